@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from scipy import sparse
 
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
@@ -45,17 +46,8 @@ class TrueClass:
     the true figure is at least that."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """What pixels of masks are said to be, of many images one after the other, as `pairs_of_pixels` has it of one."""
-
-    masks: NDArray[np.uint8]
-    """The class number in the mask."""
-    models: NDArray[np.uint8]
-    """The class number of the model."""
-    pixels: Numbers
-    ends: Numbers
-    """(images + 1,): where the pairs of each image begin, and those of the one before it end."""
+PAIRS = 256 * 256
+"""Of a class number of a mask and one of a model: the first times 256, and the second."""
 
 
 def guesses_of(mapping: ClassMap, predictions: Sequence[Prediction], most: int = TOP) -> Guesses:
@@ -186,24 +178,33 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
     return there // 256, there % 256, found[there]
 
 
+def pairs_of_images(
+    masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
+) -> sparse.csr_array:
+    """The pairs of several images as one row of pixels each, (images, `PAIRS`): what `pairs_of_pixels` gives of the
+    first, then what it gives of the second, and so on; `sizes` says how many pairs each has.
+    """
+    ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models
+    return sparse.csr_array((pixels.astype(np.float64), columns, ends), shape=(len(sizes), PAIRS))
+
+
 def count_pairs(
-    true: NDArray[np.uint8], said: NDArray[np.uint8], pairs: Pairs, rows: Numbers, kind: Numbers, groups: int
+    true: NDArray[np.uint8], said: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
-    """The counts of `count_pixels` of several images, (images, groups, groups + 1), from those of `pairs_of_pixels`.
+    """The counts of `count_pixels` of several images, (images, groups, groups + 1), from their `pairs_of_images`.
 
     `true` and `said` are those of `groups_of_numbers`: `true` is (kinds, 256), one row for each way in which masks
-    number their classes, and `kind` says which of them the mask of each image has. `rows` are the images among those of
-    `pairs`.
+    number their classes, and `kind` says which of them the mask of each image has.
     """
-    size = pairs.ends[rows + 1] - pairs.ends[rows]
-    image = np.repeat(np.arange(len(rows)), size)
-    at = np.arange(len(image)) + np.repeat(pairs.ends[rows] - (np.cumsum(size) - size), size)
-    row = true[kind[image], pairs.masks[at]].astype(np.int64)
-    inside = row < groups
-    place = (image * groups + row) * (groups + 1) + np.minimum(said[pairs.models[at]], groups)
-    shape = len(rows), groups, groups + 1
-    counts = np.bincount(place[inside], weights=pairs.pixels[at][inside], minlength=int(np.prod(shape)))
-    return counts.reshape(shape).astype(np.float64)
+    named = np.minimum(said.astype(np.int32), groups)
+    rows = true.astype(np.int32)[:, :, None]
+    # What counts nowhere has a column of its own, the last.
+    cells = np.where(rows < groups, rows * (groups + 1) + named, groups * (groups + 1)).reshape(len(true), PAIRS)
+    of_pair = np.repeat(kind, np.diff(pairs.indptr)) if len(true) > 1 else 0
+    shape = len(kind), groups * (groups + 1) + 1
+    # Several pairs of an image may be one cell: they are added up.
+    found: Floats = sparse.csr_array((pairs.data, cells[of_pair, pairs.indices], pairs.indptr), shape=shape).toarray()
+    return found[:, :-1].reshape(-1, groups, groups + 1)
 
 
 def pixels_of(

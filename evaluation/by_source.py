@@ -83,6 +83,10 @@ class Resampled:
 
     def __init__(self, sums: Floats, seed: int = 0, samples: int = SAMPLES, confidence: float = CONFIDENCE) -> None:
         self._sums, self._seed, self._samples, self._confidence = sums, seed, samples, confidence
+        # Not `cached_property`: in Python 3.11 that has one lock for all objects, and threads that draw samples of
+        # different sums would wait for each other.
+        self._kinds: tuple[Floats, NDArray[np.int64]] | None = None
+        self._drawn: Floats | None = None
 
     def figure(self, statistic: Statistic, n: int, share: bool = False, counted: int | None = None) -> Figure:
         """A figure with its bias-corrected and accelerated bootstrap interval (Efron 1987, Journal of the American
@@ -102,10 +106,14 @@ class Resampled:
         if share and value in (0.0, 1.0) and sources >= FEWEST_SOURCES:
             exact = stats.binomtest(round(value * sources), sources).proportion_ci(self._confidence)
             return Figure(value, float(exact.low), float(exact.high), n, sources)
+        if self._kinds is None:
+            self._kinds = self._alike()
         kinds, of_kind = self._kinds
         if sources < FEWEST_SOURCES or len(kinds) == 1:
             why = "there is one source only" if sources < FEWEST_SOURCES else "all sources are alike"
             return Figure(value, n=n, sources=sources, why=f"no interval, since {why}")
+        if self._drawn is None:
+            self._drawn = self._resampled(kinds, of_kind)
         figures = statistic(self._drawn)
         figures = figures[np.isfinite(figures)]
         if len(figures) < self._samples / 2:
@@ -130,15 +138,18 @@ class Resampled:
         grouped: Floats = np.add.reduceat(self._sums[fate.permutation(sources)], begins, axis=0)
         return grouped
 
-    @cached_property
-    def _kinds(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Those that are alike, and how many there are of each."""
-        return distinct_rows(self._units)
+    def _alike(self) -> tuple[Floats, NDArray[np.int64]]:
+        """The units that are not alike, and how many there are of each."""
+        units = self._units
+        one_number = units @ np.random.default_rng(self._seed).random(units.shape[1])  # alike where they are alike
+        if len(np.unique(one_number)) == len(units):
+            return units, np.ones(len(units), np.int64)
+        return distinct_rows(units)
 
-    @cached_property
-    def _drawn(self) -> Floats:
-        """The sums of each resample, (samples, k)."""
-        kinds, of_kind = self._kinds
+    def _resampled(self, kinds: Floats, of_kind: NDArray[np.int64]) -> Floats:
+        """The sums of each resample, (samples, k). `kinds` are the units that are not alike, with how many there are of
+        each.
+        """
         units = len(self._units)
         fate = np.random.default_rng(self._seed)
         if len(kinds) <= ALIKE * units:

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from evaluation.by_source import Clustering, Figure, Floats, Resampled, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Together, effectiveness
@@ -43,13 +44,13 @@ class Pixels:
     @cached_property
     def true(self) -> Floats:
         """The pixels of each class, (images, classes)."""
-        found: Floats = self.counts.sum(axis=-1)
+        found: Floats = np.einsum("ijk->ij", self.counts)  # four times as fast as `sum`
         return found
 
     @cached_property
     def said(self) -> Floats:
         """The pixels that are said to be of each class, and of none of them, (images, classes + 1)."""
-        found: Floats = self.counts.sum(axis=-2)
+        found: Floats = np.einsum("ijk->ik", self.counts)
         return found
 
     @property
@@ -274,8 +275,9 @@ def _overlaps(pixels: Pixels) -> Floats:
 
 
 def _by_source(source: NDArray[np.int64], values: Floats, sources: NDArray[np.int64]) -> Floats:
-    held = np.zeros((len(sources), values.shape[1]))
-    np.add.at(held, np.searchsorted(sources, source), values)
+    place = np.searchsorted(sources, source)
+    of_source = sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), (len(sources), len(place)))
+    held: Floats = of_source @ values
     return held
 
 
@@ -303,14 +305,16 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
     """The intersection over union of each class on each image, (images, classes). A class is one or several of the
     groups of `pixels`, taken as one; NaN where the mask of the image has no pixel of it.
     """
-    found = np.full((len(pixels), len(classes)), np.nan)
+    here, said, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
+    single = [place for place, own in enumerate(classes) if len(own) == 1]
+    groups = [classes[place][0] for place in single]
+    here[:, single], said[:, single] = pixels.true[:, groups], pixels.said[:, groups]
+    hit[:, single] = pixels.right[:, groups]
     for place, own in enumerate(classes):
-        groups = list(own)
-        here = pixels.true[:, groups].sum(axis=1)
-        hit = sum((pixels.counts[:, one, other] for one in groups for other in groups), np.zeros(len(pixels)))
-        union = here + pixels.said[:, groups].sum(axis=1) - hit
-        np.divide(hit, union, out=found[:, place], where=here > 0)
-    return found
+        if len(own) > 1:
+            here[:, place], said[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
+            hit[:, place] = sum(pixels.counts[:, one, other] for one in own for other in own)
+    return np.divide(hit, here + said - hit, out=np.full(here.shape, np.nan), where=here > 0)
 
 
 def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]) -> Losses:

@@ -1,4 +1,4 @@
-"""How a person or a script chooses the model under test of a run, as a command; and the settings that it says."""
+"""How a person or a script names a model under test, in any command; and the settings that this says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from evaluation.architectures import checkpoint_path
 from pipeline.errors import UserError
 from pipeline.settings import UnderTestSettings
-from services.commands import RunCommand, refused
+from services.commands import Command, RunCommand, refused
 from services.edit_conflicts import StateEdit
 
 LONGEST_NAME = 120
@@ -20,10 +20,9 @@ LONGEST_CLASSES = 20_000
 """Characters in the names of a file's classes; a thousand of them take some twelve thousand."""
 
 
-class ChooseModelUnderTest(StateEdit):
-    """Choose the model under test of a run."""
+class NamesModel(Command):
+    """A command that names a model under test."""
 
-    name: ClassVar[str] = "under-test"
     source: str = Field(
         max_length=40,
         description="Where it comes from: profile, torchvision, timm, transformers (the hub), file, onnx or http",
@@ -51,13 +50,19 @@ class ChooseModelUnderTest(StateEdit):
     )
 
 
+class ChooseModelUnderTest(NamesModel, StateEdit):
+    """Choose the model under test of a run."""
+
+    name: ClassVar[str] = "under-test"
+
+
 class AskModelAgain(RunCommand):
     """Ask the model under test of a run again after it could not be asked."""
 
     name: ClassVar[str] = "under-test-again"
 
 
-def chosen_model(command: ChooseModelUnderTest) -> UnderTestSettings:
+def chosen_model(command: NamesModel) -> UnderTestSettings:
     """The settings that a command says. Raises UserError, naming the field."""
     source, name, file = command.source, command.model.strip(), command.file.strip()
     given = {"source": source}

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
-from evaluation.answers import TrueClass, answers_of, count_pixels, guesses_of, pixels_of
+from evaluation.answers import (
+    TrueClass,
+    answers_of,
+    count_pairs,
+    count_pixels,
+    groups_of_numbers,
+    guesses_of,
+    pairs_of_images,
+    pairs_of_pixels,
+    pixels_of,
+)
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping
 from evaluation.class_tables import IMAGENET, class_table
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
@@ -130,6 +140,28 @@ def test_a_smaller_class_map_is_brought_to_the_mask_by_the_nearest_pixel() -> No
     assert (pixels.counts[0][:, :3] == confusion_matrix(true.ravel(), seen.ravel())).all()
     assert np.isfinite(iou(pixels.counts[0])).all()
     assert pixels_of(mapping, [], [], np.zeros(0, np.int64)).counts.shape == (0, 3, 4)
+
+
+def test_images_counted_together_are_those_counted_one_by_one_however_their_masks_number_the_classes() -> None:
+    chance, mapping = np.random.default_rng(6), mapped_scene()
+    ways: list[dict[int, str]] = [
+        {3: "road", 5: "road line", 7: "vehicle", 9: "sky", 11: "water"},
+        {3: "sky", 9: "road"},
+    ]
+    kind = np.array([0, 1, 0, 1, 0])
+    masks = [Image.fromarray(chance.choice([3, 5, 7, 9, 11, 200, 255], (8, 9)).astype(np.uint8)) for _ in kind]
+    says = [segmented(chance.choice([0, 1, 2, 3, 77], (8, 9)).astype(np.uint8)) for _ in kind]
+    found = [pairs_of_pixels(mask, one) for mask, one in zip(masks, says, strict=True)]
+    there, other, pixels = (np.concatenate([one[part] for one in found]) for part in range(3))
+    pairs = pairs_of_images(there, other, pixels, [len(one[0]) for one in found])
+    tables = [groups_of_numbers(mapping, names) for names in ways]
+    true, named, alone = np.stack([one for one, _ in tables]), tables[0][1], np.array([2, 0])
+    whole = [
+        count_pixels(mapping, NamedMask(mask, ways[way]), one)
+        for mask, way, one in zip(masks, kind.tolist(), says, strict=True)
+    ]
+    assert (count_pairs(true, named, pairs, kind, 3) == whole).all() and np.sum(whole) > 0
+    assert (count_pairs(true[:1], named, pairs[alone], np.zeros(2, np.int64), 3) == [whole[2], whole[0]]).all()
 
 
 def segmented(numbers: np.ndarray) -> Prediction:

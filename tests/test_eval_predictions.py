@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import sqlite_utils
+from numpy.typing import NDArray
 
 from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.models import ModelUnderTest
@@ -16,11 +18,14 @@ from evaluation.types import Guess, PredictedBatch, Prediction
 from pipeline.errors import Cancelled, UserError
 from pipeline.profile import load_profile
 from pipeline.settings import UnderTestSettings
+from services.evaluation.answered import _HeldPixels
 from services.evaluation.service import BeginPredictions, EvaluationService, ShowPredictions
+from services.evaluation.subjects import Images, read_cases
 from services.evaluation.types import Asked, Subject
 from services.predictions import Predictor, model_key
 from services.studio import Studio
 from storage.catalogue_types import CatalogueFilter
+from storage.models_under_test import PIXELS
 from storage.predictions import NewPrediction, insert_predictions
 from storage.workspace import Workspace
 from tests.evaluation_cases import fill, model_of
@@ -239,6 +244,28 @@ def test_pixels_of_masks_are_counted_once(workspace: Workspace, service: Evaluat
     assert int(found["pixels"].sum()) == mask.size[0] * mask.size[1]
     read_all(service, asked)
     assert workspace.models_under_test.pixel_counts(stored.key, last) == ([], last)
+
+
+def test_counts_are_those_of_an_image_with_its_mask_the_last_that_came(workspace: Workspace) -> None:
+    fill(workspace, 2, road=True)
+    cases, held = read_cases(workspace, ALL), _HeldPixels()
+    first, images = cases.originals, cases.generated
+    mask = [sha for sha, _ in images.masks]
+
+    def pixels(number: int) -> NDArray[Any]:
+        return np.array([(0, 0, number)], PIXELS)
+
+    def found(of: Images) -> dict[str, float]:
+        rows = held.rows_of(cases, of)
+        return {of.shas[at]: float(held.pairs[[row]].sum()) for at, row in enumerate(rows.tolist()) if row >= 0}
+
+    assert not found(images)
+    held.add([(images.shas[0], mask[0], pixels(1)), (images.shas[1], "another mask", pixels(2))])
+    assert found(images) == {images.shas[0]: 1}
+    held.add([(images.shas[2], mask[2], pixels(3)), (images.shas[0], mask[0], pixels(4))])
+    assert found(images) == {images.shas[0]: 4, images.shas[2]: 3} and not found(first)
+    held.add([(first.shas[1], first.masks[1][0], pixels(5))])
+    assert found(first) == {first.shas[1]: 5} and found(images) == {images.shas[0]: 4, images.shas[2]: 3}
 
 
 def test_images_go_to_no_server_that_the_profile_does_not_name(studio: Studio) -> None:

@@ -8,12 +8,14 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from demo.scene import SEMANTIC_CLASSES
 from evaluation.answers import pixels_of
@@ -27,6 +29,7 @@ from pipeline.masks import NamedMask
 from pipeline.profile import load_profile
 from pipeline.types import Task
 from services.commands import Malformed
+from services.evaluation.alone import without_blas_threads
 from services.evaluation.facts import FILE_KINDS, facts_of
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EDIT_TABLES, Asked, Cell, Subject
@@ -83,6 +86,25 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationServic
 def read_all(service: EvaluationService, asked: Asked) -> None:
     done = service.work.wait(service.begin(asked).id, 60)
     assert done.state == "done", done.error
+
+
+def test_the_threads_of_linear_algebra_come_back_when_the_last_evaluation_is_done() -> None:
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    def another() -> None:
+        with without_blas_threads():
+            assert threads() == {1}
+
+    with threadpool_limits(2, user_api="blas"):
+        assert threads() == {2}
+        with ThreadPoolExecutor(1) as beside, without_blas_threads():
+            beside.submit(another).result()
+            assert threads() == {1}
+        assert threads() == {2}
+        with pytest.raises(ValueError, match="given up"), without_blas_threads():
+            raise ValueError("given up")
+        assert threads() == {2}
 
 
 def test_errors_are_those_of_the_model_asked_image_by_image(whole: EvaluationService) -> None:

@@ -17,7 +17,7 @@ from evaluation.segmentation import Pixels, segmentation_effect
 from evaluation.types import Prediction, encode_map
 from pipeline.masks import NamedMask
 from services.evaluation.segmented import Counted, cells_of, losses_of
-from services.evaluation.subjects import Cases, read_cases
+from services.evaluation.subjects import Cases, masks_of, read_cases
 from services.evaluation.types import Cell, Subject
 from storage.case_columns import Texts
 from storage.catalogue_types import CatalogueFilter
@@ -37,7 +37,7 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Cases:
         cases = read_cases(workspace, Subject(wanted=CatalogueFilter()))
     protects = Texts([json.dumps(PROTECTED)], np.where(cases.table.segmentation, 0, -1))
     images = (
-        replace(one, masks=[("mask", json.dumps({str(number): name for number, name in MASK.items()}))] * len(one))
+        replace(one, masks=masks_of([("mask", json.dumps({str(at): name for at, name in MASK.items()}))] * len(one)))
         for one in cases.all_images
     )
     originals, generated, controls = images

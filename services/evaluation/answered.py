@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from evaluation.answers import Guesses, Pairs, answers_of, count_pairs, groups_of_numbers
+from evaluation.answers import PAIRS, Guesses, answers_of, count_pairs, groups_of_numbers, pairs_of_images
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import Answers
@@ -22,7 +23,7 @@ from evaluation.ranking import deep_gini, entropy
 from evaluation.segmentation import Pixels
 from evaluation.types import TOP
 from services.evaluation.subjects import Cases, Images
-from storage.case_columns import CaseTable
+from storage.case_columns import Texts
 from storage.models_under_test import NO_CLASS, ProbabilityRows, StoredModel
 from storage.workspace import Workspace
 
@@ -47,38 +48,46 @@ class Answered:
     """Of how many only the likeliest classes are known."""
 
 
+class _Numbered:
+    """Images that a model has read, by their numbers, and with these also those of a table, column by column."""
+
+    def __init__(self) -> None:
+        self.number: dict[str, int] = {}
+        self._columns: tuple[Texts, Numbers, Numbers] | None = None
+
+    def add(self, numbers: Mapping[str, int]) -> None:
+        self.number.update(numbers)
+        self._columns = None
+
+    def of(self, cases: Cases, images: Images) -> Numbers:
+        """The number of each image; -1 of one that the model has not read."""
+        table = cases.table
+        # What never changes of images is one object until there are others.
+        if self._columns is None or self._columns[0] is not table.images:
+            of_images, of_sources = (
+                np.array([self.number.get(sha, -1) for sha in column.values], np.int64)
+                for column in (table.images, table.sources)
+            )
+            self._columns = table.images, of_images, of_sources
+        return (self._columns[2] if images is cases.originals else self._columns[1])[images.number]
+
+
 @dataclass
 class _Held:
     """All that one classifier said."""
 
     last: int = 0
-    row: dict[str, int] = field(default_factory=dict)
+    row: _Numbered = field(default_factory=_Numbered)
     likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros((0, TOP), np.uint16))
     numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     exact: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
-    places: tuple[CaseTable, int, Numbers, Numbers] | None = None
-    """Of which table, of how many rows here, and the row of each of its images and of each of its sources."""
 
     def add(self, rows: ProbabilityRows, exact: bool) -> None:
         first = len(self.exact)
-        self.row.update(zip(rows.images, range(first, first + len(rows.images)), strict=True))
+        self.row.add(dict(zip(rows.images, range(first, first + len(rows.images)), strict=True)))
         self.likeliest = np.concatenate([self.likeliest, rows.likeliest]) if first else rows.likeliest
         self.numbers = np.concatenate([self.numbers, rows.numbers]) if first else rows.numbers
         self.exact = np.concatenate([self.exact, np.full(len(rows.images), exact)])
-
-    def rows_of(self, cases: Cases, images: Images) -> Numbers:
-        """The row of each image; -1 where nothing is known of it."""
-        table, size = cases.table, len(self.exact)
-        if self.places is None or self.places[0] is not table or self.places[1] != size:
-            found = [
-                np.array([self.row.get(sha, -1) for sha in column.values], np.int64)
-                for column in (table.images, table.sources)
-            ]
-            self.places = table, size, found[0], found[1]
-        return (self.places[3] if images is cases.originals else self.places[2])[images.number]
-
-
-_NO_PAIRS = Pairs(np.zeros(0, np.uint8), np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(1, np.int64))
 
 
 @dataclass
@@ -86,22 +95,51 @@ class _HeldPixels:
     """All that one segmenter said of masks."""
 
     last: int = 0
-    row: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By image and mask, the place among the images of `pairs`."""
-    pairs: Pairs = field(default_factory=lambda: _NO_PAIRS)
+    image: _Numbered = field(default_factory=_Numbered)
+    mask: dict[str, int] = field(default_factory=dict)
+    """The number of each mask."""
+    both: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    """Image and mask of each row of `pairs`."""
+    pairs: sparse.csr_array = field(default_factory=lambda: sparse.csr_array((0, PAIRS)))
+    order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The rows by image and mask; of the same ones in the order in which they came."""
+    keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Of each of these, a number for its image and mask: ascending."""
+    _numbers: tuple[list[str], Numbers] | None = None
+    """Of the masks of the subject that was asked last, which these are in `mask`."""
 
     def add(self, new: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
-        first = len(self.pairs.ends) - 1
-        self.row.update(((image, mask), first + place) for place, (image, mask, _) in enumerate(new))
-        counts = np.concatenate([one for _, _, one in new])
-        ends = self.pairs.ends[-1] + np.cumsum([len(one) for _, _, one in new])
-        held = self.pairs
-        self.pairs = Pairs(
-            np.concatenate([held.masks, counts["mask"]]),
-            np.concatenate([held.models, counts["said"]]),
-            np.concatenate([held.pixels, counts["pixels"].astype(np.int64)]),
-            np.concatenate([held.ends, ends]),
-        )
+        known = self.image.number
+        first_time = dict.fromkeys(image for image, *_ in new if image not in known)
+        self.image.add({image: len(known) + place for place, image in enumerate(first_time)})
+        held = [(self.image.number[image], self.mask.setdefault(mask, len(self.mask))) for image, mask, _ in new]
+        self.both = np.concatenate([self.both, np.array(held, np.int64)])
+        counts, sizes = np.concatenate([one for *_, one in new]), [len(one) for *_, one in new]
+        came = pairs_of_images(counts["mask"], counts["said"], counts["pixels"], sizes)
+        self.pairs = sparse.vstack([self.pairs, came], format="csr")
+        keys = self._keys(*self.both.T)
+        self.order = np.argsort(keys, kind="stable")
+        self.keys, self._numbers = keys[self.order], None
+
+    def rows_of(self, cases: Cases, images: Images) -> Numbers:
+        """The row of each image with its mask, the last that came; -1 where nothing is known of them."""
+        image, mask = self.image.of(cases, images), self._masks_of(images)
+        wanted = self._keys(image, mask)
+        at = np.searchsorted(self.keys, wanted, side="right") - 1
+        found = np.flatnonzero((image >= 0) & (mask >= 0) & (at >= 0))
+        found = found[self.keys[at[found]] == wanted[found]]
+        row = np.full(len(wanted), -1)
+        row[found] = self.order[at[found]]
+        return row
+
+    def _masks_of(self, images: Images) -> Numbers:
+        shas = images.masks.shas  # one list for all images of a subject
+        if self._numbers is None or self._numbers[0] is not shas:
+            self._numbers = shas, np.array([*(self.mask.get(sha, -1) for sha in shas), -1], np.int64)
+        return self._numbers[1][images.masks.numbers]
+
+    def _keys(self, image: Numbers, mask: Numbers) -> Numbers:
+        return image * len(self.mask) + mask
 
 
 class ModelAnswers:
@@ -117,7 +155,7 @@ class ModelAnswers:
         """What a classifier says of images of a subject with a label."""
         with self._lock:
             held = self._all(model, cases)
-            row = held.rows_of(cases, images)
+            row = held.row.of(cases, images)
             likeliest, numbers, exact = held.likeliest, held.numbers, held.exact
         place = np.flatnonzero((row >= 0) & (images.label >= 0))
         row = row[place]
@@ -136,7 +174,7 @@ class ModelAnswers:
         """Entropy and DeepGini of what a classifier says of each image; NaN where nothing is known of it."""
         with self._lock:
             held = self._all(model, cases)
-            row, numbers = held.rows_of(cases, images), held.numbers
+            row, numbers = held.row.of(cases, images), held.numbers
         unsure, gini = np.full(len(row), np.nan), np.full(len(row), np.nan)
         place = np.flatnonzero(row >= 0)
         for first in range(0, len(place), LOOKED_AT_ONCE):
@@ -145,25 +183,22 @@ class ModelAnswers:
             unsure[some], gini[some] = entropy(probabilities), deep_gini(probabilities)
         return unsure, gini
 
-    def segmented(self, model: StoredModel, mapping: ClassMap, images: Images) -> tuple[Numbers, Pixels]:
+    def segmented(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> tuple[Numbers, Pixels]:
         """The places of those images of which a segmenter has said something and that have a mask, and their counts."""
         with self._lock:
             held = self._counts(model)
-            pairs, row = held.pairs, held.row
-            found = [row.get((sha, mask), -1) for sha, (mask, _) in zip(images.shas, images.masks, strict=True)]
-        counted = np.array(found, np.int64)
-        place = np.flatnonzero(counted >= 0)
-        number: dict[str, int] = {}
-        kind = [number.setdefault(images.masks[at][1], len(number)) for at in place.tolist()]
-        tables = [
-            groups_of_numbers(mapping, {int(one): name for one, name in json.loads(names).items()}) for names in number
-        ]
-        groups = len(mapping.groups)
+            pairs, row = held.pairs, held.rows_of(cases, images)
+        place, groups = np.flatnonzero(row >= 0), len(mapping.groups)
         if not len(place):
             return place, Pixels(images.source[place], np.zeros((0, groups, groups + 1)))
+        names = images.masks.names
+        used, kind = np.unique(names.numbers[place], return_inverse=True)
+        tables = [
+            groups_of_numbers(mapping, {int(one): name for one, name in json.loads(names.values[number]).items()})
+            for number in used.tolist()
+        ]
         true, said = np.stack([one for one, _ in tables]), tables[0][1]
-        counts = count_pairs(true, said, pairs, counted[place], np.array(kind, np.int64), groups)
-        return place, Pixels(images.source[place], counts)
+        return place, Pixels(images.source[place], count_pairs(true, said, pairs[row[place]], kind, groups))
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
         """How many of the pictures of a subject the model has read; of a segmenter also counted."""
@@ -173,29 +208,17 @@ class ModelAnswers:
         with self._lock:
             if model.identity.kind == "classification":
                 return len(cases.pictures) - len(self._missing(self._all(model, cases), cases))
-            counts = self._counts(model).row
-            missing = {
-                sha
-                for images in cases.all_images
-                for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
-                if mask and (sha, mask) not in counts
-            }
-        without = {
-            sha
-            for images in cases.all_images
-            for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
-            if not mask
-        }
+            held = self._counts(model)
+            missing = _shas(
+                (images, images.masks.there & (held.rows_of(cases, images) < 0)) for images in cases.all_images
+            )
+        without = _shas((images, ~images.masks.there) for images in cases.all_images)
         if without:
             missing |= without - self._workspace.models_under_test.latest(model.key).keys()
         return len(cases.pictures) - len(missing)
 
     def _missing(self, held: _Held, cases: Cases) -> set[str]:
-        return {
-            images.shas[place]
-            for images in cases.all_images
-            for place in np.flatnonzero(held.rows_of(cases, images) < 0).tolist()
-        }
+        return _shas((images, held.row.of(cases, images) < 0) for images in cases.all_images)
 
     def _all(self, model: StoredModel, cases: Cases) -> _Held:
         held = self._held.pop(model.id, None) or _Held()
@@ -242,3 +265,8 @@ class ModelAnswers:
         while len(self._pixels) > MODELS_HELD:
             del self._pixels[next(iter(self._pixels))]
         return held
+
+
+def _shas(wanted: Iterable[tuple[Images, NDArray[np.bool_]]]) -> set[str]:
+    """The SHA-256 of the images that are wanted of each."""
+    return {images.shas[place] for images, flags in wanted for place in np.flatnonzero(flags).tolist()}

@@ -12,7 +12,7 @@ from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.retraining import ARM_KEYS, SEEDS, ArmKey
 from services.evaluation.types import Subject
-from services.model_choices import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
+from services.model_choices import NamesModel
 from services.queries import Query
 
 LONGEST_MAPPING = 100_000
@@ -54,20 +54,11 @@ class OnSubject(Command):
         return Subject(None, view.wanted, self.split)
 
 
-class OnModel(OnSubject):
+class OnModel(NamesModel, OnSubject):
     """What is evaluated, and the model."""
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
         "profile", description="Where the model comes from; profile: the one that the profile names"
-    )
-    model: str = Field("", max_length=LONGEST_NAME, description="Its name, such as resnet50")
-    file: str = Field("", max_length=LONGEST_PATH, description="The path of its file on the machine of the studio")
-    classes: str = Field("", max_length=LONGEST_CLASSES, description="The names of a file's classes, in order")
-    size: str = Field("", max_length=20, description="What an ONNX file wants images scaled to: 224, or width x height")
-    mean: str = Field("", max_length=100, description="What is taken off each channel (0 to 1) for an ONNX file")
-    std: str = Field("", max_length=100, description="What each channel is then divided by")
-    layout: Literal["channels first", "channels last"] = Field(
-        "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"
     )
     key: str = Field("", max_length=80, description="In place of these: the “key” of list_models_under_test")
     mapping: str = Field(

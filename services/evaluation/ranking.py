@@ -133,7 +133,7 @@ def part_of(found: Found, places: Numbers) -> Found:
     images = Images(
         *(held.row[places], held.source[places], held.label[places], held.number[places]),
         [held.shas[place] for place in places.tolist()],
-        [held.masks[place] for place in places.tolist()] if held.masks else [],
+        held.masks.of(places) if held.masks else held.masks,
     )
     cases = replace(found.cases, generated=images)
     own = {name: getattr(found, name)[places] for name in ("right", "said", "read")}

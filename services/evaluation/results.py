@@ -4,7 +4,7 @@ saved: columns come in, and an `Evaluated` goes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -26,9 +26,10 @@ from evaluation.segmentation import (
 from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from pipeline.types import TaskKind
+from services.evaluation.alone import without_blas_threads
 from services.evaluation.answered import Answered, ModelAnswers
 from services.evaluation.scoring import OUTCOMES, Scored
-from services.evaluation.segmented import Counted, Flags, PixelCells, cells_of, losses_of
+from services.evaluation.segmented import Counted, Flags, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
 from storage.case_columns import REJECTED, Outcome
@@ -37,6 +38,8 @@ from storage.models_under_test import StoredModel
 Numbers = NDArray[np.int64]
 MOST_ROWS = 200
 """Rows of a table of edits up to which also those without a figure are listed."""
+BESIDE = 2
+"""Threads that figures are made in beside the one that asks."""
 NO_EDIT, SEVERAL_TYPES = "no edit", "several edit types"
 STANDING: Mapping[TaskKind, tuple[str, str]] = {
     "classification": ("right", "wrong"),
@@ -70,6 +73,17 @@ class Found:
     """Of a segmenter: the images behind the figures of pixels."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Standing:
+    """How a segmenter stands on each image: the columns of `Found` with these names."""
+
+    right: NDArray[np.int8]
+    said: Numbers
+    before: NDArray[np.int8]
+    before_said: Numbers
+    compared: Flags
+
+
 @dataclass(frozen=True)
 class _Edits:
     """Pairs of a test case, by its place, and the number of one of its edits."""
@@ -87,12 +101,12 @@ def evaluate(
     answers: ModelAnswers,
     pending: Pending,
     votes: Sequence[Outcome],
-    score: Scored | str,
+    score: Callable[[], Scored | str],
     holding: NDArray[np.bool_],
 ) -> Found:
-    """All figures. `votes` are what studies say of test cases, `score` how likely people find images valid or why
-    nobody can tell, and `holding` says of each test case whether its mask demonstrably holds. Raises ValueError for
-    sources of several splits.
+    """All figures. `votes` are what studies say of test cases, `score` gives, in a thread beside this one, how likely
+    people find images valid or why nobody can tell, and `holding` says of each test case whether its mask demonstrably
+    holds. Raises ValueError for sources of several splits.
     """
     notes = list(cases.left_out)
     if pending.left > 0:
@@ -103,8 +117,10 @@ def evaluate(
         notes.append(model.identity.note)
     if not len(cases.controls):
         notes.append("There are no reconstructions of these sources: what drawing alone does cannot be told.")
-    both = _Evaluation(model, title, cases, mapping, answers, pending, votes, score, notes)
-    return both.segmented(holding) if cases.view.kind == "segmentation" else both.classified()
+    # Some of it is worked out beside the rest: most of all is numpy's, which locks nobody out meanwhile.
+    with without_blas_threads(), ThreadPoolExecutor(BESIDE, "figures") as beside:
+        both = _Evaluation(model, title, cases, mapping, answers, pending, votes, beside, score, notes)
+        return both.segmented(holding) if cases.view.kind == "segmentation" else both.classified()
 
 
 class _Evaluation:
@@ -117,12 +133,13 @@ class _Evaluation:
         answers: ModelAnswers,
         pending: Pending,
         votes: Sequence[Outcome],
-        score: Scored | str,
+        beside: ThreadPoolExecutor,
+        score: Callable[[], Scored | str],
         notes: list[str],
     ) -> None:
         self._model, self._title, self._cases, self._mapping = model, title, cases, mapping
         self._answers, self._pending, self._votes, self._notes = answers, pending, votes, notes
-        self._score = score
+        self._beside, self._score = beside, beside.submit(score)
 
     def classified(self) -> Found:
         cases = self._cases
@@ -138,10 +155,9 @@ class _Evaluation:
         right, said = _spread(cased, len(cases.generated))
         before, before_said = _spread(first, len(cases.originals))
         compared = _comparable(cases, before, right)
-        with ThreadPoolExecutor(1, "validity") as beside:  # both draw samples, and lock nobody out meanwhile
-            judged = beside.submit(self._validity, right, compared)
-            found, tables, against_control = self._compared(first, cased, control, before, right)
-            validity, notes = judged.result()
+        judged = self._beside.submit(self._validity, right, compared)
+        found, tables, against_control = self._compared(first, cased, control, before, right)
+        validity, notes = judged.result()
         self._notes += notes
         by_type = [one.row for one in tables["edit type"]]
         worst = {entry for rows in tables.values() for row in rows for entry in row.worst}
@@ -183,38 +199,45 @@ class _Evaluation:
     def segmented(self, holding: NDArray[np.bool_]) -> Found:
         cases = self._cases
         first, cased, control = (
-            Counted(*self._answers.segmented(self._model, self._mapping, images)) for images in cases.all_images
+            Counted(*self._answers.segmented(self._model, self._mapping, cases, images)) for images in cases.all_images
         )
         self._note_masks(len(cases.generated) - len(cased.place))
         names = self._mapping.group_names
-        lost = losses_of(cases, self._mapping, first, cased, control)
-        right, said = _placed(cased.place, lost.generated, len(cases.generated))
-        before, before_said = _placed(first.place, lost.originals, len(cases.originals))
-        compared = _comparable(cases, before, right)
         drawn = control if len(control.place) else None
-        with ThreadPoolExecutor(1, "validity") as beside:
-            judged = beside.submit(self._validity, right, compared)
-            effect = segmentation_effect(
-                first.pixels,
-                cased.pixels,
-                drawn.pixels if drawn else None,
-                holding[cased.place],
-                names,
-                cases.split,
-            )
-            losses = loss_effect(
-                lost.originals, lost.generated, lost.controls if drawn else None, lost.names, cases.split
-            )
-            tables, against_control = self._edits_of_pixels(first, cased, control, right)
-            validity, notes = judged.result()
+
+        def stand() -> tuple[SegmentedLosses, _Standing]:
+            lost = losses_of(cases, self._mapping, first, cased, control)
+            right, said = _placed(cased.place, lost.generated, len(cases.generated))
+            before, before_said = _placed(first.place, lost.originals, len(cases.originals))
+            return lost, _Standing(right, said, before, before_said, _comparable(cases, before, right))
+
+        def lose() -> LossEffect:
+            lost, _ = standing.result()
+            controls = lost.controls if drawn else None
+            return loss_effect(lost.originals, lost.generated, controls, lost.names, cases.split)
+
+        # Each waits for nothing but what was submitted before it.
+        standing = self._beside.submit(stand)
+        judged = self._beside.submit(lambda: self._validity(standing.result()[1].right, standing.result()[1].compared))
+        losing = self._beside.submit(lose)
+        effect = segmentation_effect(
+            first.pixels,
+            cased.pixels,
+            drawn.pixels if drawn else None,
+            holding[cased.place],
+            names,
+            cases.split,
+        )
+        shares, (lost, stood) = (effect.confusion_original, effect.confusion_generated), standing.result()
+        cells = self._beside.submit(cells_of, cases, names, first, cased, lost, holding, shares)
+        tables, against_control = self._edits_of_pixels(first, cased, control, stood.right)
+        (validity, notes), losses = judged.result(), losing.result()
         if losses.left_out:
             self._notes.append(
                 f"On the originals of {losses.left_out:,} test cases no protected class is found: they have none to "
                 "lose, and count in the tables of edits as ones that lose none."
             )
         self._notes += notes
-        shares = effect.confusion_original, effect.confusion_generated
-        cells = cells_of(cases, names, first, cased, lost, holding, shares)
         worst = {entry for rows in tables.values() for row in rows for entry in row.worst}
         by_type = [one.row for one in tables["edit type"]]
         evaluated = self._evaluated(
@@ -226,13 +249,16 @@ class _Evaluation:
             answer=segmentation_answer(self._title, effect, losses, validity, by_type),
             thumbnails=self._shas(worst),
         )
-        read = np.zeros(len(right), bool)
+        read = np.zeros(len(stood.right), bool)
         read[cased.place] = True
-        return Found(evaluated, cases, right, said, before, before_said, compared, read, lost.names, cells)
+        return Found(
+            *(evaluated, cases, stood.right, stood.said, stood.before, stood.before_said, stood.compared),
+            *(read, lost.names, cells.result()),
+        )
 
     def _note_masks(self, without: int) -> None:
         cases = self._cases
-        masked = sum(bool(mask) for mask, _ in cases.generated.masks)
+        masked = int(cases.generated.masks.there.sum())
         if masked < len(cases.generated):
             self._notes.append(
                 f"{len(cases.generated) - masked:,} of {len(cases.generated):,} test cases have no mask."
@@ -264,7 +290,7 @@ class _Evaluation:
         validity: ValidityEffect | None = None,
         thumbnails: dict[int, str] | None = None,
     ) -> Evaluated:
-        cases, mapping = self._cases, self._mapping
+        cases, mapping, score = self._cases, self._mapping, self._score.result()
         return Evaluated(
             subject=cases.view,
             model=self._title,
@@ -282,7 +308,7 @@ class _Evaluation:
             notes=tuple(self._notes),
             labels=cases.labels if segmentation is None else mapping.group_names,
             thumbnails=thumbnails or {},
-            score=None if isinstance(self._score, str) else self._score.view,
+            score=None if isinstance(score, str) else score.view,
         )
 
     # Edits
@@ -369,11 +395,11 @@ class _Evaluation:
             "What validity does is right where the judged images are a random sample within each stratum "
             f"({' or '.join(STANDING[cases.view.kind or 'classification'])}, by edit type)."
         ]
-        chance = None
-        if isinstance(self._score, str):
-            notes.append(self._score)
+        chance, score = None, self._score.result()
+        if isinstance(score, str):
+            notes.append(score)
         else:
-            chance = self._score.chance[cases.generated.row][known]
+            chance = score.chance[cases.generated.row][known]
         judged = Judged(
             cases.generated.source[known], (right == WRONG)[known], stratum[known], good[known], votes[known], chance
         )

@@ -488,7 +488,7 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
     """
     if cases.view.kind == "segmentation":
         names = mapping.group_names
-        usable = [np.array([bool(mask) for mask, _ in images.masks], bool) for images in cases.all_images]
+        usable = [images.masks.there for images in cases.all_images]
     else:
         mapped = np.array([*(bool(one.classes) for one in mapping.labels), False], bool)  # -1 is the last
         usable = [mapped[images.label] for images in cases.all_images]

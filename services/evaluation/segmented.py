@@ -15,8 +15,9 @@ from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import Losses, Pixels, at_least, lost_by, missed_by
 from pipeline.masks import numbers_of
-from services.evaluation.subjects import Cases, Images, MaskOf
+from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import Cell
+from storage.case_columns import Texts
 
 Flags = NDArray[np.bool_]
 AT_ONCE = 4096
@@ -115,21 +116,15 @@ def _protected(
     cases: Cases, images: Images, place: NDArray[np.int64], mapping: ClassMap, known: dict[_Class, int]
 ) -> tuple[NDArray[np.int64], list[list[int]]]:
     """Of each image the number of what it protects, and the classes of each such number, by their places in `known`."""
-    texts = cases.table.protected.of(images.row[place])
-    kinds: dict[tuple[str, str], int] = {}
-    found: list[list[int]] = []
-    numbers = np.zeros(len(place), np.int64)
-    for at, (text, (_, names)) in enumerate(zip(texts, _masks_at(images, place), strict=True)):
-        kind = kinds.get((text, names))
-        if kind is None:
-            kind = kinds[text, names] = len(found)
-            found.append([known.setdefault(one, len(known)) for one in _classes_of(text, names, mapping)])
-        numbers[at] = kind
+    protected, names = cases.table.protected, images.masks.of(place).names
+    texts = Texts(protected.values, protected.numbers[images.row[place]])
+    pairs = texts.numbers * (len(names.values) + 1) + names.numbers
+    _, first, numbers = np.unique(pairs, return_index=True, return_inverse=True)
+    found: list[list[int]] = [[] for _ in first]
+    for kind in np.argsort(first).tolist():  # in the order in which they come
+        (text,), (named,) = (column.of(first[kind : kind + 1]) for column in (texts, names))
+        found[kind] = [known.setdefault(one, len(known)) for one in _classes_of(text, named, mapping)]
     return numbers, found
-
-
-def _masks_at(images: Images, place: NDArray[np.int64]) -> list[MaskOf]:
-    return [images.masks[at] for at in place.tolist()]
 
 
 def _classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[_Class]:

@@ -6,6 +6,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pipeline.errors import UserError
 from pipeline.profile import Profile
 from pipeline.settings import UnderTestSettings
 from services.changes import Changes
-from services.commands import Commands, refused
+from services.commands import Commands
 from services.evaluation.answered import ModelAnswers
 from services.evaluation.asking import (
     STUDY_IMAGES,
@@ -47,6 +48,7 @@ from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
 from services.execution import Execution
+from services.model_choices import chosen_model
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
 from storage.case_columns import CaseTable, Floats, Outcome, Texts
@@ -309,7 +311,7 @@ class EvaluationService:
             holding = np.isin(cases.table.entry[cases.generated.row], kept)
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = columns.outcomes(), self.pending(asked)
-        score = self._scored(cases.table, votes)
+        score = partial(self._scored, cases.table, votes)
         found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, score, holding)
         with self._lock:
             _keep(self._found, key, found)
@@ -378,15 +380,7 @@ class EvaluationService:
             if wanted is None:
                 raise UserError("The profile names no model under test for these images: choose one.", field="source")
             return wanted
-        given = {"source": sent.source, "name": sent.model, "file": sent.file, "classes": sent.classes}
-        if sent.source == "http":
-            given = {"source": "http", "address": sent.model, "classes": sent.classes}
-        if sent.source == "onnx":
-            given |= {"size": sent.size, "mean": sent.mean, "std": sent.std, "layout": sent.layout}
-        try:
-            return UnderTestSettings.model_validate(given)
-        except ValidationError as error:
-            raise refused(error, UnderTestSettings) from error
+        return chosen_model(sent)
 
     def _list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
         subject = sent.subject

@@ -18,7 +18,7 @@ from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import IGNORED
 from pipeline.near_duplicates import near_any
 from services.evaluation.retraining import Behind, Examples, LeftOut, Parted, RetrainPlan, many
-from services.evaluation.subjects import Cases, Images, MaskOf
+from services.evaluation.subjects import Cases, Images, MaskOf, Masks, masks_of
 from storage.case_columns import SetRow
 
 MOST_NAMED = 8
@@ -117,8 +117,9 @@ def with_shift(
     names: dict[str, int] = {}
     source = np.array([names.setdefault(row.source or row.image, len(names)) for row in wanted], np.int64)
     label = np.array([-1 if segments else place[row.label] for row in wanted], np.int64)
-    nowhere, masks = np.full(len(wanted), -1), [(row.mask, row.mask_classes) for row in wanted]
-    images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], masks if segments else [])
+    nowhere = np.full(len(wanted), -1)
+    masks = masks_of([(row.mask, row.mask_classes) for row in wanted]) if segments else Masks()
+    images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], masks)
     examples, places = Examples(mapping, path, mask).of(images, np.arange(len(wanted)))
     # A source that was put beside its images is no entry of the catalogue (0): nothing opens in its place.
     entry = np.array([row.entry for row in wanted], np.int64)[places]

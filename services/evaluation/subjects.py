@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,13 +18,58 @@ from pipeline.errors import UserError
 from pipeline.recipes import RECONSTRUCTION
 from pipeline.types import TaskKind
 from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
-from storage.case_columns import REJECTED, CaseTable, SetRow, Texts
+from storage.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
 from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]
 MaskOf = tuple[str, str]
 """The SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
 NO_MASK: MaskOf = ("", "{}")
+
+
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """The masks of some images, in their order."""
+
+    shas: list[str] = field(default_factory=list)
+    """SHA-256 of all that may be there; one that names its classes in two ways is there twice."""
+    classes: Texts = field(default_factory=lambda: texts_of(()))
+    """In JSON, the names of the class numbers of each of these."""
+    numbers: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Of each image its mask among them; -1 for none."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, place: int) -> MaskOf:
+        number = int(self.numbers[place])
+        return (self.shas[number], self.classes.of([number])[0]) if number >= 0 else NO_MASK
+
+    def __iter__(self) -> Iterator[MaskOf]:
+        known = [*zip(self.shas, self.classes.of(slice(None)), strict=True), NO_MASK]
+        return (known[number] for number in self.numbers.tolist())
+
+    def of(self, places: Numbers) -> Masks:
+        """Those of the images in these places."""
+        return replace(self, numbers=self.numbers[places])
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Which images have one."""
+        return self.numbers >= 0
+
+    @property
+    def names(self) -> Texts:
+        """In JSON, the names of the class numbers of the mask of each image; -1 for no mask."""
+        return Texts(self.classes.values, np.append(self.classes.numbers, -1)[self.numbers])
+
+
+def masks_of(held: Sequence[MaskOf]) -> Masks:
+    """The masks of images one by one, `NO_MASK` for none."""
+    number = {NO_MASK: -1}
+    numbers = [number.setdefault(mask if mask[0] else NO_MASK, len(number) - 1) for mask in held]
+    known = list(number)[1:]
+    return Masks([sha for sha, _ in known], texts_of([names for _, names in known]), np.array(numbers, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +85,7 @@ class Images:
     number: Numbers
     """Its number among the images of the table, or of an original among the sources."""
     shas: list[str]
-    masks: list[MaskOf]
+    masks: Masks
     """Of a segmentation; else empty."""
 
     def __len__(self) -> int:
@@ -170,17 +215,12 @@ class _Reading:
         source_rows = rows[first]
         shas = [table.sources.values[number] for number in known.tolist()]
         kind: TaskKind | None = None if not len(rows) else "segmentation" if segments else "classification"
-        masks: tuple[list[MaskOf], ...] = ([], [], [])
+        masks = Masks(), Masks(), Masks()
         own_label, label = np.full(len(rows), -1), np.full(len(shas), -1)
         if segments:
-            before = self._masks_of(source_rows)
-            for place, sha in enumerate(shas):
-                held = self._originals.get(sha)
-                if held is not None and held.mask:
-                    before[place] = held.mask, held.mask_classes
-            masks = before, self._masks_of(rows), self._masks_of(controls)
-            names = _mask_names([*before, *masks[1], *masks[2]])
-            if not problem and not any(mask for mask, _ in before):
+            masks = self._masks_of(source_rows, rows, controls, shas)
+            names = _mask_names(masks[0].classes)
+            if not problem and not masks[0].there.any():
                 problem = "None of its sources has a mask: a segmenter cannot be measured without one."
         else:
             names, own_label, label = self._labelled(rows, source_rows, shas)
@@ -255,8 +295,27 @@ class _Reading:
         table = self._table
         return table.profiles.numbers[rows] * len(table.methods.values) + table.methods.numbers[rows]
 
-    def _masks_of(self, rows: Numbers) -> list[MaskOf]:
-        return list(zip(self._masks.of(rows), self._mask_classes.of(rows), strict=True))
+    def _masks_of(
+        self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]
+    ) -> tuple[Masks, Masks, Masks]:
+        """Those of sources, test cases and reconstructions. A source has that which the version says, else that of its
+        first image.
+        """
+        places = np.concatenate([first, rows, controls])
+        masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
+        told = [(place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals]
+        own = [(place, held) for place, held in told if held.mask]
+        if own:
+            where = np.array([place for place, _ in own], np.int64)
+            masks = _with(masks, where, [held.mask for _, held in own])
+            names = _with(names, where, [held.mask_classes for _, held in own])
+        pairs = np.where(masks.numbers < 0, -1, masks.numbers * (len(names.values) + 1) + names.numbers + 1)
+        found, row, number = np.unique(pairs, return_index=True, return_inverse=True)
+        none = int(np.count_nonzero(found < 0))  # it is the first, where it is there
+        known, classes = masks.of(row[none:]), Texts(names.values, names.numbers[row[none:]])
+        ends = np.cumsum([len(first), len(rows)])
+        before, generated, drawn = (Masks(known, classes, part) for part in np.split(number - none, ends))
+        return before, generated, drawn
 
     def _leave_out(self, number: int, what: str) -> None:
         if number:
@@ -277,10 +336,10 @@ def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
     return Texts(list(known)[1:], numbers)
 
 
-def _mask_names(masks: Sequence[MaskOf]) -> tuple[str, ...]:
+def _mask_names(classes: Texts) -> tuple[str, ...]:
     """The classes of masks, by their numbers; the same name of two numbers once."""
     found: dict[str, int] = {}
-    for text in sorted({classes for mask, classes in masks if mask}):
+    for text in sorted(classes.values[number] for number in np.unique(classes.numbers).tolist()):
         for number, name in json.loads(text).items():
             found[name] = min(found.get(name, int(number)), int(number))
     return tuple(sorted(found, key=lambda name: (found[name], name)))
