@@ -52,8 +52,8 @@ class PixelCells:
     lost: Flags
     """(test cases, protected classes): whether the segmenter loses the class there."""
     said: NDArray[np.uint8]
-    """(test cases / 8, groups, groups + 1), as bits: whether at least as large a share of the class is said to be that
-    as in the whole set. The last column is what is none of the classes that masks have.
+    """(test cases, groups x (groups + 1) / 8), as bits: whether at least as large a share of the class is said to be
+    that as in the whole set. The last of the things said is what is none of the classes that masks have.
     """
     said_before: NDArray[np.uint8]
     """The same of the original of each source."""
@@ -71,8 +71,12 @@ class PixelCells:
             return self.counts & (self.lost if lost else self.there)[:, row]
         column = self.names.index(cell.said) if cell.said else len(self.names)
         if cell.kind == "confusion":
-            return self.counts & _unpacked(self.said[:, row, column], len(source))
-        return self.counts & _unpacked(self.said_before[:, row, column], int(source.max()) + 1)[source]
+            return self.counts & self._bit(self.said, row, column)
+        return self.counts & self._bit(self.said_before, row, column)[source]
+
+    def _bit(self, held: NDArray[np.uint8], row: int, column: int) -> Flags:
+        byte, bit = divmod(row * (len(self.names) + 1) + column, 8)
+        return (held[:, byte] >> (7 - bit)) & 1 > 0
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ def cells_of(
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))
     there, is_lost = (np.zeros((size, len(one)), bool) for one in (names, protected))
-    there[cased.place] = cased.pixels.counts.sum(axis=2) > 0
+    there[cased.place] = cased.pixels.true > 0
     for name, own in zip(lost.names, lost.generated.lost.T, strict=True):
         is_lost[cased.place[own], protected.index(name)] = True
     counts = np.zeros(size, bool)
@@ -170,12 +174,12 @@ def cells_of(
     absent = np.isnan(shares[1][:, 0])
     return PixelCells(
         *(tuple(names), counts, kept, there, protected, is_lost),
-        _packed(cased.pixels.counts, cased.place, size, shares[1], absent),
-        _packed(first.pixels.counts, first.place, sources, shares[0], absent),
+        _packed(cased, size, shares[1], absent),
+        _packed(first, sources, shares[0], absent),
     )
 
 
-def _packed(counts: Floats, place: NDArray[np.int64], size: int, shares: Floats, absent: Flags) -> NDArray[np.uint8]:
+def _packed(counted: Counted, size: int, shares: Floats, absent: Flags) -> NDArray[np.uint8]:
     """As `PixelCells.said` has it; `absent` are the groups that no mask has."""
     columns = np.append(absent, True)
 
@@ -183,12 +187,10 @@ def _packed(counts: Floats, place: NDArray[np.int64], size: int, shares: Floats,
         whole: Floats = np.concatenate([held[..., :-1], held[..., columns].sum(axis=-1, keepdims=True)], axis=-1)
         return whole
 
-    found, whole = np.zeros((size, *counts.shape[1:]), bool), together(shares)
+    counts, place, whole = counted.pixels.counts, counted.place, together(shares)
+    found = np.zeros((size, -(-shares.size // 8)), np.uint8)
     for first in range(0, len(place), AT_ONCE):
-        some = counts[first : first + AT_ONCE]
-        found[place[first : first + AT_ONCE]] = at_least(together(some), whole, some.sum(axis=2))
-    return np.packbits(found, axis=0)
-
-
-def _unpacked(bits: NDArray[np.uint8], size: int) -> Flags:
-    return np.unpackbits(bits, count=size).astype(bool)
+        part = slice(first, first + AT_ONCE)
+        flags = at_least(together(counts[part]), whole, counted.pixels.true[part])
+        found[place[part]] = np.packbits(flags.reshape(len(flags), -1), axis=1)
+    return found
