@@ -98,6 +98,31 @@ class CatalogueFilter:
     test_cases: bool = False
     """Only test cases of this workspace: no images that were imported."""
 
+    @property
+    def words(self) -> str:
+        """What it says, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for everything."""
+        named = [*self.facets.items(), *((f"not {name}", values) for name, values in self.without.items())]
+        named += [*self.checks.items(), *self.models.items()]
+        parts = [f"{name}: {' or '.join(value or 'none' for value in values)}" for name, values in named]
+        parts += [f"{one.check}: {one.low:g} to {one.high:g}" for one in self.between]
+        parts += [" or ".join(f"validity score {_band(one)}" for one in self.scores)] if self.scores else []
+        parts += [f"run: {self.run}"] if self.run else []
+        parts += [f"source: {self.source[:8]}"] if self.source else []
+        parts += [f"captions: {self.text}"] if self.text else []
+        parts += [f"edits: {self.edited}"] if self.edited else []
+        parts += [f"{len(self.within):,} images of a list"] if self.within is not None else []
+        parts += ["not in a study"] if self.not_in_study else []
+        parts += ["test cases alone"] if self.test_cases else []
+        return "; ".join(parts)
+
+
+def _band(band: ScoreBand | None) -> str:
+    if band is None:
+        return "none"
+    ends = [f"from {band.low:g}"] if band.low is not None else []
+    ends += [f"below {band.high:g}"] if band.high is not None else []
+    return " ".join(ends) or "any"
+
 
 @dataclass(frozen=True)
 class PageKey:

@@ -23,7 +23,7 @@ from pipeline.types import Caption, Check, CounterfactualCaption, Decision, Edit
 from services.studio import Studio
 from storage.__main__ import main as storage_command
 from storage.catalogue_check import catalogue_faults
-from storage.catalogue_types import Between, CatalogueEntry, CatalogueFilter, Count, Order, PageKey
+from storage.catalogue_types import Between, CatalogueEntry, CatalogueFilter, Count, Order, PageKey, ScoreBand
 from storage.decisions import Target
 from storage.entry_sets import (
     beyond,
@@ -285,6 +285,26 @@ def test_coverage_counts_every_cell(filled: Workspace) -> None:
     assert sum(cell.entries for cell in weather) == sum(
         any(edit.edit_type in ("weather", "time of day") for edit in one.edits) for one in plain
     )
+
+
+def test_a_filter_says_in_words_what_it_means() -> None:
+    whole = CatalogueFilter(
+        facets={"class": ("bird", "dog"), "review": ("",)},
+        without={"tag": ("odd",)},
+        checks={"edges kept": ("failed", "cannot tell")},
+        models={"resnet50": ("newly wrong",)},
+        between=(Between("edit shows", 0.25, 1.0),),
+        scores=(ScoreBand(0.5), ScoreBand(0.25, 0.5), None),
+        source="0123456789",
+        text="a boat",
+        within=(3, 4),
+    )
+    assert whole.words == (
+        "class: bird or dog; review: none; not tag: odd; edges kept: failed or cannot tell; resnet50: newly wrong; "
+        "edit shows: 0.25 to 1; validity score from 0.5 or validity score from 0.25 below 0.5 or validity score none; "
+        "source: 01234567; captions: a boat; 2 images of a list"
+    )
+    assert CatalogueFilter().words == ""
 
 
 @pytest.mark.slow

@@ -69,7 +69,10 @@ def test_what_a_script_asks_is_a_draft_of_its_own(service: EvaluationService, wo
     before = {study.id for study in workspace.studies.all()}
     sent = DraftEvaluationStudy(view="kind=classification", judged=10)
     study = service.draft_study(service.asked(sent), sent.judged)
-    assert study not in before and workspace.studies.get(study).name == "Validity of Images of a filter"
+    assert (
+        study not in before
+        and workspace.studies.get(study).name == "Validity of Images of a filter (kind: classification)"
+    )
 
 
 @pytest.fixture(scope="module")

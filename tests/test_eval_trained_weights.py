@@ -211,7 +211,7 @@ def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
     assert {name for name, one in listed.items() if one.latest} == own
     assert {name for name, one in listed.items() if one.retraining} == first
     assert {one.model for one in listed.values()} == {"classifier.safetensors"}
-    assert {one.title for one in listed.values()} == {"Images of a filter"}
+    assert {one.title for one in listed.values()} == {"Images of a filter (kind: classification)"}
     assert sorted(one.done for name, one in listed.items() if name in halfway) == [False, True]
     assert {name for name, one in listed.items() if not one.why_kept} == (first | halfway) - own
     busy = sorted(first - own)[0]
@@ -229,7 +229,7 @@ def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
     said = capsys.readouterr().out
     assert said.startswith("1 training removed") and folders(workspace) == own | newer
     assert said.count("keeps it: of the latest retraining") == 2 and "keeps it: used since" in said
-    assert "| classifier.safetensors | Images of a filter |" in said
+    assert "| classifier.safetensors | Images of a filter (kind: classification) |" in said
     assert not list(workspace.trainings.glob(".removed*"))
     assert [one.found.seeds for one in retrainings.kept(BIRDS)] == [1, 2]  # what came of them is there
     assert len(retrainings.weights(retrainings.kept(BIRDS)[0])) == 2

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ from evaluation.metrics import MASK_KEPT
 from pipeline.errors import UserError
 from pipeline.profile import Profile
 from pipeline.settings import UnderTestSettings
+from pipeline.types import TaskKind
 from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.answered import ModelAnswers
@@ -114,6 +115,11 @@ class EvaluationService:
         """All versions of all test sets, the latest set first and of each set the latest version."""
         versions = [one for held in self._workspace.test_sets.all() for one in reversed(held.versions)]
         return tuple(self.view(Subject(version=one.number)) for one in versions)
+
+    def gallery(self) -> dict[TaskKind, int]:
+        """How many images of each kind of task the gallery shows; a kind without one is left out."""
+        found = self._workspace.catalogue.facets(names=("kind",))["kind"]
+        return {kind: found[kind] for kind in get_args(TaskKind) if found.get(kind)}
 
     def view(self, subject: Subject) -> SubjectView:
         """A subject as it is now. Raises UserError for a version that is gone."""

@@ -7,6 +7,7 @@ Test cases and reconstructions are never mixed: whatever a filter or a test set 
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +26,8 @@ Numbers = NDArray[np.int64]
 MaskOf = tuple[str, str]
 """The SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
 NO_MASK: MaskOf = ("", "{}")
+LONGEST_WORDS = 120
+"""Characters of a filter in a title."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +143,9 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
         entries = np.array(sorted(rows), np.int64)
     else:
         assert subject.wanted is not None
-        title, entries = "Images of a filter", columns.entries(subject.wanted)
+        entries = columns.entries(subject.wanted)
+        words = textwrap.shorten(subject.wanted.words, LONGEST_WORDS, placeholder=" …")
+        title = f"Images of a filter ({words})" if words else "All images"
     table = columns.table()  # after the entries: it has all of them
     return _Reading(subject, title, table, rows, originals).cases(table.rows_of(entries))
 

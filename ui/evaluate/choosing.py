@@ -5,11 +5,13 @@ Pure functions to markup.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from evaluation.class_mapping import MappingReport, MappingRow
 from pipeline.settings import UnderTestSettings
+from pipeline.types import TaskKind
 from services.evaluation.service import READING
 from services.evaluation.types import ClassMapping, ModelChoice, Pending, SubjectView
 from services.test_sets.work import WorkView
@@ -64,17 +66,21 @@ class Stand:
 # Which test set
 
 
-def subjects_part(subjects: Sequence[SubjectView]) -> Html:
-    """All versions of all test sets; or how one comes to have some."""
-    if not subjects:
+def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int]) -> Html:
+    """All versions of all test sets, and the whole gallery, of which `gallery` says how many images of each kind there
+    are; or how one comes to have some.
+    """
+    if not subjects and not gallery:
         return el(
             "section",
             el("h2", "Nothing to evaluate yet"),
             el(
                 "p",
-                "A model is evaluated on a test set, or on whatever a filter shows: put images into a set in ",
-                el("a", "Curate", href="/curate/"),
-                ", or press “Evaluate a model on these” beside a filter there.",
+                "A model is evaluated on images, and there are none yet: make some in ",
+                el("a", "Explore", href="/"),
+                ", or many of them as a ",
+                el("a", "batch", href="/batches/"),
+                ".",
             ),
             class_="card part",
             id="part-subjects",
@@ -83,10 +89,34 @@ def subjects_part(subjects: Sequence[SubjectView]) -> Html:
         "p",
         "Or evaluate whatever a filter shows: press “Evaluate a model on these” beside it in ",
         el("a", "Curate", href="/curate/"),
-        ".",
+        "." if subjects else ", or put images into a test set there.",
         class_="mut small",
     )
-    return el("section", [_subject_line(one) for one in subjects], hint, id="part-subjects", class_="subject-list")
+    return el(
+        "section",
+        [_subject_line(one) for one in subjects],
+        [_gallery_line(kind, images) for kind, images in gallery.items()],
+        hint,
+        id="part-subjects",
+        class_="subject-list",
+    )
+
+
+def _gallery_line(kind: TaskKind, images: int) -> Html:
+    to = evaluate_address(view=urlencode({"kind": kind}))
+    return el(
+        "div",
+        el(
+            "div",
+            el("b", el("a", "The whole gallery", href=to)),
+            el("small", counted(images, "generated image"), class_="mut"),
+            class_="what",
+        ),
+        pill(_KINDS[kind], "acc"),
+        el("div", "All images that are there, in whatever set or none.", class_="mut small told"),
+        class_="card subject-line",
+        data_kind=kind,
+    )
 
 
 def _subject_line(one: SubjectView) -> Html:

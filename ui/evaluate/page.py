@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 
+from pipeline.types import TaskKind
 from services.evaluation.facts import SUFFIXES
 from services.evaluation.ranking import Ranking
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
@@ -22,7 +23,7 @@ SHEETS, SCRIPTS = ("evaluate.css", "evaluate-retraining.css"), ("evaluate.js", "
 _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table", "csv": "CSV", "parquet": "Parquet"}
 
 
-def list_page(subjects: Sequence[SubjectView], signed_in: bool) -> str:
+def list_page(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], signed_in: bool) -> str:
     """What can be evaluated."""
     return page(
         "Evaluate",
@@ -36,7 +37,7 @@ def list_page(subjects: Sequence[SubjectView], signed_in: bool) -> str:
             ),
             class_="study-head",
         ),
-        subjects_part(subjects),
+        subjects_part(subjects, gallery),
         here="evaluate",
         signed_in=signed_in,
         sheets=SHEETS,

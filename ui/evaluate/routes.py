@@ -184,7 +184,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def shown(request: Request, place: At) -> Response:
         signed, everything = signed_in(request), "view" in request.query_params
         if place.version is None and not everything:
-            return HTMLResponse(list_page(evaluations.subjects(), signed), headers=FRESH)
+            return HTMLResponse(list_page(evaluations.subjects(), evaluations.gallery(), signed), headers=FRESH)
         try:
             return HTMLResponse(_page(place, signed), headers=FRESH)
         except UserError as error:

@@ -17,7 +17,7 @@ SOURCES: Mapping[str, str] = {
     "transformers": "the hub (transformers), owner/name",
     "file": "a checkpoint file",
     "onnx": "an ONNX file",
-    "http": "a server that the profile names",
+    "http": "a server of the profile",
 }
 """Where another model may come from."""
 PROFILE = {"profile": "the profile's own"}
