@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
+from scipy import sparse
 
 from pipeline.bands import Band
 from pipeline.image_checks import LARGE_PIECE
@@ -163,6 +165,39 @@ def kept_in_mask(
         for piece in _pieces(np.isin(numbers, numbers_of(name, mask_classes)), LARGE_PIECE):
             look(SURROUNDINGS_KEPT, name, piece)
     return tuple(kept)
+
+
+def hold(
+    sources: sparse.csr_array,
+    images: sparse.csr_array,
+    classes: Sequence[str],
+    mask_classes: Mapping[int, str],
+    protected: Sequence[str],
+    bands: Mapping[str, Band],
+) -> NDArray[np.bool_]:
+    """Whether the check of the mask passes for each of many images, (images,): what `kept_checks` makes of
+    `kept_in_mask`, by counts of pixels. `sources` and `images` are `evaluation.answers.pairs_of_images` of as many
+    images: of the source of each, and of itself. All masks number their classes alike.
+    """
+    line = {**MASK_BANDS, **bands}[MASK_KEPT]
+    looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)
+    whole = images.sum(axis=1)
+    for name in protected:
+        seen = numbers_of(name, classes)
+        if not seen:
+            continue
+        inside, said = np.zeros((256, 256)), np.zeros((256, 256))
+        inside[list(numbers_of(name, mask_classes))] = 1
+        said[:, list(seen)] = 1
+        large = images @ inside.ravel() >= SMALLEST_THING * whole
+        with np.errstate(divide="ignore", invalid="ignore"):
+            before, after = (
+                (pairs @ (inside * said).ravel()) / (pairs @ inside.ravel()) for pairs in (sources, images)
+            )
+            holds &= ~large | ((before >= SEEN) & (after >= line.passed_from))
+        looked |= large
+    found: NDArray[np.bool_] = looked & holds
+    return found
 
 
 def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:

@@ -297,6 +297,7 @@ PLACES: tuple[tuple[str, str, tuple[int, int, int]], ...] = (
     ("GET", "/evaluate/images?version=1&kind=wrong", (403, 403, 404)),
     ("GET", "/evaluate/report/csv?version=1", (403, 403, 404)),
     ("POST", "/evaluate/api/begin-predictions", (403, 403, 403)),
+    ("POST", "/evaluate/api/check-masks", (403, 403, 403)),
     ("POST", "/evaluate/api/cancel-predictions", (403, 403, 403)),
     ("POST", "/evaluate/api/make-control-set", (403, 403, 403)),
     ("POST", "/evaluate/api/cancel-control-set", (403, 403, 403)),

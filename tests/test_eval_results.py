@@ -17,23 +17,28 @@ import pyarrow.parquet
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from demo.scene import SEMANTIC_CLASSES
+from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES
 from evaluation.answers import pixels_of
 from evaluation.class_mapping import map_classes
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from evaluation.metrics import MASK_KEPT, kept_checks, kept_in_mask
 from evaluation.models import ModelUnderTest
 from evaluation.segmentation import segmentation_effect
 from evaluation.types import decode_map
+from pipeline.bands import Band
 from pipeline.errors import UserError
-from pipeline.masks import NamedMask
-from pipeline.profile import load_profile
+from pipeline.masks import NamedMask, resized
+from pipeline.profile import CheckSettings, load_profile
+from pipeline.settings import UnderTestSettings
 from pipeline.types import Task
 from services.commands import Malformed
 from services.evaluation.alone import without_blas_threads
 from services.evaluation.facts import FILE_KINDS, facts_of
+from services.evaluation.holding import ITSELF, NOBODY
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EDIT_TABLES, Asked, Cell, Subject
 from services.model_outcomes import RunMasks, verdict_with_masks
+from services.predictions import model_key
 from services.studio import Studio
 from storage.catalogue_types import CatalogueFilter
 from storage.test_set_types import SetEntry
@@ -278,6 +283,78 @@ def test_every_number_of_a_segmenter_opens_its_images(whole: EvaluationService) 
     for name, one in lost.items():
         assert number("class", name, only_wrong=True) == one.lost and one.cases >= one.lost
     assert sum(one.lost for one in lost.values()) >= number("wrong")
+
+
+def test_masks_hold_where_the_segmenter_of_the_checks_finds_them(whole: EvaluationService) -> None:
+    evaluated, found = whole.evaluate(ROADS), whole._figures(ROADS)
+    checks = load_profile("demo").checks
+    wanted = checks.own_segmenter()
+    assert wanted is not None and evaluated.segmentation is not None
+    model, load, cases = ModelUnderTest(wanted), whole._workspace.images.load, found.cases
+    said = {sha: model.predict(load(sha)) for sha in {*cases.originals.shas, *cases.generated.shas}}
+    images, figure = cases.generated, dict[int, float | None]()
+    for at, source in enumerate(images.source.tolist()):
+        before, after = (said[sha] for sha in (cases.originals.shas[source], images.shas[at]))
+        mask, names = images.masks[at]
+        named = {int(number): name for number, name in json.loads(names).items()}
+        maps = decode_map(before.class_map), decode_map(after.class_map)
+        truth = resized(load(mask), maps[0].size)
+        pieces = kept_in_mask(*maps, before.classes, truth, named, PROTECTED_ROAD_CLASSES, ())
+        (check,) = [one for one in kept_checks(pieces, checks.bands) if one.name == MASK_KEPT]
+        figure[int(cases.table.entry[images.row[at]])] = check.value
+    line = float(np.median([value for value in figure.values() if value is not None]))
+    strict = checks.model_copy(update={"bands": {MASK_KEPT: Band(failed_below=0.1, passed_from=line)}})
+    stricter = EvaluationService(
+        whole._profile.model_copy(update={"checks": strict}), whole._workspace, lambda wanted: None
+    )
+    for service, least in ((whole, checks.bands[MASK_KEPT].passed_from), (stricter, line)):
+        kept = {entry for entry, value in figure.items() if value is not None and value >= least}
+        assert set(service.entries(ROADS, Cell("kept"))) == kept
+    assert 0 < len(kept) < len(images)
+    stricter.close()
+    kept = set(whole.entries(ROADS, Cell("kept")))
+    assert evaluated.segmentation.kept == len(kept) and evaluated.segmentation.miou_where_kept.value is not None
+    assert evaluated.unchecked == 0 and not [note for note in evaluated.notes if "demonstrably" in note]
+    # It is no model under test, and Explore finds what it said.
+    assert len(whole.models(STREETS)) == 1
+    assert whole._workspace.predictions.latest(images.shas[0], model_key(wanted)) is not None
+
+
+def test_masks_that_nobody_checked_are_told_and_what_hinders_the_checks_stops_no_evaluation(
+    workspace: Workspace, service: EvaluationService
+) -> None:
+    fill(workspace, 2, road=True)
+    cases, load = service.cases(STREETS), service.predicting.load
+    checker = load_profile("demo").checks.own_segmenter()
+    assert checker is not None
+
+    def without_checker(wanted: UnderTestSettings) -> Any:
+        if wanted.file == checker.file:
+            raise UserError("Its file is damaged.")
+        return load(wanted)
+
+    def counted(done: int, total: int) -> None:
+        seen.append((done, total))
+
+    seen = list[tuple[int, int]]()
+    service.predicting.load = without_checker
+    read = service.read(SEGMENTER, cases, counted)
+    assert read.note == "The masks could not be checked: Its file is damaged."
+    evaluated = service.evaluate(ROADS)
+    assert evaluated.unchecked == 20 and evaluated.segmentation is not None and evaluated.segmentation.kept == 0
+    assert "20 masks of test cases are not checked yet: whether they hold is not known." in evaluated.notes
+    assert evaluated.segmentation.miou_generated.value is not None
+    service.predicting.load = load
+    assert service.read(SEGMENTER, cases, counted).note == ""
+    assert service.evaluate(ROADS).unchecked == 0 and seen[-1][0] <= seen[-1][1] == 48
+    # The one that checks cannot vouch for itself.
+    itself = Asked(STREETS, checker)
+    read_all(service, itself)
+    assert service.evaluate(itself).notes.count(ITSELF) == 1
+    nobody = service._profile.model_copy(update={"checks": CheckSettings()})
+    other = EvaluationService(nobody, workspace, lambda wanted: None)
+    assert NOBODY in other.evaluate(ROADS).notes and other.evaluate(ROADS).unchecked == 0
+    other.close()
 
 
 def test_edits_of_a_segmenter_are_measured_by_right_pixels(whole: EvaluationService) -> None:

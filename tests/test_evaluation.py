@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import sparse
 
+from evaluation.answers import Numbers, pairs_of_images, pairs_of_pixels
 from evaluation.metrics import (
     ClassFigures,
     against_mask,
+    hold,
     iou,
     kept_checks,
     kept_in_mask,
@@ -20,6 +23,7 @@ from evaluation.metrics import (
 )
 from evaluation.outcomes import outcome_of
 from evaluation.types import LARGEST_MAP, Prediction, coloured_map, decode_map, encode_map
+from pipeline.bands import Band
 from pipeline.errors import UserError
 from pipeline.masks import UNLABELLED, colour, numbers_of
 from pipeline.settings import UnderTestSettings
@@ -199,6 +203,39 @@ def test_a_model_of_its_own_tells_which_thing_is_gone() -> None:
     assert (things.name, things.outcome, things.value) == ("things kept", "failed", 0.0) and "vehicle" in things.note
     blind = kept_in_mask(images[1], images[1], ("sky", "car"), images[2], {1: "vehicle"}, ("vehicle",), ("vehicle",))
     assert [check.outcome for check in kept_checks(blind, {})] == ["passed", "cannot tell"]
+
+
+def test_masks_of_many_images_hold_where_the_check_of_each_passes() -> None:
+    chance, sides = np.random.default_rng(8), (24, 30)
+    classes, named = (
+        ("sky", "road", "car", "truck"),
+        {0: "sky", 1: "road", 2: "vehicle", 3: "water", UNLABELLED: "nothing"},
+    )
+    protected, bands = ("road", "vehicle", "water"), {"mask kept": Band(failed_below=0.2, passed_from=0.6)}
+    counted: dict[bool, list[tuple[Numbers, Numbers, Numbers]]] = {True: [], False: []}
+    outcomes = list[str]()
+    for number in range(200):
+        mask = chance.choice([0, 1, 2, 3, UNLABELLED], sides, p=[0.3, 0.3, 0.2, 0.1, 0.1]).astype(np.uint8)
+        if number % 4 == 0:
+            mask[mask == 2] = 0  # no vehicle, or hardly one
+            mask[0, 0] = 2
+        pair = list[Image.Image]()
+        for is_source, wrong in ((True, chance.uniform(0, 0.6)), (False, chance.uniform(0, 0.6))):
+            said = np.where(mask == 2, chance.integers(2, 4, sides), np.where(mask > 3, 0, mask)).astype(np.uint8)
+            said = np.where(chance.random(sides) < wrong, chance.integers(0, 4, sides), said).astype(np.uint8)
+            pair.append(Image.fromarray(said))
+            told = Prediction("segmentation", "a checker", classes=classes, class_map=encode_map(pair[-1]))
+            counted[is_source].append(pairs_of_pixels(Image.fromarray(mask), told))
+        kept = kept_in_mask(pair[0], pair[1], classes, Image.fromarray(mask), named, protected, ())
+        outcomes.append({one.name: one.outcome for one in kept_checks(kept, bands)}["mask kept"])
+    sources, images = (
+        sparse.csr_array(sparse.vstack([pairs_of_images(*held, [len(held[0])]) for held in one]))
+        for one in (counted[True], counted[False])
+    )
+    found = hold(sources, images, classes, named, protected, bands)
+    assert found.tolist() == [outcome == "passed" for outcome in outcomes]
+    assert set(outcomes) == {"passed", "failed", "cannot tell"}
+    assert not hold(sources, images, classes, named, ("water", "fence"), bands).any(), "what nobody knows holds nothing"
 
 
 def test_what_stands_around_and_is_gone_is_told_unless_it_was_to_go() -> None:

@@ -118,7 +118,7 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         if misfit:
             raise UserError(misfit)
         try:
-            read = service.predicting.read(asked.model, cases, on_count)
+            read = service.read(asked.model, cases, on_count)
         finally:
             line.clear()
         if read.note:

@@ -148,7 +148,7 @@ class ModelAnswers:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._held: dict[int, _Held] = {}
-        self._pixels: dict[int, _HeldPixels] = {}
+        self._pixels: dict[str, _HeldPixels] = {}
         self._lock = threading.Lock()
 
     def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> Answered:
@@ -185,9 +185,7 @@ class ModelAnswers:
 
     def segmented(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> tuple[Numbers, Pixels]:
         """The places of those images of which a segmenter has said something and that have a mask, and their counts."""
-        with self._lock:
-            held = self._counts(model)
-            pairs, row = held.pairs, held.rows_of(cases, images)
+        pairs, row = self.pairs(model.key, cases, images)
         place, groups = np.flatnonzero(row >= 0), len(mapping.groups)
         if not len(place):
             return place, Pixels(images.source[place], np.zeros((0, groups, groups + 1)))
@@ -200,6 +198,14 @@ class ModelAnswers:
         true, said = np.stack([one for one, _ in tables]), tables[0][1]
         return place, Pixels(images.source[place], count_pairs(true, said, pairs[row[place]], kind, groups))
 
+    def pairs(self, key: str, cases: Cases, images: Images) -> tuple[sparse.csr_array, Numbers]:
+        """All that the segmenter of a key said of masks, as `evaluation.answers.pairs_of_images` has it, and the row of
+        each image with its mask; -1 where it was not counted.
+        """
+        with self._lock:
+            held = self._counts(key)
+            return held.pairs, held.rows_of(cases, images)
+
     def read_of(self, model: StoredModel, cases: Cases) -> int:
         """How many of the pictures of a subject the model has read; of a segmenter also counted."""
         if model.identity.kind != cases.view.kind:
@@ -208,7 +214,7 @@ class ModelAnswers:
         with self._lock:
             if model.identity.kind == "classification":
                 return len(cases.pictures) - len(self._missing(self._all(model, cases), cases))
-            held = self._counts(model)
+            held = self._counts(model.key)
             missing = _shas(
                 (images, images.masks.there & (held.rows_of(cases, images) < 0)) for images in cases.all_images
             )
@@ -255,14 +261,14 @@ class ModelAnswers:
         if images:
             held.add(ProbabilityRows(images, np.stack(likeliest), np.stack(numbers)), exact=False)
 
-    def _counts(self, model: StoredModel) -> _HeldPixels:
+    def _counts(self, key: str) -> _HeldPixels:
         """All that one segmenter said of masks; what came since the last time is added."""
-        held = self._pixels.pop(model.id, None) or _HeldPixels()
-        new, held.last = self._workspace.models_under_test.pixel_counts(model.key, held.last)
+        held = self._pixels.pop(key, None) or _HeldPixels()
+        new, held.last = self._workspace.models_under_test.pixel_counts(key, held.last)
         if new:
             held.add(new)
-        self._pixels[model.id] = held
-        while len(self._pixels) > MODELS_HELD:
+        self._pixels[key] = held
+        while len(self._pixels) > MODELS_HELD + 1:  # the one of the checks, too
             del self._pixels[next(iter(self._pixels))]
         return held
 

@@ -43,16 +43,21 @@ class Read:
     broken: tuple[tuple[str, str], ...]
     """SHA-256 and sentence of those that cannot be read."""
 
+    unchecked: str = ""
+    """Why the masks could not be checked, in a sentence; "" where they were, or there is nothing to check."""
+
     @property
     def note(self) -> str:
-        """What a person has to know, in a sentence; "" for nothing."""
-        if not self.broken:
-            return ""
-        several = len(self.broken) > 1
-        return (
-            f"{len(self.broken):,} {'images' if several else 'image'} could not be read and "
-            f"{'are' if several else 'is'} left out: {self.broken[0][1]}"
-        )
+        """What a person has to know, in a sentence or two; "" for nothing."""
+        said = [f"The masks could not be checked: {self.unchecked}"] if self.unchecked else []
+        if self.broken:
+            several = len(self.broken) > 1
+            said.insert(
+                0,
+                f"{len(self.broken):,} {'images' if several else 'image'} could not be read and "
+                f"{'are' if several else 'is'} left out: {self.broken[0][1]}",
+            )
+        return " ".join(said)
 
 
 class Predicting:
@@ -100,16 +105,35 @@ class Predicting:
                 self._broken.pop(sha, None)
             done = len(pictures) - len(waiting)
             on_count(done, len(pictures))
-            read = self._read(model, stored, waiting, lambda number: on_count(done + number, len(pictures)))
+            saver = _Saver(stored.key, lambda new, rows: self._keep(stored, new, rows))
+            read = self._read(model, saver, waiting, lambda number: on_count(done + number, len(pictures)))
         if stored.identity.kind == "segmentation":
-            self.count_pixels(stored, cases, on_count)
+            self.count_pixels(stored.key, cases, on_count)
             measure(self._workspace, RunMasks(self._workspace), stored.key)
         return Read(read, tuple(self.broken(pictures).items()))
 
-    def count_pixels(self, stored: StoredModel, cases: Cases, on_count: OnCount) -> None:
-        """Count what the model makes of the pixels of each mask, where it was not done yet."""
+    def check_masks(self, checker: UnderTestSettings, cases: Cases, on_count: OnCount) -> None:
+        """Have the segmenter of the checks read all images of a subject with a mask, where Explore has not, and count
+        their pixels. It is no model under test, and is not written down as one. `on_count` and errors as `read`.
+        """
+        self._require_known(checker)
+        key = self._workspace.models_under_test.key_of(model_key(checker))
+        known = self._workspace.models_under_test.latest(key)
+        masked = [images.shas[at] for images in cases.all_images for at in np.flatnonzero(images.masks.there).tolist()]
+        wanted = tuple(dict.fromkeys(masked))
+        waiting = [sha for sha in wanted if sha not in known]
+        done = len(wanted) - len(waiting)
+        on_count(done, len(wanted))
+        if waiting:
+            with self._lock:
+                saver = _Saver(key, lambda new, _: self._workspace.predictions.extend(new))
+                self._read(self.load(checker), saver, waiting, lambda number: on_count(done + number, len(wanted)))
+        self.count_pixels(key, cases, on_count)
+
+    def count_pixels(self, key: str, cases: Cases, on_count: OnCount) -> None:
+        """Count what the model of a key makes of the pixels of each mask, where it was not done yet."""
         models = self._workspace.models_under_test
-        known, counted = models.latest(stored.key), models.counted(stored.key)
+        known, counted = models.latest(key), models.counted(key)
         wanted = {
             (known[sha], mask): sha
             for images in cases.all_images
@@ -121,7 +145,7 @@ class Predicting:
         for number, ((prediction, mask), sha) in enumerate(sorted(wanted.items(), key=lambda one: one[0][1])):
             try:
                 masks = masks if masks is not None and masks[0] == mask else (mask, self._workspace.images.load(mask))
-                said = self._workspace.predictions.latest(sha, stored.key)
+                said = self._workspace.predictions.latest(sha, key)
                 if said is not None and said.class_map:
                     found.append(NewPixelCount(prediction, mask, _packed(masks[1], said)))
             except (UserError, OSError, ValueError) as error:
@@ -132,9 +156,12 @@ class Predicting:
                 on_count(number, len(wanted))
         models.keep_pixel_counts(found)
 
-    def _read(self, model: Predictor, stored: StoredModel, shas: Sequence[str], on_count: Callable[[int], None]) -> int:
+    def _keep(self, stored: StoredModel, new: list[NewPrediction], rows: list[NewProbabilities]) -> None:
+        maps = self._workspace.predictions.save_maps(new)
+        self._workspace.models_under_test.keep(stored, new, maps, rows)
+
+    def _read(self, model: Predictor, saver: _Saver, shas: Sequence[str], on_count: Callable[[int], None]) -> int:
         begun, read = 0, 0
-        saver = _Saver(self._workspace, stored)
         try:
             while begun < len(shas):
                 coming = shas[begun:]
@@ -183,8 +210,9 @@ class Predicting:
 class _Saver:
     """Saves what comes on a thread of its own, so that the model does not wait for the disk."""
 
-    def __init__(self, workspace: Workspace, stored: StoredModel) -> None:
-        self._workspace, self._stored = workspace, stored
+    def __init__(self, key: str, keep: Callable[[list[NewPrediction], list[NewProbabilities]], object]) -> None:
+        """What is said is saved under `key`, by `keep`."""
+        self._key, self._keep = key, keep
         self._thread = ThreadPoolExecutor(1, "save predictions")
         self._running: Future[None] | None = None
         self._predictions: list[NewPrediction] = []
@@ -192,8 +220,9 @@ class _Saver:
 
     def add(self, shas: Sequence[str], batch: PredictedBatch) -> None:
         """Raises what the saving of an earlier batch did."""
-        key = self._stored.key
-        self._predictions += [NewPrediction(sha, key, one) for sha, one in zip(shas, batch.predictions, strict=True)]
+        self._predictions += [
+            NewPrediction(sha, self._key, one) for sha, one in zip(shas, batch.predictions, strict=True)
+        ]
         if batch.probabilities is not None:
             self._probabilities += [
                 NewProbabilities(sha, row) for sha, row in zip(shas, batch.probabilities, strict=True)
@@ -219,8 +248,7 @@ class _Saver:
 
     def _save(self, predictions: list[NewPrediction], probabilities: list[NewProbabilities]) -> None:
         if predictions:
-            maps = self._workspace.predictions.save_maps(predictions)
-            self._workspace.models_under_test.keep(self._stored, predictions, maps, probabilities)
+            self._keep(predictions, probabilities)
 
 
 def _packed(mask: Image.Image, said: Prediction) -> NDArray[Any]:

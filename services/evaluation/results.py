@@ -28,6 +28,7 @@ from evaluation.validity import Judged, ValidityEffect, validity_effect
 from pipeline.types import TaskKind
 from services.evaluation.alone import without_blas_threads
 from services.evaluation.answered import Answered, ModelAnswers
+from services.evaluation.holding import Holding
 from services.evaluation.scoring import OUTCOMES, Scored
 from services.evaluation.segmented import Counted, Flags, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.subjects import Cases, Images
@@ -102,11 +103,11 @@ def evaluate(
     pending: Pending,
     votes: Sequence[Outcome],
     score: Callable[[], Scored | str],
-    holding: NDArray[np.bool_],
+    holding: Holding,
 ) -> Found:
     """All figures. `votes` are what studies say of test cases, `score` gives, in a thread beside this one, how likely
-    people find images valid or why nobody can tell, and `holding` says of each test case whether its mask demonstrably
-    holds. Raises ValueError for sources of several splits.
+    people find images valid or why nobody can tell, and `holding` what is known of masks. Raises ValueError for sources
+    of several splits.
     """
     notes = list(cases.left_out)
     if pending.left > 0:
@@ -196,8 +197,10 @@ class _Evaluation:
         newly = (right == WRONG) & (before[cases.generated.source] == RIGHT)
         return found, *self._edits(after, of_original, of_control, newly, EDIT_TABLES)
 
-    def segmented(self, holding: NDArray[np.bool_]) -> Found:
-        cases = self._cases
+    def segmented(self, holding: Holding) -> Found:
+        cases, holds = self._cases, holding.holds
+        if holding.why:
+            self._notes.append(holding.why)
         first, cased, control = (
             Counted(*self._answers.segmented(self._model, self._mapping, cases, images)) for images in cases.all_images
         )
@@ -224,12 +227,12 @@ class _Evaluation:
             first.pixels,
             cased.pixels,
             drawn.pixels if drawn else None,
-            holding[cased.place],
+            holds[cased.place],
             names,
             cases.split,
         )
         shares, (lost, stood) = (effect.confusion_original, effect.confusion_generated), standing.result()
-        cells = self._beside.submit(cells_of, cases, names, first, cased, lost, holding, shares)
+        cells = self._beside.submit(cells_of, cases, names, first, cased, lost, holds, shares)
         tables, against_control = self._edits_of_pixels(first, cased, control, stood.right)
         (validity, notes), losses = judged.result(), losing.result()
         if losses.left_out:
@@ -248,6 +251,7 @@ class _Evaluation:
             validity=validity,
             answer=segmentation_answer(self._title, effect, losses, validity, by_type),
             thumbnails=self._shas(worst),
+            unchecked=holding.unchecked,
         )
         read = np.zeros(len(stood.right), bool)
         read[cased.place] = True
@@ -289,6 +293,7 @@ class _Evaluation:
         against_control: bool = False,
         validity: ValidityEffect | None = None,
         thumbnails: dict[int, str] | None = None,
+        unchecked: int = 0,
     ) -> Evaluated:
         cases, mapping, score = self._cases, self._mapping, self._score.result()
         return Evaluated(
@@ -309,6 +314,7 @@ class _Evaluation:
             labels=cases.labels if segmentation is None else mapping.group_names,
             thumbnails=thumbnails or {},
             score=None if isinstance(score, str) else score.view,
+            unchecked=unchecked,
         )
 
     # Edits

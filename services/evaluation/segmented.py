@@ -120,15 +120,22 @@ def _protected(
     cases: Cases, images: Images, place: NDArray[np.int64], mapping: ClassMap, known: dict[_Class, int]
 ) -> tuple[NDArray[np.int64], list[list[int]]]:
     """Of each image the number of what it protects, and the classes of each such number, by their places in `known`."""
+    ways, numbers = ways_of(cases, images, place)
+    return numbers, [[known.setdefault(one, len(known)) for one in _classes_of(*way, mapping)] for way in ways]
+
+
+def ways_of(cases: Cases, images: Images, place: NDArray[np.int64]) -> tuple[list[tuple[str, str]], NDArray[np.int64]]:
+    """The ways in which images in these places are protected, in the order in which they come: in JSON the classes that
+    the task names, and the names of the class numbers of the mask. And the number of the way of each image.
+    """
     protected, names = cases.table.protected, images.masks.of(place).names
     texts = Texts(protected.values, protected.numbers[images.row[place]])
-    pairs = texts.numbers * (len(names.values) + 1) + names.numbers
-    _, first, numbers = np.unique(pairs, return_index=True, return_inverse=True)
-    found: list[list[int]] = [[] for _ in first]
-    for kind in np.argsort(first).tolist():  # in the order in which they come
-        (text,), (named,) = (column.of(first[kind : kind + 1]) for column in (texts, names))
-        found[kind] = [known.setdefault(one, len(known)) for one in _classes_of(text, named, mapping)]
-    return numbers, found
+    _, first, number = np.unique(
+        texts.numbers * (len(names.values) + 1) + names.numbers, return_index=True, return_inverse=True
+    )
+    order = np.argsort(first)
+    ways = list(zip(texts.of(first[order]), names.of(first[order]), strict=True))
+    return ways, np.argsort(order)[number]
 
 
 def _classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[_Class]:

@@ -6,6 +6,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -14,7 +15,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
-from evaluation.metrics import MASK_KEPT
 from pipeline.errors import UserError
 from pipeline.profile import Profile
 from pipeline.settings import UnderTestSettings
@@ -41,7 +41,8 @@ from services.evaluation.asking import (
 from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.foretelling import Foretelling, foretell, foretelling_facts
-from services.evaluation.predicting import Predicting
+from services.evaluation.holding import Holding, holding_of
+from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
@@ -50,6 +51,7 @@ from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
 from services.execution import Execution
 from services.model_choices import chosen_model
+from services.predictions import model_key
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
 from storage.case_columns import CaseTable, Floats, Outcome, Texts
@@ -195,9 +197,25 @@ class EvaluationService:
             misfit = self.misfit(cases, self.predicting.identify(asked.model))
             if misfit:
                 raise UserError(misfit)
-            return self.predicting.read(asked.model, cases, on_count)
+            return self.read(asked.model, cases, on_count)
 
         return self._line_up(READING, about(asked), work)
+
+    def read(self, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
+        """Have a model read what it has not read of a subject; and of a segmentation the segmenter of the checks, which
+        says of each mask whether it holds. Where it cannot, that stops nothing, and the result says why. `on_count` and
+        errors as `Predicting.read`.
+        """
+        checker = self._profile.checks.own_segmenter() if cases.view.kind == "segmentation" else None
+        if checker is None or model_key(checker) == model_key(wanted):
+            return self.predicting.read(wanted, cases, on_count)
+        pictures = len(cases.pictures)
+        read = self.predicting.read(wanted, cases, lambda done, total: on_count(done, total + pictures))
+        try:
+            self.predicting.check_masks(checker, cases, lambda done, total: on_count(pictures + done, pictures + total))
+        except UserError as error:
+            return replace(read, unchecked=str(error))
+        return read
 
     def pending(self, asked: Asked) -> Pending:
         """How many images of a subject the model has still to read."""
@@ -310,11 +328,9 @@ class EvaluationService:
         misfit = self.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
-        columns = self._workspace.case_columns
-        holding = np.zeros(0, bool)
+        columns, holding = self._workspace.case_columns, Holding(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
-            kept = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
-            holding = np.isin(cases.table.entry[cases.generated.row], kept)
+            holding = holding_of(self._workspace, self._answers, self._profile.checks, stored, cases)
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = columns.outcomes(), self.pending(asked)
         score = partial(self._scored, cases.table, votes)

@@ -203,6 +203,8 @@ class Evaluated:
     """By entry of `EditRow.worst`: the SHA-256 of its image."""
     score: ScoreView | None = None
     """Of the chance that people find an image valid; None where none can be learnt."""
+    unchecked: int = 0
+    """Of a segmenter: how many masks of test cases wait for the segmenter of the checks."""
 
     @property
     def sensitivity(self) -> Mapping[str, tuple[SensitivityRow, ...]]:

@@ -122,6 +122,7 @@ class _Pages:
             lambda entry, cell: place.images(cell, entry),
             control_part(stand.control, can_make),
             self._study(stand, found),
+            can_check=True,
         )
 
     def ranking(self, place: Place) -> Html:
@@ -298,6 +299,12 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         commands.do(BeginPredictions.of(place.fields))
         return _state(pages, place)
 
+    def check_masks(data: dict[str, Any]) -> Mapping[str, Any]:
+        """The same, from within the answer: the page comes anew, with the work on top."""
+        place = _sent_place(data)
+        commands.do(BeginPredictions.of(place.fields))
+        return {"go": place.to()}
+
     def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
         work = data.pop("work", None)
         place = _sent_place(data)
@@ -326,6 +333,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         return {"go": f"/study/{drafted['study']}"}
 
     add(BeginPredictions.name, begin)
+    add("check-masks", check_masks)
     add(DraftEvaluationStudy.name, study)
     add(CancelPredictions.name, cancel)
     add("look", look)

@@ -24,7 +24,7 @@ from ui.evaluate.parts import (
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
 from ui.views.markup import Child, Html, el
-from ui.views.parts import counted
+from ui.views.parts import button, counted
 
 
 def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> list[Child]:
@@ -55,7 +55,7 @@ def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> li
     columns = (
         [edits_part(found, links), _classes(held, losses, links)],
         [confusions("Where pixels go", words, found.labels, matrices, rows, links), validity_table(found)],
-        [_sources(held, losses, links)],
+        [_sources(held, losses, found.unchecked, links)],
     )
     return [cards, three_columns(found, columns, len(held.classes), len(rows))]
 
@@ -131,7 +131,7 @@ def _lost_in(one: LostClass | None, links: Links) -> Child:
     return [linked(f"{one.lost:,}", link), el("small", f"of {one.cases:,}", class_="mut")]
 
 
-def _sources(held: SegmentationEffect, losses: LossEffect, links: Links) -> Html:
+def _sources(held: SegmentationEffect, losses: LossEffect, unchecked: int, links: Links) -> Html:
     def link(kind: CellKind, number: float | None) -> str | None:
         return links.opened(Cell(kind)) if number else None
 
@@ -158,7 +158,10 @@ def _sources(held: SegmentationEffect, losses: LossEffect, links: Links) -> Html
     holding = f"{CANNOT_TELL}: no check says of a mask that it holds"
     if held.kept:
         holding = f"{per_cent(kept.value)} ({ends_of(kept)}), {held.kept:,} of {counted(held.cases, 'test case')}"
-    rows.append(("mIoU where the mask holds", linked(holding, link("kept", held.kept))))
+    check = None
+    if links.can_check and unchecked:
+        check = button("Check the masks", look="s", data_send="check-masks", id="check-masks")
+    rows.append(("mIoU where the mask holds", [linked(holding, link("kept", held.kept)), " ", check]))
     return el(
         "section",
         el("h2", "Sources and lost classes"),

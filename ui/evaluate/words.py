@@ -73,6 +73,8 @@ class Links:
     """What makes the control set, where it can be made, and how far that is."""
     study: StudyPlan | str | None = None
     """What a study would say that can be drafted, or in a sentence why none can; None where none is needed."""
+    can_check: bool = False
+    """Whether masks can be checked from here."""
 
 
 def evaluate_address(end: str = "", **query: Any) -> str:
