@@ -34,7 +34,7 @@ from services.evaluation.subjects import read_cases
 from services.evaluation.types import Asked, Subject
 from storage.catalogue_types import CatalogueFilter, Facet
 from storage.decisions import Target
-from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities
+from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
 from storage.predictions import NewPrediction
 from storage.workspace import Workspace
 
@@ -113,16 +113,25 @@ def made_of_pixels(folder: Path, size: int) -> None:
             for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
             if mask
         }
-        shas = list(mask_of)
-        for first in range(0, len(shas), AT_ONCE):
-            some = shas[first : first + AT_ONCE]
-            said = Prediction("segmentation", model.key, classes=PIXEL_CLASSES, class_map=b"nobody opens it")
-            workspace.models_under_test.keep(model, [NewPrediction(sha, model.key, said) for sha in some])
-            known = workspace.models_under_test.latest(model.key)
-            workspace.models_under_test.keep_pixel_counts(
-                [NewPixelCount(known[sha], mask_of[sha], _pixels(fate)) for sha in some]
-            )
+        _counted(workspace, model, model.key, mask_of, fate)
+        checker = load_profile("demo").checks.own_segmenter()
+        assert checker is not None
+        _counted(workspace, model, model_key(checker), mask_of, fate)
         workspace._database.write(lambda db: judged(db, fate.choice(len(cases.table), JUDGED, replace=False).tolist()))
+
+
+def _counted(
+    workspace: Workspace, model: StoredModel, key: str, mask_of: dict[str, str], fate: np.random.Generator
+) -> None:
+    """What a segmenter makes of the masks of images, kept under a key."""
+    shas = list(mask_of)
+    for first in range(0, len(shas), AT_ONCE):
+        some = shas[first : first + AT_ONCE]
+        said = Prediction("segmentation", key, classes=PIXEL_CLASSES, class_map=b"nobody opens it")
+        workspace.models_under_test.keep(model, [NewPrediction(sha, key, said) for sha in some])
+        known = workspace.models_under_test.latest(key)
+        counts = [NewPixelCount(known[sha], mask_of[sha], _pixels(fate)) for sha in some]
+        workspace.models_under_test.keep_pixel_counts(counts)
 
 
 def _pixels(fate: np.random.Generator) -> NDArray[Any]:

@@ -201,6 +201,13 @@ class ModelsUnderTest(Repository):
         return dict(db.execute(query, [key, after]).fetchall())
 
     @read
+    def classes_of(self, db: sqlite_utils.Database, key: str) -> tuple[str, ...]:
+        """The names of the classes in the class maps of the segmenter of a key, by number; () where it said nothing."""
+        query = "SELECT classes FROM predictions WHERE model = ? ORDER BY id DESC LIMIT 1"
+        found = db.execute(query, [key]).fetchone()
+        return tuple(json.loads(found[0])) if found is not None else ()
+
+    @read
     def guesses(self, db: sqlite_utils.Database, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
         """The image and the likeliest classes, plain, of some predictions."""
         query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"

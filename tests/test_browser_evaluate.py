@@ -189,6 +189,30 @@ def test_choose_begin_cancel_go_on_and_the_answer(page: Page, server: Server) ->
     expect(page.locator("#edits [data-table]:visible")).to_contain_text("fewer than 20 test cases")
 
 
+def test_masks_that_nobody_checked_are_checked_from_the_answer(page: Page, tmp_path: Path) -> None:
+    with serving_here(tmp_path / "workspace", ScriptedModels()) as served:
+        _, studio = served
+        fill(studio.workspace, 2, road=True)
+        question = asked(studio, STREETS)
+        cases = studio.evaluations.cases(question.subject)
+        studio.evaluations.predicting.read(question.model, cases, lambda done, total: None)
+        answered(page, served, STREETS)
+        check, facts = page.locator("#check-masks"), page.locator("#flips")
+        expect(facts).to_contain_text("cannot tell: no check says of a mask that it holds")
+        expect(page.locator("#part-result")).to_contain_text("20 masks of test cases are not checked yet")
+        check.click()
+        expect(check).to_have_count(0, timeout=READ)
+        expect(facts).to_contain_text(
+            re.compile(r"mIoU where the mask holds\s*\d+\.\d %.* of 20 test cases"), timeout=READ
+        )
+        ranked(page)
+        found = studio.evaluations.evaluate(question)
+        assert found.segmentation is not None and found.segmentation.kept > 0 and found.unchecked == 0
+        link = facts.get_by_role("link", name=re.compile(r"of 20 test cases"))
+        assert opened(page, link) == found.segmentation.kept
+        page.goto("about:blank")
+
+
 def test_every_number_opens_its_images(page: Page, server: Server) -> None:
     _, studio = server
     answered(page, server, OBJECTS)

@@ -5,12 +5,17 @@ is evaluated, and by checks that came with a file.
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from evaluation.metrics import MASK_KEPT, hold
 from pipeline.profile import CheckSettings
+from pipeline.settings import UnderTestSettings
 from services.evaluation.answered import ModelAnswers
 from services.evaluation.segmented import Flags, ways_of
 from services.evaluation.subjects import Cases
@@ -40,30 +45,68 @@ class Holding:
     """What cannot be told, in a sentence; "" for nothing."""
 
 
-def holding_of(
-    workspace: Workspace, answers: ModelAnswers, checks: CheckSettings, model: StoredModel, cases: Cases
-) -> Holding:
-    """What is known now, for an evaluation of `model`."""
-    images, columns = cases.generated, workspace.case_columns
-    passed = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
-    holds = np.isin(cases.table.entry[images.row], passed)
-    checker = checks.own_segmenter()
-    if checker is None:
-        return Holding(holds, why=NOBODY)
-    key = workspace.models_under_test.key_of(model_key(checker))
-    if key == model.key:
-        return Holding(holds, why=ITSELF)
-    pairs, row = answers.pairs(key, cases, images)
-    before = answers.pairs(key, cases, cases.originals)[1][images.source]
-    place = np.flatnonzero((row >= 0) & (before >= 0))
-    said = workspace.predictions.latest(images.shas[place[0]], key) if len(place) else None
-    if said is not None:
-        ways, number = ways_of(cases, images, place)
-        for way, (protected, names) in enumerate(ways):
-            own = place[number == way]
-            numbered = {int(one): name for one, name in json.loads(names).items()}
-            named = json.loads(protected or "[]")
-            holds[own] |= hold(pairs[before[own]], pairs[row[own]], said.classes, numbered, named, checks.bands)
-    unchecked = int(images.masks.there.sum()) - len(place)
-    why = f"{unchecked:,} masks of test cases are not checked yet: whether they hold is not known." if unchecked else ""
-    return Holding(holds, unchecked, why)
+class MaskChecks:
+    """What the segmenter of the checks says of the masks of one workspace. May be used from any thread."""
+
+    def __init__(self, workspace: Workspace, answers: ModelAnswers, checks: CheckSettings) -> None:
+        self._workspace, self._answers, self._checks = workspace, answers, checks
+        self._lock = threading.Lock()
+        self._key = ""
+        self._ways: dict[tuple[str, str], int] = {}
+        self._known = np.zeros((0, 3), np.int64)
+        """Of each row of what it said of masks: the row of the original and the way that it was last held against, and
+        whether it holds. So each mask is looked at once, whatever is evaluated.
+        """
+
+    @property
+    def checker(self) -> UnderTestSettings | None:
+        """The segmenter of the checks; None where the profile names none."""
+        return self._checks.own_segmenter()
+
+    def of(self, cases: Cases, model: StoredModel | None = None) -> Holding:
+        """What is known now of the masks of a subject, for an evaluation of `model`."""
+        images, columns = cases.generated, self._workspace.case_columns
+        passed = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
+        holds = np.isin(cases.table.entry[images.row], passed)
+        if self.checker is None:
+            return Holding(holds, why=NOBODY)
+        key = self._workspace.models_under_test.key_of(model_key(self.checker))
+        if model is not None and key == model.key:
+            return Holding(holds, why=ITSELF)
+        pairs, row = self._answers.pairs(key, cases, images)
+        before = self._answers.pairs(key, cases, cases.originals)[1][images.source]
+        place = np.flatnonzero((row >= 0) & (before >= 0))
+        with self._lock:
+            holds[place] |= self._held(key, pairs, row[place], before[place], *ways_of(cases, images, place))
+        unchecked = int(images.masks.there.sum()) - len(place)
+        why = f"{unchecked:,} masks of test cases are not checked yet: whether they hold is not known."
+        return Holding(holds, unchecked, why if unchecked else "")
+
+    def _held(
+        self,
+        key: str,
+        pairs: sparse.csr_array,
+        row: NDArray[np.int64],
+        before: NDArray[np.int64],
+        ways: Sequence[tuple[str, str]],
+        number: NDArray[np.int64],
+    ) -> Flags:
+        """Whether each of these rows of `pairs` holds, with the original in the row `before`; `number` is that of its
+        way to be protected, among `ways`.
+        """
+        if key != self._key:  # another model is found under the settings
+            self._key, self._known = key, self._known[:0]
+        more = pairs.shape[0] - len(self._known)
+        self._known = np.concatenate([self._known, np.full((more, 3), -1)])
+        way = np.array([self._ways.setdefault(one, len(self._ways)) for one in ways], np.int64)[number]
+        flags: Flags = self._known[row, 2] > 0
+        new = np.flatnonzero((self._known[row, 0] != before) | (self._known[row, 1] != way))
+        classes = self._workspace.models_under_test.classes_of(key) if len(new) else ()
+        for at, (protected, names) in enumerate(ways):
+            own = new[number[new] == at]
+            if len(own):
+                numbered = {int(one): name for one, name in json.loads(names).items()}
+                named = json.loads(protected or "[]")
+                flags[own] = hold(pairs[before[own]], pairs[row[own]], classes, numbered, named, self._checks.bands)
+        self._known[row[new]] = np.stack([before[new], way[new], flags[new]], axis=1)
+        return flags

@@ -86,7 +86,7 @@ class Predicting:
 
     def broken(self, shas: Sequence[str]) -> dict[str, str]:
         """Those of these images that could not be read the last time, each with the sentence."""
-        return {sha: self._broken[sha] for sha in shas if sha in self._broken}
+        return {sha: self._broken[sha] for sha in shas if sha in self._broken} if self._broken else {}
 
     def read(self, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
         """Have the model read all images of a subject that it has not read, and count the pixels of masks.

@@ -41,7 +41,7 @@ from services.evaluation.asking import (
 from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.foretelling import Foretelling, foretell, foretelling_facts
-from services.evaluation.holding import Holding, holding_of
+from services.evaluation.holding import Holding, MaskChecks
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
@@ -81,6 +81,7 @@ class EvaluationService:
         self._profile, self._workspace = profile, workspace
         self.predicting = Predicting(workspace, require_known)
         self._answers = ModelAnswers(workspace)
+        self._masks = MaskChecks(workspace, self._answers, profile.checks)
         self.work = WorkQueue(changes, name="work with a model under test")
         """Models that read images; `of(about(asked))` finds that of a question."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
@@ -131,6 +132,8 @@ class EvaluationService:
         """The models that can be chosen: those of the profile, then those that were asked before, the latest first."""
         cases = self.cases(subject)
         kind = cases.view.kind
+        if kind == "segmentation":
+            self._masks.of(cases)  # what was said of masks is read now, and not when somebody waits for figures
         offered = self._profile.model_under_test
         of_profile = [one for one in (offered.classification, offered.segmentation) if one is not None]
         if kind is not None:
@@ -206,7 +209,7 @@ class EvaluationService:
         says of each mask whether it holds. Where it cannot, that stops nothing, and the result says why. `on_count` and
         errors as `Predicting.read`.
         """
-        checker = self._profile.checks.own_segmenter() if cases.view.kind == "segmentation" else None
+        checker = self._masks.checker if cases.view.kind == "segmentation" else None
         if checker is None or model_key(checker) == model_key(wanted):
             return self.predicting.read(wanted, cases, on_count)
         pictures = len(cases.pictures)
@@ -330,7 +333,7 @@ class EvaluationService:
             raise UserError(misfit)
         columns, holding = self._workspace.case_columns, Holding(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
-            holding = holding_of(self._workspace, self._answers, self._profile.checks, stored, cases)
+            holding = self._masks.of(cases, stored)
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = columns.outcomes(), self.pending(asked)
         score = partial(self._scored, cases.table, votes)
