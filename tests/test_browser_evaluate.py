@@ -404,7 +404,7 @@ def test_the_report_holds_the_same_figures_in_every_form(page: Page, server: Ser
         expect(page.locator("#report .menu")).to_be_hidden()
     data = {kind: Path(one.path()).read_bytes() for kind, one in files.items()}
     names = {one.suggested_filename.rpartition(".")[0] for one in files.values()}
-    assert names == {"images-of-a-filter-classifier-safetensors"}
+    assert names == {"images-of-a-filter-kind-classification-classifier-safetensors"}
     found = studio.evaluations.evaluate(asked(studio, OBJECTS)).effectiveness
     assert found is not None and found.error_generated.value is not None
     percent = f"{100 * found.error_generated.value:.1f}"
