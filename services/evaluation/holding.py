@@ -51,7 +51,7 @@ class MaskChecks:
     def __init__(self, workspace: Workspace, answers: ModelAnswers, checks: CheckSettings) -> None:
         self._workspace, self._answers, self._checks = workspace, answers, checks
         self._lock = threading.Lock()
-        self._key = ""
+        self._key, self._warm = "", False
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
         """Of each row of what it said of masks: the row of the original and the way that it was last held against, and
@@ -62,6 +62,12 @@ class MaskChecks:
     def checker(self) -> UnderTestSettings | None:
         """The segmenter of the checks; None where the profile names none."""
         return self._checks.own_segmenter()
+
+    def warm(self, cases: Cases) -> None:
+        """Look once at what was said so far, so that nobody waits for that who waits for figures."""
+        if not self._warm and self.checker is not None:
+            self._warm = True
+            self.of(cases)
 
     def of(self, cases: Cases, model: StoredModel | None = None) -> Holding:
         """What is known now of the masks of a subject, for an evaluation of `model`."""
@@ -96,7 +102,7 @@ class MaskChecks:
         """
         if key != self._key:  # another model is found under the settings
             self._key, self._known = key, self._known[:0]
-        more = pairs.shape[0] - len(self._known)
+        more = max(0, pairs.shape[0] - len(self._known))  # another thread may know of more rows by now
         self._known = np.concatenate([self._known, np.full((more, 3), -1)])
         way = np.array([self._ways.setdefault(one, len(self._ways)) for one in ways], np.int64)[number]
         flags: Flags = self._known[row, 2] > 0

@@ -133,7 +133,7 @@ class EvaluationService:
         cases = self.cases(subject)
         kind = cases.view.kind
         if kind == "segmentation":
-            self._masks.of(cases)  # what was said of masks is read now, and not when somebody waits for figures
+            self._masks.warm(cases)
         offered = self._profile.model_under_test
         of_profile = [one for one in (offered.classification, offered.segmentation) if one is not None]
         if kind is not None:
