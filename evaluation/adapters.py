@@ -13,11 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from evaluation.architectures import Network, find_network
+from evaluation.architectures import Network
 from evaluation.identity import ModelIdentity
 from evaluation.types import map_size
 from pipeline.errors import UserError
-from pipeline.settings import UnderTestSettings
 from pipeline.types import TaskKind
 
 
@@ -46,19 +45,6 @@ class Adapter(Protocol):
         """What the model says of prepared images, whose own widths and heights were `sizes`; what it says of one does
         not hang on the others. Raises UserError, or what `out_of_memory` knows where so many at once are too many.
         """
-
-
-def load_adapter(wanted: UnderTestSettings) -> Adapter:
-    """The adapter that the settings ask for, its model loaded. Raises UserError when that cannot be."""
-    if wanted.source == "onnx":
-        from evaluation.adapters_onnx import OnnxAdapter
-
-        return OnnxAdapter(wanted)
-    if wanted.source == "http":
-        from evaluation.adapters_http import HttpAdapter
-
-        return HttpAdapter(wanted)
-    return TorchAdapter(find_network(wanted))
 
 
 class TorchAdapter:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from evaluation.adapters import Adapter, Output, load_adapter
+from evaluation.adapters import Adapter, Output, TorchAdapter
+from evaluation.architectures import find_network
 from evaluation.identity import ModelIdentity
 from evaluation.types import TOP, Guess, PredictedBatch, Prediction, encode_map
 from pipeline.errors import UserError, out_of_memory
@@ -32,6 +33,19 @@ class _Prepared:
     pixels: object
     size: tuple[int, int]
     """Width and height of the image itself."""
+
+
+def load_adapter(wanted: UnderTestSettings) -> Adapter:
+    """The adapter that the settings ask for, its model loaded. Raises UserError when that cannot be."""
+    if wanted.source == "onnx":
+        from evaluation.adapters_onnx import OnnxAdapter
+
+        return OnnxAdapter(wanted)
+    if wanted.source == "http":
+        from evaluation.adapters_http import HttpAdapter
+
+        return HttpAdapter(wanted)
+    return TorchAdapter(find_network(wanted))
 
 
 class ModelUnderTest:

@@ -357,6 +357,18 @@ def test_masks_that_nobody_checked_are_told_and_what_hinders_the_checks_stops_no
     other.close()
 
 
+def test_a_mask_of_an_image_that_cannot_be_read_waits_for_no_check(
+    workspace: Workspace, service: EvaluationService
+) -> None:
+    fill(workspace, 1, road=True)
+    cases = service.cases(STREETS)
+    workspace.images.path(cases.generated.shas[3]).unlink()
+    assert service.read(SEGMENTER, cases, lambda done, total: None).note.startswith("1 image could not be read")
+    evaluated = service.evaluate(ROADS)
+    assert (evaluated.unchecked, evaluated.pending.unreadable) == (0, 1)
+    assert evaluated.segmentation is not None and evaluated.segmentation.cases == 9 >= evaluated.segmentation.kept > 0
+
+
 def test_edits_of_a_segmenter_are_measured_by_right_pixels(whole: EvaluationService) -> None:
     evaluated, found = whole.evaluate(ROADS), whole._figures(ROADS)
     assert evaluated.against_control and set(evaluated.edits) == {"edit type", "keyword", "alternative"}

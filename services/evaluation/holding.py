@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,8 +69,10 @@ class MaskChecks:
             self._warm = True
             self.of(cases)
 
-    def of(self, cases: Cases, model: StoredModel | None = None) -> Holding:
-        """What is known now of the masks of a subject, for an evaluation of `model`."""
+    def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> Holding:
+        """What is known now of the masks of a subject, for an evaluation of `model`. Images that are `broken`, by their
+        SHA-256, wait for nothing.
+        """
         images, columns = cases.generated, self._workspace.case_columns
         passed = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
         holds = np.isin(cases.table.entry[images.row], passed)
@@ -84,7 +86,8 @@ class MaskChecks:
         place = np.flatnonzero((row >= 0) & (before >= 0))
         with self._lock:
             holds[place] |= self._held(key, pairs, row[place], before[place], *ways_of(cases, images, place))
-        unchecked = int(images.masks.there.sum()) - len(place)
+        waiting = np.flatnonzero(images.masks.there & ((row < 0) | (before < 0))).tolist()
+        unchecked = sum(images.shas[at] not in broken for at in waiting)
         why = f"{unchecked:,} masks of test cases are not checked yet: whether they hold is not known."
         return Holding(holds, unchecked, why if unchecked else "")
 

@@ -333,7 +333,7 @@ class EvaluationService:
             raise UserError(misfit)
         columns, holding = self._workspace.case_columns, Holding(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
-            holding = self._masks.of(cases, stored)
+            holding = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = columns.outcomes(), self.pending(asked)
         score = partial(self._scored, cases.table, votes)
