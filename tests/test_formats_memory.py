@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from services import test_sets
 from services.curation.import_source import bring_in
 from services.curation.imports import into_set
+from services.formats import draft as drafts
 from services.formats.exporting import export
 from services.formats.reading import read
 from services.formats.types import Example
 from services.test_sets.drafts import Drafts, ReleaseTestSet
 from services.test_sets.examples import export_version
 from storage.workspace import Workspace
+from tests.memory import peaks
 from tests.test_formats import SET, Maker
 
 LONG = "Snow falls on a bird. " * 1000
@@ -35,28 +36,29 @@ def examples(maker: Maker, number: int, size: int, said: str = "") -> list[Examp
     return made
 
 
-def peak(source: Path, into: Path) -> int:
-    """Bytes at most in use while it is read."""
-    gc.collect()
-    tracemalloc.start()
-    try:
-        read(source, into, each=lambda example: True)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-        shutil.rmtree(into)
+def take_in(source: Path, into: Path) -> None:
+    """Read all images of a set and keep none."""
+    read(source, into, each=lambda example: True)
+    shutil.rmtree(into)
+
+
+def write_out(workspace: Path, version: int, layout: str) -> None:
+    """Export a version, few images at once."""
+    test_sets.examples._AT_ONCE = drafts._SAID_AT_ONCE = 20
+    with Workspace(workspace) as opened:
+        held = opened.test_sets.version(version)
+        export_version(opened, held, workspace / "out", layout, replace=True)
 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "torchvision", "csv", "webdataset", "yolo", "parquet"])
 def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path) -> None:
     maker = Maker(tmp_path / "images")
     held = examples(maker, 240, 16, LONG)
-    few = export(SET, held[:120], tmp_path / "few", layout)
-    many = export(SET, held, tmp_path / "many", layout)
-    most = peak(many, tmp_path / "in")
-    each = (most - peak(few, tmp_path / "in")) / 120
+    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (120, 240)]
+    few, many = peaks(take_in, *((folder, tmp_path / "in") for folder in folders))
+    each = (many - few) / 120
     assert each < len(LONG) / 4, f"{each:.0f} bytes an image"
-    assert most < 50_000_000, "no more was asked for than there is"
+    assert many < 50_000_000, "no more was asked for than there is"
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -69,31 +71,22 @@ def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_p
     folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (180, 720)]
     if packed:
         folders = [Path(shutil.make_archive(str(folder), "zip", folder)) for folder in folders]
-    few, many = (peak(folder, tmp_path / "in") for folder in folders)
+    few, many = peaks(take_in, *((folder, tmp_path / "in") for folder in folders))
     assert many - few < 540 * size / 3, f"{few:,} bytes became {many:,}"
 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "parquet", "yolo"])
-def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(
-    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("services.test_sets.examples._AT_ONCE", 20)
-    monkeypatch.setattr("services.formats.draft._SAID_AT_ONCE", 20)
+def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(layout: str, tmp_path: Path) -> None:
     held = examples(Maker(tmp_path / "images"), 200, 16, LONG)
-    peaks = []
+    given = []
     for number in (80, 200):
         with Workspace(tmp_path / f"workspace-{number}") as workspace:
             done = bring_in(workspace, export(SET, held[:number], tmp_path / f"held-{number}", "csv"))
             into_set(workspace, done.imported.id, "Birds")
             version = Drafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True))
-            export_version(workspace, version, tmp_path / "warm", layout, replace=True)
-            gc.collect()
-            tracemalloc.start()
-            try:
-                folder = export_version(workspace, version, tmp_path / f"out-{number}", layout)
-                peaks.append(tracemalloc.get_traced_memory()[1])
-            finally:
-                tracemalloc.stop()
-    each = (peaks[1] - peaks[0]) / 120
+            given.append((workspace.folder, version.number, layout))
+    few, many = peaks(write_out, *given)
+    each = (many - few) / 120
     assert each < len(LONG) / 3, f"{each:.0f} bytes an image"
-    assert {example.facts["prompt"] for example in read(folder, tmp_path / "in").examples} == {LONG}
+    out = tmp_path / "workspace-200" / "out"
+    assert {example.facts["prompt"] for example in read(out, tmp_path / "in").examples} == {LONG}
