@@ -140,7 +140,7 @@ class ModelUnderTest:
             Prediction("segmentation", self.name, classes=classes, class_map=encode_map(numbers))
             for numbers in answers.maps
         ]
-        return PredictedBatch(first, tuple(found))
+        return PredictedBatch(first, tuple(found), doubts=answers.doubts)
 
     def _guessed(self, row: np.ndarray, classes: tuple[str, ...]) -> Prediction:
         likeliest = np.argsort(-row, kind="stable")[:TOP]

@@ -43,6 +43,16 @@ class Prediction:
     """A PNG of class numbers (mode L) in the image's aspect, at most `LARGEST_MAP` wide and high; segmentation only."""
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """How unsure a segmenter is of an image: means over its pixels, as of a classifier over its one answer."""
+
+    entropy: float
+    """In nats, 0 to the logarithm of the number of classes."""
+    gini: float
+    """DeepGini, from 0 up to below 1: 1 - the sum of the squares of the probabilities."""
+
+
 @dataclass(frozen=True, eq=False)
 class PredictedBatch:
     """What a model under test says of some images that follow one another."""
@@ -52,6 +62,8 @@ class PredictedBatch:
     predictions: tuple[Prediction, ...]
     probabilities: np.ndarray | None = None
     """(images, classes), float32, in the order of the model's classes; classification only."""
+    doubts: tuple[Doubt, ...] = ()
+    """Of each image, segmentation only; () where the model does not tell."""
 
 
 def names_label(guess: str, label: str) -> bool:

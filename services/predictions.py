@@ -329,7 +329,7 @@ class PredictionService:
     def _read(self, loaded: _Loaded, sha: str) -> Prediction:
         (batch,) = loaded.model.predict_many([lambda: self._workspace.images.load(sha)])
         (prediction,) = batch.predictions
-        new = [NewPrediction(sha, loaded.key, prediction)]
+        new = [NewPrediction(sha, loaded.key, prediction, batch.doubts[0] if batch.doubts else None)]
         if loaded.stored is None:
             self._workspace.predictions.extend(new)
             return prediction

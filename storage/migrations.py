@@ -61,6 +61,7 @@ STEPS = (
     "m023_models_under_test",
     "m024_scores",
     "m025_retrainings",
+    "m026_doubts",
 )
 """The names of all steps of this version, in order."""
 studio = Migrations("studio")
@@ -84,6 +85,7 @@ APPEND_ONLY = (
     *decision_tables.APPEND_ONLY,
     *imports_tables.APPEND_ONLY,
     *model_tables.APPEND_ONLY,
+    *model_tables.DOUBTS_APPEND_ONLY,
     *score_tables.APPEND_ONLY,
     *retrainings.APPEND_ONLY,
 )
@@ -439,6 +441,13 @@ def m025_retrainings(db: sqlite_utils.Database) -> None:
     for statement in retrainings.TABLES:
         db.execute(statement)
     _only_append(db, retrainings.APPEND_ONLY)
+
+
+@studio()
+def m026_doubts(db: sqlite_utils.Database) -> None:
+    """How unsure segmenters are of images."""
+    db.execute(model_tables.DOUBTS)
+    _only_append(db, model_tables.DOUBTS_APPEND_ONLY)
 
 
 def _in_place_of(table: str) -> tuple[str, str]:

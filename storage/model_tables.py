@@ -2,7 +2,7 @@
 
 Predictions stay in their own table under the key of their model. Here is which model that is, with all that its answers
 hang on; all probabilities of a classifier, where `predictions` has the likeliest classes alone; and what a segmenter
-makes of the pixels of each mask, whatever the labels are mapped to later.
+makes of the pixels of each mask, whatever the labels are mapped to later. `m026_doubts` adds how unsure it was.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite_utils
 
 APPEND_ONLY = ("models_under_test", "models_asked", "probabilities", "pixel_counts")
+DOUBTS_APPEND_ONLY = ("doubts",)
 
 STATEMENTS = (
     """
@@ -59,6 +60,15 @@ STATEMENTS = (
     """,
     "CREATE INDEX predictions_by_model ON predictions (model, image, id)",
 )
+
+DOUBTS = """
+    CREATE TABLE doubts (  -- how unsure a segmenter was, means over pixels; none where that is not known
+        prediction INTEGER PRIMARY KEY REFERENCES predictions (id),
+        entropy REAL NOT NULL CHECK (entropy >= 0),
+        gini REAL NOT NULL CHECK (gini BETWEEN 0 AND 1)
+    ) STRICT
+"""
+"""As the step `m026_doubts` makes it."""
 
 BY_ENTRY = (
     "catalogue_outcomes_follow_new_predictions",

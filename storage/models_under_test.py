@@ -213,6 +213,21 @@ class ModelsUnderTest(Repository):
         query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"
         return [(image, json.loads(top)) for image, top in db.execute(query, [pack(list(predictions))])]
 
+    @read
+    def doubts(self, db: sqlite_utils.Database, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
+        """How unsure the segmenter of a key is of images: their SHA-256, entropy and DeepGini as (images, 2), of what
+        it said after the prediction `after`, in that order: a later one of the same image counts. And the last
+        prediction of which that is known.
+        """
+        # The rows that are new lead, not those of the model: mostly there is none.
+        query = """
+            SELECT image, entropy, gini FROM doubts CROSS JOIN predictions ON predictions.id = prediction
+            WHERE prediction > ? AND model = ? ORDER BY prediction
+        """
+        found = db.execute(query, [after, key]).fetchall()
+        (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()
+        return [image for image, *_ in found], np.array([row[1:] for row in found]).reshape(-1, 2), last
+
     @write
     def keep_pixel_counts(self, db: sqlite_utils.Database, new: Iterable[NewPixelCount]) -> None:
         """Save what a segmenter makes of masks, all or none; what is there stays."""

@@ -14,7 +14,7 @@ import sqlite_utils
 from PIL import Image
 from pydantic import ValidationError
 
-from evaluation.types import Guess, Prediction, decode_map, encode_map
+from evaluation.types import Doubt, Guess, Prediction, decode_map, encode_map
 from pipeline.errors import UserError
 from pipeline.types import from_plain
 from storage.database import Database, Repository, read, write
@@ -30,6 +30,8 @@ class NewPrediction(NamedTuple):
     model: str
     """What the predictions of the model are stored under."""
     prediction: Prediction
+    doubt: Doubt | None = None
+    """How unsure a segmenter is; None of a classifier, and where that is not known."""
 
 
 class Predictions(Repository):
@@ -82,9 +84,16 @@ def insert_predictions(
     for sha in {one.sha for one in new}:
         if not db.execute("SELECT 1 FROM images WHERE sha = ?", [sha]).fetchone():
             raise UserError(f"This workspace has no image {sha[:80]!r}.")
-    return tuple(
+    ids = tuple(
         _insert(db, one.sha, one.model, one.prediction, stored, now()) for one, stored in zip(new, maps, strict=True)
     )
+    doubts = [
+        (number, one.doubt.entropy, one.doubt.gini)
+        for number, one in zip(ids, new, strict=True)
+        if one.doubt is not None
+    ]
+    db.conn.executemany("INSERT INTO doubts (prediction, entropy, gini) VALUES (?, ?, ?)", doubts)
+    return ids
 
 
 def prediction_of(row: Row, images: Path) -> Prediction | None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from evaluation.adapters import doubt
 from evaluation.models import AHEAD, ModelUnderTest
 from evaluation.types import decode_map
 from pipeline.errors import UserError
@@ -92,6 +93,12 @@ def test_an_image_alone_and_among_others_gets_the_same_answer(tmp_path: Path, wh
         else:
             assert [guess.label for guess in one.top] == [guess.label for guess in other.top]
             assert np.allclose([g.probability for g in one.top], [g.probability for g in other.top], atol=1e-5)
+    if model.kind == "segmentation":
+        for place, doubt in enumerate(doubt for batch in batches for doubt in batch.doubts):
+            (own,) = next(iter(model.predict_many(IMAGES[place : place + 1]))).doubts
+            assert np.allclose([doubt.entropy, doubt.gini], [own.entropy, own.gini], atol=1e-4)
+            assert 0 < doubt.gini < doubt.entropy < np.log(len(CLASSES)) + 1e-6
+        assert sum(len(batch.doubts) for batch in batches) == len(IMAGES)
     if model.kind == "classification":
         rows = np.concatenate([batch.probabilities for batch in batches if batch.probabilities is not None])
         assert rows.shape == (len(IMAGES), len(CLASSES)) and rows.dtype == np.float32
@@ -123,6 +130,33 @@ def test_a_segmenter_of_transformers_is_scaled_up_before_the_largest_is_taken(tm
     (own,) = processor.post_process_semantic_segmentation(found, target_sizes=[(40, 60)])
     assert len(np.unique(own)) > 1
     assert np.mean(np.asarray(decode_map(model.predict(IMAGES[0]).class_map)) != own.numpy()) < 0.01
+
+
+def test_how_unsure_a_segmenter_is_of_an_image_is_the_mean_over_its_pixels(tmp_path: Path) -> None:
+    import torch
+    from scipy.stats import entropy
+    from transformers import AutoImageProcessor, AutoModelForSemanticSegmentation
+
+    (batch,) = ModelUnderTest(transformers_folder(tmp_path, "segmentation")).predict_many(IMAGES[:1])
+    pixels = AutoImageProcessor.from_pretrained(tmp_path)(IMAGES[0], return_tensors="pt")
+    with torch.inference_mode():
+        (found,) = AutoModelForSemanticSegmentation.from_pretrained(tmp_path)(**pixels).logits
+    said = found.softmax(0).flatten(1).numpy()
+    (doubt,) = batch.doubts
+    assert doubt.entropy == pytest.approx(entropy(said).mean(), rel=1e-3)
+    assert doubt.gini == pytest.approx(1 - (said**2).sum(0).mean(), rel=1e-3)
+
+
+def test_how_unsure_it_is_of_a_large_image_is_taken_at_some_pixels_all_over_it() -> None:
+    import torch
+
+    logits = torch.zeros(2, 300, 520)
+    logits[0, :, :260] = 50.0  # sure of the left half
+    found = doubt(logits)
+    assert found.entropy == pytest.approx(np.log(2) / 2, rel=0.05) and found.gini == pytest.approx(0.25, rel=0.05)
+    logits[0] = 50.0
+    found = doubt(logits)
+    assert 0 <= found.entropy < 1e-6 and 0 <= found.gini < 1e-6
 
 
 def by_hand(image: Image.Image, side: int = 32) -> Any:

@@ -94,7 +94,9 @@ def test_a_segmenter_answers_with_maps(server: ModelServer) -> None:
     server.card, server.answer = lambda: (200, {**CARD, "kind": "segmentation"}, {}), bright
     image = Image.new("RGB", (60, 40))
     image.paste((255, 255, 255), (30, 0, 60, 40))
-    prediction = ask(server).predict(image)
+    (batch,) = ask(server).predict_many([image])
+    (prediction,), doubts = batch.predictions, batch.doubts
+    assert doubts == (), "of a map alone it is not known how unsure a model is"
     numbers = np.asarray(decode_map(prediction.class_map))
     assert prediction.classes == ("day", "night") and numbers.shape == (40, 60)
     assert not numbers[:, :30].any() and numbers[:, 30:].all()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from evaluation.identity import ModelIdentity, Preprocessing
 from evaluation.models import ModelUnderTest
-from evaluation.types import Guess, PredictedBatch, Prediction
+from evaluation.types import Doubt, Guess, PredictedBatch, Prediction
 from pipeline.errors import Cancelled, UserError
 from pipeline.profile import load_profile
 from pipeline.settings import UnderTestSettings
@@ -244,6 +244,32 @@ def test_pixels_of_masks_are_counted_once(workspace: Workspace, service: Evaluat
     assert int(found["pixels"].sum()) == mask.size[0] * mask.size[1]
     read_all(service, asked)
     assert workspace.models_under_test.pixel_counts(stored.key, last) == ([], last)
+
+
+def test_how_unsure_a_segmenter_is_is_kept_with_what_it_says(workspace: Workspace, service: EvaluationService) -> None:
+    fill(workspace, 1, road=True)
+    asked = Asked(ALL, SEGMENTER)
+    read_all(service, asked)
+    stored, cases = service.predicting.stored(SEGMENTER), service.cases(ALL)
+    assert stored is not None
+    images = cases.generated
+    entropy, gini = service._answers.doubts(stored, cases, images)
+    batches = ModelUnderTest(SEGMENTER).predict_many([workspace.images.load(sha) for sha in images.shas])
+    said = [doubt for batch in batches for doubt in batch.doubts]
+    np.testing.assert_allclose(entropy, [one.entropy for one in said], rtol=1e-3)
+    np.testing.assert_allclose(gini, [one.gini for one in said], rtol=1e-3)
+    # What it says of an image later counts, and of images that came later it is known too.
+    sha = images.shas[3]
+    held = workspace.predictions.latest(sha, stored.key)
+    assert held is not None
+    workspace.predictions.extend([NewPrediction(sha, stored.key, held, Doubt(0.5, 0.25))])
+    entropy, gini = service._answers.doubts(stored, cases, images)
+    assert (entropy[3], gini[3]) == (0.5, 0.25) and entropy[2] != 0.5
+    fill(workspace, 1, road=True, seed=8)
+    read_all(service, asked)
+    cases = service.cases(ALL)
+    assert np.isfinite(service._answers.doubts(stored, cases, cases.generated)).all()
+    assert np.isfinite(service._answers.doubts(stored, cases, cases.originals)).all()
 
 
 def test_counts_are_those_of_an_image_with_its_mask_the_last_that_came(workspace: Workspace) -> None:

@@ -209,9 +209,10 @@ def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: 
     assert sorted(one.entry for one in ranking.first) == sorted(table.entry[images.row].tolist())
     known = int((found.right != UNKNOWN).sum())
     assert (ranking.kind, ranking.cases, ranking.known) == ("segmentation", 10 * STREETS, known)
-    ours, random = ranking.orders
-    assert (ours.name, random.name) == ("ours", "random"), "how unsure it is of an image is not known"
+    ours, random, entropy, gini = ranking.orders
+    assert (entropy.name, gini.name) == ("entropy", "DeepGini")
     assert ours.apfd is not None and random.apfd is not None and ours.apfd > random.apfd
+    assert entropy.apfd is not None and gini.apfd is not None and ours.apfd >= max(entropy.apfd, gini.apfd)
 
     place = {int(entry): at for at, entry in enumerate(table.entry[images.row].tolist())}
     wrong = [one for one in ranking.first if found.right[place[one.entry]] == WRONG]
@@ -227,6 +228,22 @@ def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: 
     assert all(found.right[place[entry]] == UNKNOWN for entry in last)
     said = [note for note in ranking.notes if "finds no protected class on the original: they come last" in note]
     assert bool(said) == bool(last)
+
+
+def test_where_a_segmenter_does_not_tell_how_unsure_it_is_that_is_said(service: EvaluationService) -> None:
+    found, stored = service._figures(ROADS), service.predicting.stored(ROADS.model)
+    assert stored is not None
+    unsure, gini = service._answers.doubts(stored, found.cases, found.cases.generated)
+    none = np.full(len(unsure), np.nan)
+    never = rank(found, None, None, NOT_JUDGED, none, (), 1000)
+    assert [one.name for one in never.orders] == ["ours", "random"]
+    assert never.notes[-1].startswith("How unsure the model is of each image is not known")
+    unsure[::2] = gini[::2] = np.nan
+    half = rank(found, unsure, gini, NOT_JUDGED, none, (), 1000)
+    assert half.known == never.known and len(half.orders) == 4, "what it says of them is known"
+    assert half.notes[-1].startswith(f"Of {len(unsure[::2])} test cases it is not known how unsure the model is")
+    assert sorted(one.entry for one in half.first) == sorted(one.entry for one in never.first)
+    assert not any("how unsure" in note for note in service.rank(ROADS, 5).notes)
 
 
 def test_half_of_a_segmenters_test_cases_are_ranked_alone(service: EvaluationService) -> None:
@@ -249,7 +266,7 @@ def test_a_segmenters_order_is_told_by_script_and_command_line(
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(told)) and len(told["first"]) == 5
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert "| random |" in text and "DeepGini" not in text and "| loses a class |" in text
+    assert "| random |" in text and "| DeepGini |" in text and "| loses a class |" in text
     assert main(["sensitivity", *arguments[1:-2]]) == 0
     text = capsys.readouterr().out
     assert "The change of the share of right pixels, against reconstructions" in text and "## By edit type" in text

@@ -17,7 +17,7 @@ from PIL import Image
 
 from evaluation.by_source import Figure
 from evaluation.identity import ModelIdentity, Preprocessing
-from evaluation.types import Guess, Prediction, decode_map
+from evaluation.types import Doubt, Guess, Prediction, decode_map, encode_map
 from evaluation.validity_score import Agreement, ValidityScore
 from pipeline.types import Caption, StageValue, Task, Trace
 from storage import migrations, state_tables
@@ -28,6 +28,7 @@ from storage.decisions import Target
 from storage.images import StoredImage
 from storage.imports import ImportRow, NewImage
 from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities
+from storage.predictions import NewPrediction
 from storage.scores import NewScores
 from storage.test_set_types import ImageHashes, SetEntry
 from storage.workspace import Workspace
@@ -48,9 +49,6 @@ def schema(path: Path) -> list[tuple[str, str]]:
     rows = connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
     connection.close()
     return rows
-
-
-PREDICTION = Prediction("classification", "a classifier", (Guess("bird", 0.75),))
 
 
 PREDICTION = Prediction("classification", "a classifier", (Guess("bird", 0.75),))
@@ -107,6 +105,8 @@ def _judged_by_a_model(workspace: Workspace, sha: str) -> None:
     known = models.record("a net", identity, "a net", {})
     models.keep(known, [], probabilities=[NewProbabilities(sha, np.ones(1))])
     models.keep_pixel_counts([NewPixelCount(1, sha, np.zeros(1, PIXELS))])
+    seen = Prediction("segmentation", "net", classes=("a",), class_map=encode_map(Image.new("L", (8, 8))))
+    workspace.predictions.extend([NewPrediction(sha, "net", seen, Doubt(0.5, 0.25))])
     workspace.retrainings.keep("images and a model", "a question", known.id, {"answer": "It gains."})
 
 

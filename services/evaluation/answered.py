@@ -142,6 +142,21 @@ class _HeldPixels:
         return image * len(self.mask) + mask
 
 
+@dataclass
+class _HeldDoubts:
+    """How unsure one segmenter is of images."""
+
+    last: int = 0
+    row: _Numbered = field(default_factory=_Numbered)
+    both: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+    """Entropy and DeepGini of each row."""
+
+    def add(self, shas: Sequence[str], both: Floats) -> None:
+        first = len(self.both)
+        self.row.add(dict(zip(shas, range(first, first + len(shas)), strict=True)))
+        self.both = np.concatenate([self.both, both])
+
+
 class ModelAnswers:
     """The answers of the models under test of one workspace. May be used from any thread."""
 
@@ -149,6 +164,7 @@ class ModelAnswers:
         self._workspace = workspace
         self._held: dict[int, _Held] = {}
         self._pixels: dict[str, _HeldPixels] = {}
+        self._doubts: dict[str, _HeldDoubts] = {}
         self._lock = threading.Lock()
 
     def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> Answered:
@@ -171,7 +187,11 @@ class ModelAnswers:
         return Answered(place, answers, true.probability, int((~exact[row]).sum()))
 
     def doubts(self, model: StoredModel, cases: Cases, images: Images) -> tuple[Floats, Floats]:
-        """Entropy and DeepGini of what a classifier says of each image; NaN where nothing is known of it."""
+        """Entropy and DeepGini of what a model says of each image, of a segmenter means over pixels; NaN where that is
+        not known.
+        """
+        if model.identity.kind == "segmentation":
+            return self._doubts_of_segmenter(model.key, cases, images)
         with self._lock:
             held = self._all(model, cases)
             row, numbers = held.row.of(cases, images), held.numbers
@@ -182,6 +202,20 @@ class ModelAnswers:
             probabilities = numbers[row[some]].astype(np.float64)
             unsure[some], gini[some] = entropy(probabilities), deep_gini(probabilities)
         return unsure, gini
+
+    def _doubts_of_segmenter(self, key: str, cases: Cases, images: Images) -> tuple[Floats, Floats]:
+        with self._lock:
+            held = self._doubts.pop(key, None) or _HeldDoubts()
+            shas, both, held.last = self._workspace.models_under_test.doubts(key, held.last)
+            if shas:
+                held.add(shas, both)
+            self._doubts[key] = held
+            while len(self._doubts) > MODELS_HELD:
+                del self._doubts[next(iter(self._doubts))]
+            row, known = held.row.of(cases, images), held.both
+        found = np.full((len(row), 2), np.nan)
+        found[row >= 0] = known[row[row >= 0]]
+        return found[:, 0], found[:, 1]
 
     def segmented(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> tuple[Numbers, Pixels]:
         """The places of those images of which a segmenter has said something and that have a mask, and their counts."""

@@ -132,7 +132,7 @@ class ShowControlSet(Query):
 
 class RankTestCases(OnModel):
     """Tell in which order to look at the test cases of a test set, so that the first ones show as many different valid
-    faults of the model as there are; and how good that order is beside random, of a classifier entropy and DeepGini.
+    faults of the model as there are; and how good that order is beside random, entropy and DeepGini.
     """
 
     name: ClassVar[str] = "rank-test-cases"

@@ -220,8 +220,10 @@ class _Saver:
 
     def add(self, shas: Sequence[str], batch: PredictedBatch) -> None:
         """Raises what the saving of an earlier batch did."""
+        doubts = batch.doubts or (None,) * len(batch.predictions)
         self._predictions += [
-            NewPrediction(sha, self._key, one) for sha, one in zip(shas, batch.predictions, strict=True)
+            NewPrediction(sha, self._key, one, doubt)
+            for sha, one, doubt in zip(shas, batch.predictions, doubts, strict=True)
         ]
         if batch.probabilities is not None:
             self._probabilities += [

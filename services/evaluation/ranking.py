@@ -23,7 +23,9 @@ from storage.case_columns import Outcome
 
 FOLDS = 5
 DOUBTS = 20
-"""Groups of equal size into which images are parted by how unsure the model is of them."""
+"""At most so many groups of equal size, into which images are parted by how unsure the model is of them."""
+IN_A_GROUP = 20
+"""Images of a group at least: the share of fewer that are wrong would be chance."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
 ValidFrom = Literal["votes", "checks", "nothing"]
 Numbers = NDArray[np.int64]
@@ -61,7 +63,9 @@ class Ranking:
     known: int
     """Those of which the truth is known, by which the orders are judged."""
     orders: tuple[Order, ...]
-    """Ours, random, and of a classifier entropy and DeepGini; none where the truth of no test case is known."""
+    """Ours, random, entropy and DeepGini, without these two where the model never tells how unsure it is; none where
+    the truth of no test case is known.
+    """
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """What a person has to know, each one sentence."""
@@ -82,17 +86,18 @@ def rank(
     most: int,
     seed: int = 0,
 ) -> Ranking:
-    """The order of the test cases. `entropy` and `gini` say of each test case how unsure a classifier is, NaN where it
-    has not read it, and are None of a segmenter; `score` is how likely people find images valid, or why nobody can
-    tell; `passed` is the share of its checks that each test case passed, NaN for none; `votes` are what studies say of
-    test cases.
+    """The order of the test cases. `entropy` and `gini` say of each test case how unsure the model is, NaN where that
+    is not known, and are None of a segmenter that never tells; `score` is how likely people find images valid, or why
+    nobody can tell; `passed` is the share of its checks that each test case passed, NaN for none; `votes` are what
+    studies say of test cases.
     """
     cases, images = found.cases, found.cases.generated
     kinds, kind, edit_of = kinds_of(cases)
-    wrong, notes = _chance_wrong(found, kinds, kind, entropy, seed)
     segments = cases.view.kind == "segmentation"
+    read = found.read if entropy is None or segments else np.isfinite(entropy)
+    wrong, notes = _chance_wrong(found, kinds, kind, entropy, read, seed)
     # It has read them, and there is no telling whether it is right.
-    not_said = (found.right == UNKNOWN) & (found.read if entropy is None else np.isfinite(entropy))
+    not_said = (found.right == UNKNOWN) & read
     if not_said.any():
         wrong[not_said] = 0.0
         why = "finds no protected class on the original" if segments else "cannot say the label"
@@ -114,7 +119,7 @@ def rank(
     )
     if not known.any():
         notes.append("The model has read none of these test cases: how good the order is cannot be told.")
-    notes.append(note)
+    notes += [note, *_unsure_notes(entropy, read, segments)]
     return Ranking(
         _cases_of(found, order[:most], wrong, valid),
         len(images),
@@ -165,7 +170,12 @@ def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
 
 
 def _chance_wrong(
-    found: Found, kinds: list[tuple[str, ...]], kind: Numbers, entropy: Floats | None, seed: int
+    found: Found,
+    kinds: list[tuple[str, ...]],
+    kind: Numbers,
+    entropy: Floats | None,
+    read: NDArray[np.bool_],
+    seed: int,
 ) -> tuple[Floats, list[str]]:
     """How likely the model is wrong on each test case: by what came of the same edits on other sources, and by how
     unsure it is of this one, where that is known.
@@ -174,7 +184,8 @@ def _chance_wrong(
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]
     chance = np.full(len(kind), 0.5)
-    doubt = None if entropy is None else _groups(entropy)
+    groups = min(DOUBTS, max(1, int(known.sum()) // IN_A_GROUP))
+    doubt = None if entropy is None else _groups(entropy, groups)
     for number in range(FOLDS):
         others, own = known & (fold != number), fold == number
         if not own.any():
@@ -187,12 +198,12 @@ def _chance_wrong(
         if doubt is None or not others.any():
             continue
         share = float((wrong[others].sum() + 1) / (others.sum() + 2))
-        n = np.bincount(doubt[others], minlength=DOUBTS + 1)
-        bad = np.bincount(doubt[others], weights=wrong[others], minlength=DOUBTS + 1)
+        n = np.bincount(doubt[others], minlength=groups + 1)
+        bad = np.bincount(doubt[others], weights=wrong[others], minlength=groups + 1)
         doubtful = (bad + share) / (n + 1)
-        doubtful[DOUBTS] = share  # of those that it has not read nothing is known
+        doubtful[groups] = share  # of those nothing is known
         chance[own] = combined(foretold, doubtful[doubt[own]], share)
-    unread = int((~known & ~(found.read if entropy is None else np.isfinite(entropy))).sum())
+    unread = int((~known & ~read).sum())
     notes = []
     if unread and known.any():
         notes.append(
@@ -202,12 +213,28 @@ def _chance_wrong(
     return chance, notes
 
 
-def _groups(entropy: Floats) -> Numbers:
-    """The group of each image, of `DOUBTS` of equal size; `DOUBTS` where nothing is known of it."""
-    found = np.full(len(entropy), DOUBTS)
+def _unsure_notes(entropy: Floats | None, read: NDArray[np.bool_], segments: bool) -> list[str]:
+    """What is not known of how unsure a segmenter is."""
+    untold = read if entropy is None else read & ~np.isfinite(entropy)
+    if not segments or not untold.any():
+        return []
+    if entropy is None:
+        return [
+            "How unsure the model is of each image is not known: the order stands beside random order alone, and not "
+            "beside those by entropy and DeepGini."
+        ]
+    return [
+        f"Of {int(untold.sum()):,} test cases it is not known how unsure the model is, since an earlier version of the "
+        "studio had it read them: by entropy and DeepGini they come last."
+    ]
+
+
+def _groups(entropy: Floats, groups: int) -> Numbers:
+    """The group of each image, of so many of equal size; the one behind the last where nothing is known of it."""
+    found = np.full(len(entropy), groups)
     there = np.isfinite(entropy)
     if there.any():
-        ends = np.quantile(entropy[there], np.arange(1, DOUBTS) / DOUBTS)
+        ends = np.quantile(entropy[there], np.arange(1, groups) / groups)
         found[there] = np.searchsorted(ends, entropy[there], side="right")
     return found
 

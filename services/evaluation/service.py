@@ -298,10 +298,11 @@ class EvaluationService:
         return foretell(found, self._workspace.case_columns.outcomes(), waiting)
 
     def _doubts(self, stored: StoredModel, cases: Cases) -> tuple[Floats, Floats] | tuple[None, None]:
-        """How unsure a classifier is of each test case, in two ways; of a segmenter that is not known."""
-        if cases.view.kind == "segmentation":
+        """How unsure a model is of each test case, in two ways; None of one that never tells."""
+        entropy, gini = self._answers.doubts(stored, cases, cases.generated)
+        if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():
             return None, None
-        return self._answers.doubts(stored, cases, cases.generated)
+        return entropy, gini
 
     # A study of validity
 
