@@ -152,6 +152,15 @@ def confusions(
     )
 
 
+def notes_part(notes: Sequence[str]) -> Html | None:
+    """What a person has to know of the figures; None for nothing."""
+    if not notes:
+        return None
+    return el(
+        "section", el("h2", "What to know"), el("ul", [el("li", note) for note in notes]), class_="card box notes"
+    )
+
+
 def three_columns(found: Evaluated, columns: Sequence[Child], classes: int, labels: int) -> Html:
     """The tables, the matrices, and what is left, which stands below the shorter of the two; `classes` are the rows of
     the table of classes, and `labels` those of a matrix.

@@ -19,6 +19,7 @@ from ui.evaluate.parts import (
     excess_card,
     folded_table,
     linked,
+    notes_part,
     three_columns,
     validity_card,
     validity_table,
@@ -40,7 +41,7 @@ def result_part(found: Evaluated, links: Links) -> Html:
     elif found.segmentation is not None:
         body = of_segmenter(found, found.segmentation, links)
     else:
-        body = []
+        body = [notes_part(found.notes)]
     return el(
         "section",
         el(
@@ -50,7 +51,6 @@ def result_part(found: Evaluated, links: Links) -> Html:
             class_="card answer",
         ),
         body,
-        _notes(found.notes),
         id="part-result",
         class_="evaluated",
     )
@@ -63,14 +63,6 @@ def _answer(found: Evaluated) -> list[Child]:
         el("b", minus(piece)) if place % 2 and not piece.startswith("(") else minus(piece) if place % 2 else piece
         for place, piece in enumerate(pieces)
     ]
-
-
-def _notes(notes: Sequence[str]) -> Html | None:
-    if not notes:
-        return None
-    return el(
-        "section", el("h2", "What to know"), el("ul", [el("li", note) for note in notes]), class_="card box notes"
-    )
 
 
 # Of a classifier
@@ -110,7 +102,7 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
     columns = (
         [edits_part(found, links), _classes(held.classes, links)],
         [_confusions(held, links), _sources(held, links), validity_table(found)],
-        [_calibration(held)],
+        [_calibration(held), notes_part(found.notes)],
     )
     labels = sum(1 for number in held.confusion[1].images if number)
     return [cards, three_columns(found, columns, len(held.classes), labels)]

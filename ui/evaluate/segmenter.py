@@ -17,6 +17,7 @@ from ui.evaluate.parts import (
     excess_card,
     folded_table,
     linked,
+    notes_part,
     three_columns,
     validity_card,
     validity_table,
@@ -55,7 +56,7 @@ def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> li
     columns = (
         [edits_part(found, links), _classes(held, losses, links)],
         [confusions("Where pixels go", words, found.labels, matrices, rows, links), validity_table(found)],
-        [_sources(held, losses, found.unchecked, links)],
+        [_sources(held, losses, found.unchecked, links), notes_part(found.notes)],
     )
     return [cards, three_columns(found, columns, len(held.classes), len(rows))]
 

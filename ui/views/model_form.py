@@ -50,7 +50,7 @@ class _Field:
     """The sources that have it, with spaces between."""
     placeholder: str
     longest: int
-    hint: str = ""
+    hint: Child = ""
 
 
 _FIELDS = (
@@ -61,8 +61,14 @@ _FIELDS = (
             el("span", "Address", data_of="http"),
         ],
         "torchvision timm transformers file http",
-        "resnet50",
+        "",
         LONGEST_NAME,
+        [
+            el("span", "such as resnet50", data_of="torchvision timm"),
+            el("span", "such as google/vit-base-patch16-224, or empty and a folder as file", data_of="transformers"),
+            el("span", "its architecture, such as resnet50; empty where the file says it", data_of="file"),
+            el("span", "one that the profile names, such as http://localhost:8000", data_of="http"),
+        ],
     ),
     _Field(
         "file",
@@ -92,7 +98,7 @@ def model_fields(given: UnderTestSettings, with_profile: bool = False, with_refu
     place beside each for what is wrong with it, where the page does not make one itself.
     """
 
-    def row(name: str, label: Child, of: str | None, control: Html, hint: str = "", look: str = "") -> Html:
+    def row(name: str, label: Child, of: str | None, control: Html, hint: Child = "", look: str = "") -> Html:
         return el(
             "label",
             el("span", label, class_="name"),
@@ -124,7 +130,7 @@ def _text(one: _Field, value: str) -> Html:
         type="text",
         name=one.name,
         value=value,
-        placeholder=one.placeholder,
+        placeholder=one.placeholder or None,
         maxlength=one.longest,
         spellcheck="false",
         autocomplete="off",
