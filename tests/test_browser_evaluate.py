@@ -329,7 +329,7 @@ def test_every_number_of_a_segmenter_opens_its_images(page: Page, server: Server
         assert wanted and opened(page, link) == len(wanted) and shown() == wanted, behind
     page.goto(here)
     expect(page.locator("#ranking-said")).to_contain_text("A fault is the class that is lost and the edit.")
-    assert page.locator("#orders tbody tr").count() == page.locator(".eval-plot.found polyline").count() == 2
+    assert page.locator("#orders tbody tr").count() == page.locator(".eval-plot.found polyline").count() == 4
     page.locator("#report summary").click()
     with page.expect_download() as waiting:
         page.locator("#report [data-file=html]").click()
