@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
@@ -46,6 +46,17 @@ BIRD = Task("classification", "bird")
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
     with Workspace(tmp_path / "workspace") as opened:
         yield opened
+
+
+@pytest.fixture
+def fillers() -> Callable[[], set[threading.Thread]]:
+    """The threads that fill thumbnails in and that the test has begun."""
+
+    def running() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "thumbnails"}
+
+    before = running()
+    return lambda: running() - before
 
 
 def picture(shade: int = 0, size: tuple[int, int] = (512, 384), mode: str = "RGB") -> Image.Image:
@@ -349,7 +360,9 @@ def test_what_comes_in_is_a_gap_of_its_own_or_of_the_one_before() -> None:
     assert unseen(Seen(9, ((2, 5),)), 3) == Seen(9, ((2, 5),)), "a note of a newer state than the database stays"
 
 
-def test_the_studio_fills_them_in_by_itself_and_makes_way_for_a_job(studio: Studio) -> None:
+def test_the_studio_fills_them_in_by_itself_and_makes_way_for_a_job(
+    studio: Studio, fillers: Callable[[], set[threading.Thread]]
+) -> None:
     shas = filled(studio.workspace, 8)
     shutil.rmtree(studio.workspace.folder / "thumbs")
     begun, go_on = threading.Event(), threading.Event()
@@ -365,10 +378,11 @@ def test_the_studio_fills_them_in_by_itself_and_makes_way_for_a_job(studio: Stud
     go_on.set()
     until(studio.jobs.idle)
     studio.thumbnails.start()
+    assert len(fillers()) == 1
     until(lambda: studio.thumbnails.progress().left == 0)
     assert set(shas) <= there(studio.workspace)
     studio.thumbnails.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "thumbnails"]
+    assert not fillers()
 
 
 def test_it_goes_on_beside_what_no_person_waits_for(studio: Studio) -> None:
@@ -404,7 +418,9 @@ def test_it_rests_while_somebody_looks_at_the_gallery(studio: Studio, monkeypatc
     assert len(rests) == 1 and set(shas) <= there(studio.workspace)
 
 
-def test_closing_stops_it_between_two_thumbnails(workspace: Workspace) -> None:
+def test_closing_stops_it_between_two_thumbnails(
+    workspace: Workspace, fillers: Callable[[], set[threading.Thread]]
+) -> None:
     shas = filled(workspace, 8)
     shutil.rmtree(workspace.folder / "thumbs")
     asked = iter(range(10**9))
@@ -418,7 +434,7 @@ def test_closing_stops_it_between_two_thumbnails(workspace: Workspace) -> None:
     assert not made.fill()
     assert {sha for sha in shas if sha in there(workspace)} == set(shas[4:])
     made.start()
-    assert not [thread for thread in threading.enumerate() if thread.name == "thumbnails"], "closed is closed"
+    assert not fillers(), "closed is closed"
 
 
 def test_backups_leave_them_out_and_a_restored_workspace_makes_them_again(tmp_path: Path) -> None:
