@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.catalogue import CLASSES, made_apart, prepared
 from benchmarks.figures import Figure, reported
 from evaluation.identity import ModelIdentity, Preprocessing
-from evaluation.types import Guess, Prediction
+from evaluation.types import Doubt, Guess, Prediction
 from pipeline.profile import load_profile
 from pipeline.settings import UnderTestSettings
 from pipeline.types import EDIT_TYPES, Task
@@ -128,7 +128,9 @@ def _counted(
     for first in range(0, len(shas), AT_ONCE):
         some = shas[first : first + AT_ONCE]
         said = Prediction("segmentation", key, classes=PIXEL_CLASSES, class_map=b"nobody opens it")
-        workspace.models_under_test.keep(model, [NewPrediction(sha, key, said) for sha in some])
+        unsure = [Doubt(*one) for one in fate.uniform(0.1, 0.9, (len(some), 2)).tolist()]
+        predictions = [NewPrediction(sha, key, said, doubt) for sha, doubt in zip(some, unsure, strict=True)]
+        workspace.models_under_test.keep(model, predictions)
         known = workspace.models_under_test.latest(key)
         counts = [NewPixelCount(known[sha], mask_of[sha], _pixels(fate)) for sha in some]
         workspace.models_under_test.keep_pixel_counts(counts)
