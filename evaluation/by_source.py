@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,15 +151,27 @@ class Resampled:
         each.
         """
         units = len(self._units)
-        fate = np.random.default_rng(self._seed)
         if len(kinds) <= ALIKE * units:
+            fate = np.random.default_rng(self._seed)
             drawn: Floats = fate.multinomial(units, of_kind / units, size=self._samples) @ kinds
             return drawn
-        parts = []
-        for begin in range(0, self._samples, TOGETHER):
-            draws = np.full(min(TOGETHER, self._samples - begin), units)
-            parts.append(times_drawn(fate, draws, units) @ self._units)
-        return np.concatenate(parts)
+        draws = _draws(self._seed, self._samples, units)
+        return np.concatenate([times.astype(np.float64) @ self._units for times in draws])
+
+
+@lru_cache(maxsize=4)
+def _draws(seed: int, samples: int, units: int) -> tuple[NDArray[np.uint8], ...]:
+    """How often each of so many units, at most `GROUPS`, is drawn in each resample: parts of (`TOGETHER`, units).
+
+    It is the same for all figures of as many units, and to draw takes longer than to add up. That one of them is drawn
+    more than 255 times does not happen: it would be less likely than 1 in 10 to the 500.
+    """
+    fate = np.random.default_rng(seed)
+    sizes = [min(TOGETHER, samples - begin) for begin in range(0, samples, TOGETHER)]
+    parts = tuple(times_drawn(fate, np.full(size, units), units).astype(np.uint8) for size in sizes)
+    for part in parts:
+        part.flags.writeable = False
+    return parts
 
 
 def times_drawn(chance: np.random.Generator, draws: NDArray[np.int64], sources: int) -> Floats:
