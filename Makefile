@@ -40,7 +40,7 @@ test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="
 # Its tests are small and many, so that a core takes over what another has left. Files of which none is meant stay unread.
 test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the embedded models: about a minute
 	@$(TESTING) exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
-	  --ignore-glob="tests/test_browser_*" --numprocesses auto --dist worksteal $(ARGS)
+	  --ignore=tests/browser --numprocesses auto --dist worksteal $(ARGS)
 
 soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full, a thousand replies, real-size weights
 	@exec $(BIN)/python -m pytest -m soak $(ARGS)
@@ -56,10 +56,10 @@ format: $(TEST_READY) ## Put style and layout right where a tool can
 	@$(BIN)/ruff format .
 
 demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and write docs/demo-report.md
-	@$(BIN)/python -m demo.report $(ARGS); missed=$$?; $(BIN)/python -m demo.report_checks && exit $$missed
+	@$(BIN)/python -m experiments.demo_report.report $(ARGS); missed=$$?; $(BIN)/python -m experiments.demo_report.checks && exit $$missed
 
 paper-demo: $(RUN_READY) ## The paper's RQ1 to RQ3 on the drawn world, into docs/paper-demo.md (up to an hour; resumes; ARGS=--small tries it)
-	@exec $(BIN)/python -m demo.paper $(ARGS)
+	@exec $(BIN)/python -m experiments.paper $(ARGS)
 
 bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (a quarter of an hour; ARGS="--minutes 1" is shorter, ARGS=--large adds a million test cases)
 	@exec $(BIN)/python -m benchmarks $(ARGS)

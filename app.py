@@ -21,16 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import UserError
+from core.errors import UserError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from pipeline.profile import Profile
+    from pipeline.profiles.profile import Profile
     from pipeline.seams import Models
     from services.studio import Studio
-    from ui.endpoints import Services
-    from ui.explore import Explorer
+    from ui.explore.page import Explorer
+    from ui.scripts.endpoints import Services
 
 SHUTDOWN_SECONDS = 3
 UPLOADS = "dillema-uploads-"
@@ -107,7 +107,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
     Loads no model.
     """
     from pipeline.models import load_models
-    from pipeline.profile import load_profile
+    from pipeline.profiles.profile import load_profile
     from services.studio import put_together
     from storage.workspace import Workspace
 
@@ -131,22 +131,22 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     import gradio as gr
     from fastapi import FastAPI
 
-    from pipeline.version import version
+    from core.version import version
     from ui.annotate.application import annotate_application
     from ui.batches.routes import add_batch_routes
     from ui.curate.routes import add_curate_routes
-    from ui.drawing_routes import add_drawing_routes
-    from ui.endpoints import add_endpoints, has_call
     from ui.evaluate.retraining_routes import add_retraining_routes
     from ui.evaluate.routes import add_evaluate_routes
-    from ui.explore import LARGEST_UPLOAD, explore_page
-    from ui.plain_http import PlainHttp
+    from ui.explore.drawing_routes import add_drawing_routes
+    from ui.explore.page import LARGEST_UPLOAD, explore_page
     from ui.routes import add_routes, unknown_address
-    from ui.scripts_page import add_scripts_page
-    from ui.sign_in import stand_guard
+    from ui.scripts.endpoints import add_endpoints, has_call
+    from ui.scripts.plain_http import PlainHttp
+    from ui.scripts.scripts_page import add_scripts_page
+    from ui.scripts.uploads import uploads_forgotten
+    from ui.security.sign_in import stand_guard
     from ui.study.routes import add_study_routes
     from ui.theme import FAVICON, head, theme
-    from ui.uploads import uploads_forgotten
 
     title = "DILLEMA Studio"
     handlers: dict[int | type[Exception], Any] = {404: unknown_address}
@@ -200,7 +200,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     # Our header has the links between pages; Gradio would set a bar of its own above it, for that of the endpoints.
     page.config["pages"] = page.config["pages"][:1]
     if settings.mcp:
-        from ui.mcp import serve_agents
+        from ui.scripts.mcp import serve_agents
 
         serve_agents(page, endpoints_of(studio))
     return mounted
@@ -208,7 +208,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
 
 def endpoints_of(studio: Studio) -> Services:
     """The endpoints for scripts with the services that they call."""
-    from ui.endpoints import Services
+    from ui.scripts.endpoints import Services
 
     return Services(
         studio.commands,
@@ -225,7 +225,7 @@ def endpoints_of(studio: Studio) -> Services:
 
 def explorer_of(studio: Studio) -> Explorer:
     """The explore page with the services that it calls."""
-    from ui.explore import Explorer
+    from ui.explore.page import Explorer
 
     return Explorer(
         studio.commands,
@@ -299,13 +299,13 @@ def serve(settings: ServerSettings) -> None:
     """Serve until SIGTERM or Ctrl-C; then stop the work that is going on and close the workspace."""
     _leave_a_core()
     with _listen(settings.host, settings.port) as listening:
-        from pipeline.machine import share_cores, without_gpu
+        from pipeline.models.machine import share_cores, without_gpu
 
         share_cores()
         app, studio = build(settings)
         import uvicorn
 
-        from ui.connections import BACKLOG, Patience, room_for_connections
+        from ui.security.connections import BACKLOG, Patience, room_for_connections
 
         most, warning = room_for_connections()
         for remark in (warning, without_gpu(studio.profile)):
@@ -344,7 +344,7 @@ def set_password(settings: ServerSettings) -> None:
     A terminal is asked twice, unseen; else the first line of the input is taken. Raises UserError for one that is none.
     """
     from storage.workspace import Workspace
-    from ui.passwords import SECRET, choose
+    from ui.security.passwords import SECRET, choose
 
     at_terminal = sys.stdin.isatty()
     try:

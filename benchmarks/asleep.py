@@ -18,14 +18,14 @@ from PIL import Image
 
 from benchmarks.figures import Comparison
 from benchmarks.runs_of_batches import SIDE, Pixels, grained, pictures, run
-from pipeline.lineage import Batch
+from core.batches import Done
+from core.lineage import Batch
+from core.settings import CaptionSettings, ControlKind, GenerationSettings
+from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
 from pipeline.seams import Drawn, OnStep, Wanted
-from pipeline.settings import CaptionSettings, ControlKind, GenerationSettings
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
-from services.batches.beside import Unread
+from services.batches.io_workers import Unread
 from services.batches.pools import ProcessPool
 from services.batches.work import Lot, Order, Worker
-from storage.batch_types import Done
 
 SLEEP = 0.25
 """Seconds that a sleeping model takes for an image, as a GPU takes for one of 512 pixels in 25 steps or so."""

@@ -25,19 +25,19 @@ from benchmarks.asleep import EDITED, WRITTEN, asleep
 from benchmarks.figures import Comparison, Figure, reported
 from benchmarks.reference import ReferenceWay, Spent
 from benchmarks.runs_of_batches import LENGTHS, PLAN, pictures, run
+from core.batches import Done, Item, NewWork, Pass, ReadSource
+from core.lineage import Lineage
+from core.types import Caption, StageValue, Task, Trace
 from demo.render import render
 from demo.scene import random_scene
-from pipeline.image_sections import ControlNetGenerator
-from pipeline.lineage import Lineage
 from pipeline.methods.controlnet import ControlNetSettings
-from pipeline.profile import load_profile
-from pipeline.types import Caption, StageValue, Task, Trace
+from pipeline.profiles.image_sections import ControlNetGenerator
+from pipeline.profiles.profile import load_profile
 from services.batches.cluster import RayPool, on_ray
 from services.batches.plan_file import plan_from_text
 from services.batches.pools import Pool, ProcessPool
 from services.batches.work import Lot, Order, Worker
-from storage.batch_types import Done, Item, NewWork, Pass, ReadSource
-from storage.test_cases import SavedCase
+from storage.runs.test_cases import SavedCase
 from storage.workspace import Workspace
 
 WORKERS = 2

@@ -24,20 +24,20 @@ import sqlite_utils
 from PIL import Image
 
 from benchmarks.figures import Figure, reported
-from evaluation.types import Guess, Prediction
-from pipeline.lineage import Lineage, TestCase
+from core.catalogue import Between, CatalogueFilter, Facet, Order, PageKey, ScoreBand
+from core.lineage import Lineage, TestCase
+from core.predictions import Guess, Prediction
+from core.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace, to_plain
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
-from pipeline.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace, to_plain
 from services.evaluation.scoring import score_images
 from services.studies.drafts import DescribeFilter, Drafts
 from services.studies.item_filter import HOWS, ItemFilter
-from storage import batch_facet, catalogue_tables, decision_tables
-from storage.case_columns import Outcome
-from storage.catalogue import GRIDS, Catalogue
-from storage.catalogue_types import Between, CatalogueFilter, Facet, Order, PageKey, ScoreBand
-from storage.decisions import Target
-from storage.scores import NewScores
+from storage.curation.case_columns import Outcome
+from storage.curation.catalogue import GRIDS, Catalogue
+from storage.curation.decisions import Target
+from storage.curation.scores import NewScores
+from storage.schema import batch_facet, catalogue_tables, decision_tables
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
 

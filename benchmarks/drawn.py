@@ -13,14 +13,14 @@ from pathlib import Path
 
 from PIL import Image
 
+from core.lineage import Lineage, TestCase
+from core.predictions import Guess, Prediction
+from core.types import Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace
 from demo.language import caption
 from demo.render import render
 from demo.scene import COLOURS, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, TIMES, WEATHERS, Scene, random_scene
-from evaluation.types import Guess, Prediction
-from pipeline.lineage import Lineage, TestCase
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
-from pipeline.types import Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace
-from storage.predictions import NewPrediction
+from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace
 
 MODEL = "demo/drawn-things-classifier"

@@ -23,19 +23,19 @@ from numpy.typing import NDArray
 
 from benchmarks.catalogue import CLASSES, made_apart, prepared
 from benchmarks.figures import Figure, reported
-from evaluation.identity import ModelIdentity, Preprocessing
-from evaluation.types import Doubt, Guess, Prediction
-from pipeline.profile import load_profile
-from pipeline.settings import UnderTestSettings
-from pipeline.types import EDIT_TYPES, Task
+from core.catalogue import CatalogueFilter, Facet
+from core.model_identity import ModelIdentity, Preprocessing
+from core.predictions import Doubt, Guess, Prediction
+from core.settings import UnderTestSettings
+from core.types import EDIT_TYPES, Task
+from pipeline.profiles.profile import load_profile
 from services.evaluation.predicting import model_key
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import read_cases
 from services.evaluation.types import Asked, Subject
-from storage.catalogue_types import CatalogueFilter, Facet
-from storage.decisions import Target
-from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
-from storage.predictions import NewPrediction
+from storage.curation.decisions import Target
+from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
+from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace
 
 SIZE = 125_000

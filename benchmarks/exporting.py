@@ -17,11 +17,11 @@ from pathlib import Path
 
 from benchmarks.figures import Comparison, reported
 from benchmarks.study import picture
-from pipeline.images import png_of
-from pipeline.png import with_texts
-from pipeline.types import Edit
-from services.formats.exporting import export
-from services.formats.types import Example, TestSet
+from core.images import png_of
+from core.png import with_texts
+from core.types import Edit
+from formats.exporting import export
+from formats.types import Example, TestSet
 
 IMAGES, DRAWN, SIDE = 2000, 100, 512
 """Examples, the pictures that they are made from (a file each, by a text of its own), and pixels of each side."""

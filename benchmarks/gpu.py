@@ -24,19 +24,19 @@ from unittest.mock import patch
 from PIL import Image
 
 from benchmarks.random_weights import filled_in_place, save_blip2, save_llama, save_stable_diffusion
+from core.errors import UserError, out_of_memory
+from core.model_sections import in_bytes
+from core.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
+from core.types import Task
 from pipeline.conditioning import condition
-from pipeline.errors import UserError, out_of_memory
-from pipeline.image_sections import ControlNetGenerator
-from pipeline.model_sections import in_bytes
 from pipeline.models.compiling import CACHE
-from pipeline.models.room import WORK, free_memory, give_back_memory
+from pipeline.models.model_memory import WORK, free_memory, give_back_memory
 from pipeline.models.weights import loading, pick_device, pick_dtype
-from pipeline.profile import load_profile
+from pipeline.profiles.image_sections import ControlNetGenerator
+from pipeline.profiles.profile import load_profile
+from pipeline.profiles.text_sections import Blip2Captioner, ChatLanguage
 from pipeline.recipes import DEFAULT, recipe_of
 from pipeline.seams import Wanted
-from pipeline.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
-from pipeline.text_sections import Blip2Captioner, ChatLanguage
-from pipeline.types import Task
 
 NO_GPU = (
     "There is no GPU here that torch can use, so there is nothing to measure: --tiny tries it at tiny size on the CPU."
@@ -381,7 +381,7 @@ def _require_room(model: str, needed: int, device: str, tiny: bool) -> None:
 @contextmanager
 def _most_memory() -> Iterator[Callable[[], int]]:
     """The most bytes in use on the GPU while it holds; on a CPU, what the process has at its end."""
-    from pipeline.machine import memory_in_use
+    from pipeline.models.machine import memory_in_use
 
     memory_in_use(anew=True)
     most = 0

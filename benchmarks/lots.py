@@ -26,18 +26,18 @@ from PIL import Image
 
 from benchmarks.figures import Comparison, reported
 from benchmarks.reference import Spent, settings_of
+from core.images import png_of
+from core.types import Task
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
 from pipeline.driver import Driver, MemoryStore, Request
-from pipeline.images import png_of
 from pipeline.lots import Work, draw, run_stages
-from pipeline.machine import share_cores
 from pipeline.methods import controlnet
 from pipeline.models import load_models
-from pipeline.profile import load_profile
+from pipeline.models.machine import share_cores
+from pipeline.profiles.profile import load_profile
 from pipeline.seams import Models
 from pipeline.stages import generation
-from pipeline.types import Task
 
 SOURCES = 24
 CAPTIONS = 2

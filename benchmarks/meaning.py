@@ -19,11 +19,11 @@ import numpy as np
 
 from benchmarks.catalogue import resident, timed
 from benchmarks.figures import Figure, reported
-from pipeline.profile import load_profile
+from pipeline.profiles.profile import load_profile
 from services.curation.map import ImageMap
 from services.curation.meaning import MOST_FOUND, Meaning
 from services.jobs import JobQueue
-from storage import entry_sets
+from storage.curation import entry_sets
 from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)

@@ -16,8 +16,8 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.figures import Comparison, reported
+from core.settings import UnderTestSettings
 from evaluation.models import ModelUnderTest
-from pipeline.settings import UnderTestSettings
 
 ROUNDS = 3
 LEAST = 0.9
@@ -84,7 +84,7 @@ def _bare(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], 
 def _random_weights(folder: Path, name: str) -> UnderTestSettings:
     import torch
 
-    from evaluation.architectures import _empty
+    from evaluation.adapters.architectures import _empty
 
     torch.manual_seed(0)
     net, _ = _empty(name, CLASSES, auxiliary=False)

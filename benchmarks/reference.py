@@ -27,25 +27,25 @@ from PIL import Image
 
 from benchmarks.figures import Comparison, reported
 from benchmarks.gpu import operations_of
-from pipeline import run_file
+from core.images import SIDE_MULTIPLE, fit, read_image
+from core.masks import NamedMask
+from core.settings import LanguageSettings, Settings
+from core.types import CounterfactualCaption, CounterfactualCaptions, Task, Trace
 from pipeline.conditioning import control_image
 from pipeline.driver import Driver, MemoryStore, Request
-from pipeline.folder import FolderStore
-from pipeline.image_sections import ControlNetGenerator
-from pipeline.images import SIDE_MULTIPLE, fit, read_image
-from pipeline.masks import NamedMask
 from pipeline.methods import controlnet
 from pipeline.methods.controlnet import CONTROLNET
 from pipeline.models import load_models
 from pipeline.models.weights import loading, locate
-from pipeline.parsing import Unreadable, read_alternatives, read_caption, read_keywords
-from pipeline.profile import Profile, load_profile
+from pipeline.profiles.image_sections import ControlNetGenerator
+from pipeline.profiles.profile import Profile, load_profile
+from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.recipes import DEFAULT, recipe_of
+from pipeline.run_files import run_file
+from pipeline.run_files.folder import FolderStore
 from pipeline.seams import Models, Wanted
-from pipeline.settings import LanguageSettings, Settings
-from pipeline.text_sections import GgufLanguage
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, Task, Trace
-from services.samples import Sample, read_samples
+from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
+from services.runs.samples import Sample, read_samples
 
 CASES = 5
 """Test cases of a source image, as the paper makes them."""

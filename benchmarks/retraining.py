@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from benchmarks.catalogue import CLASSES, made_apart, prepared
 from benchmarks.figures import Figure, reported
+from core.catalogue import CatalogueFilter
+from core.perceptual_hashes import BITS
+from core.settings import UnderTestSettings
+from core.test_sets import ImageHashes
 from evaluation.class_mapping import ClassMap, map_classes
-from pipeline.near_duplicates import BITS
-from pipeline.settings import UnderTestSettings
-from services.evaluation.retraining import Parted, RetrainAsked, ValidCases, part, plan
+from services.evaluation.retraining.training import Parted, RetrainAsked, ValidCases, part, plan
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import Asked, Subject
 from services.test_sets.hashes import hashes_of
-from storage.catalogue_types import CatalogueFilter
 from storage.images import file_name
-from storage.test_set_types import ImageHashes
 from storage.workspace import Workspace
 
 SIZE = 125_000

@@ -20,7 +20,7 @@ from benchmarks.drawn import fill
 from benchmarks.figures import Figure, reported
 from benchmarks.gallery import SCREEN, SLOWEST
 from benchmarks.serving import CHROMIUM_ARGUMENTS, ServerProcess
-from storage.catalogue_types import Order
+from core.catalogue import Order
 from storage.workspace import Workspace
 
 IMAGES = 1200

@@ -14,9 +14,9 @@ import sqlite_utils
 from PIL import Image
 
 from benchmarks.figures import Figure, reported
-from pipeline.lineage import Lineage, TestCase
+from core.lineage import Lineage, TestCase
+from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
-from pipeline.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
 from storage.workspace import Workspace
 
 RUNS = 12_500

@@ -14,6 +14,7 @@ import psutil
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.batches import Pass
 from demo.render import render
 from demo.scene import random_scene
 from services.batches.engine import Engine, Told
@@ -21,7 +22,6 @@ from services.batches.plan_file import plan_from_text
 from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
 from services.batches.work import Order
-from storage.batch_types import Pass
 from storage.workspace import Workspace
 
 SIDE = 512

@@ -19,10 +19,10 @@ from urllib.parse import urlencode
 from benchmarks.figures import Figure, reported
 from benchmarks.serving import ServerProcess
 from benchmarks.study import picture
-from storage.study_types import ImportedVote
+from core.stored_studies import ImportedVote
+from core.studies import NewItem
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
-from study.types import NewItem
 
 TIMES = 100
 BOUND = 5.0

@@ -24,31 +24,22 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+from core.errors import UserError
+from core.masks import NamedMask
+from core.types import Caption, Check, CounterfactualCaption, CounterfactualCaptions, Edit, Task, from_plain, to_plain
 from demo.check_truth import Truth, edited_scene, truth_of
 from demo.judges import Judges
 from demo.language import caption, keywords
 from demo.mask_checker import ABOUT, MaskChecker
 from demo.render import render
 from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
+from pipeline.checks.images import image_checks
 from pipeline.driver import Driver, MemoryStore, Request
-from pipeline.errors import UserError
-from pipeline.image_checks import image_checks
-from pipeline.masks import NamedMask
 from pipeline.models import load_models
-from pipeline.profile import PROFILES, Profile, load_profile
+from pipeline.profiles.profile import PROFILES, Profile, load_profile
 from pipeline.recipes import DEFAULT, recipe_of
 from pipeline.seams import Embedder
 from pipeline.stages import generation
-from pipeline.types import (
-    Caption,
-    Check,
-    CounterfactualCaption,
-    CounterfactualCaptions,
-    Edit,
-    Task,
-    from_plain,
-    to_plain,
-)
 
 Bands = dict[str, tuple[float, float]]
 """By check: where it fails below, and where it passes from."""

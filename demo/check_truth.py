@@ -25,7 +25,7 @@ from demo.scene import (
     WATERS,
     Scene,
 )
-from pipeline.image_checks import gradients
+from pipeline.checks.images import gradients
 
 if TYPE_CHECKING:
     from demo.judges import Judges

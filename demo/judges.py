@@ -1,7 +1,8 @@
 """Judges of generated images: what class, weather, time of day and colours they show, and where everything is.
 
 One small network of our own, trained on rendered scenes only. It shares nothing with the generator or its CLIP,
-so its word on a generated image is an outside opinion. `demo.train.judges` trains it, `demo.report` asks it.
+so its word on a generated image is an outside opinion. `demo.train.judges` trains it, `experiments.demo_report.report`
+asks it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ SAMPLES: dict[str, Scene] = {
 
 
 def task(scene: Scene) -> dict[str, object]:
-    """The task of a scene, in the fields of `pipeline.types.Task`."""
+    """The task of a scene, in the fields of `core.types.Task`."""
     if scene.family == "object":
         return {"kind": "classification", "label": scene.label}
     return {"kind": "segmentation", "protected": list(PROTECTED_ROAD_CLASSES)}

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from core.predictions import Prediction, decode_map
+from core.types import Check, Edit
 from demo.scene import SEMANTIC_CLASSES
 from evaluation.metrics import MASK_KEPT, SURROUNDINGS_KEPT, THINGS_KEPT, kept_checks, kept_in_mask
 from evaluation.models import ModelUnderTest
-from evaluation.types import Prediction, decode_map
-from pipeline.image_checks import FORMS_KEPT
-from pipeline.profile import Profile
-from pipeline.types import Check, Edit
+from pipeline.checks.images import FORMS_KEPT
+from pipeline.profiles.profile import Profile
 
 ABOUT = {
     "edit shows": "edit_missing",

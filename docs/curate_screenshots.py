@@ -10,8 +10,8 @@ from playwright.sync_api import Page
 
 from benchmarks.drawn import fill
 from benchmarks.serving import ServerProcess, browsing
+from cli.test_sets import main as test_sets
 from docs.camera import Camera
-from services.test_sets.__main__ import main as test_sets
 from storage.workspace import Workspace
 
 SCENES, VARIANTS, PIXELS = 160, 6, 256

@@ -14,13 +14,13 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 from benchmarks.serving import ServerProcess, browsing
+from cli.test_sets import main as test_sets
+from core.catalogue import CatalogueFilter
+from core.studies import NewItem
 from docs.camera import Camera
-from services.test_sets.__main__ import main as test_sets
-from storage.catalogue_types import CatalogueFilter
 from storage.workspace import Workspace
-from study.types import NewItem
-from tests.evaluation_cases import fill
-from tests.study_desk import crew, rules, vote
+from tests.support.evaluation_cases import fill
+from tests.support.study_desk import crew, rules, vote
 
 SCENES, STREETS = 90, 12
 NAME = "Other weather"

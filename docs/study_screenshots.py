@@ -21,7 +21,7 @@ from study.behaviour import Behaviour
 from study.questions import asked, wording
 from study.simulate import Simulation, run
 from study.truth import Truth, pixels_of, sight
-from tests.study_cases import object_runs
+from tests.support.study_cases import object_runs
 
 NAME = "Objects in other weather"
 RUNS = 15

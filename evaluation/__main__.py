@@ -1,11 +1,8 @@
-"""`python -m evaluation`: what a test set says of a model under test, without a browser.
-
-Test sets are kept in a workspace, of which this room knows nothing: it only shows the way.
-"""
+"""`python -m evaluation`: see `cli/evaluation.py`."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from cli.evaluation import main
 
 if __name__ == "__main__":
-    raise SystemExit(import_module("services.evaluation.__main__").main())
+    raise SystemExit(main())

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import sparse
 
+from core.masks import NamedMask
+from core.predictions import TOP, Prediction, decode_map
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers
 from evaluation.segmentation import IGNORED, Pixels, confusion
-from evaluation.types import TOP, Prediction, decode_map
-from pipeline.masks import NamedMask
 
 Numbers = NDArray[np.int64]
 

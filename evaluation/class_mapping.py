@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.class_tables import (
+from core.class_tables import (
     IMAGENET,
     all_above,
     is_wordnet_id,
@@ -33,9 +33,9 @@ from evaluation.class_tables import (
     plain,
     recognised,
 )
-from pipeline.errors import UserError
-from pipeline.types import TaskKind
-from pipeline.words import singular
+from core.errors import UserError
+from core.types import TaskKind
+from core.words import singular
 
 Rule = Literal[
     "file", "WordNet id", "name", "one of its names", "singular or plural", "superclass", "part of a class", "number"

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import sparse
 
-from pipeline.bands import Band
-from pipeline.image_checks import LARGE_PIECE
-from pipeline.masks import UNLABELLED, numbers_of
-from pipeline.types import Check, Task
-from pipeline.words import classes_in
+from core.masks import UNLABELLED, numbers_of
+from core.thresholds import Band
+from core.types import Check, Task
+from core.words import classes_in
+from pipeline.checks.images import LARGE_PIECE
 
 MASK_KEPT = "mask kept"
 """What the check of the mask is called."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from evaluation.adapters import Adapter, Output, TorchAdapter
-from evaluation.architectures import find_network
-from evaluation.identity import ModelIdentity
-from evaluation.types import TOP, Guess, PredictedBatch, Prediction, encode_map
-from pipeline.errors import UserError, out_of_memory
-from pipeline.settings import UnderTestSettings
-from pipeline.types import TaskKind
+from core.errors import UserError, out_of_memory
+from core.model_identity import ModelIdentity
+from core.predictions import TOP, Guess, PredictedBatch, Prediction, encode_map
+from core.settings import UnderTestSettings
+from core.types import TaskKind
+from evaluation.adapters.architectures import find_network
+from evaluation.adapters.base import Adapter, Output, TorchAdapter
 
 Picture = Image.Image | Callable[[], Image.Image]
 """An image, or what reads it: then it is read on a thread beside the model, and not before its turn."""
@@ -38,11 +38,11 @@ class _Prepared:
 def load_adapter(wanted: UnderTestSettings) -> Adapter:
     """The adapter that the settings ask for, its model loaded. Raises UserError when that cannot be."""
     if wanted.source == "onnx":
-        from evaluation.adapters_onnx import OnnxAdapter
+        from evaluation.adapters.onnx import OnnxAdapter
 
         return OnnxAdapter(wanted)
     if wanted.source == "http":
-        from evaluation.adapters_http import HttpAdapter
+        from evaluation.adapters.http import HttpAdapter
 
         return HttpAdapter(wanted)
     return TorchAdapter(find_network(wanted))

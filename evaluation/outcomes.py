@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from core.predictions import Guess, Prediction, names_label
+from core.types import Task
 from evaluation.metrics import ClassFigures
-from evaluation.types import Guess, Prediction, names_label
-from pipeline.types import Task
 
 Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 FOUND = 0.5

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pipeline.ade import colour_of
-from pipeline.errors import UserError
-from pipeline.masks import NamedMask, resized
+from core.errors import UserError
+from core.masks import NamedMask, resized
+from core.settings import ConditioningSettings, ControlKind
+from pipeline.ade_colours import colour_of
 from pipeline.seams import Detector
-from pipeline.settings import ConditioningSettings, ControlKind
 
 DARK_PERCENTILE, BRIGHT_PERCENTILE = 2.0, 98.0
 """Luminances that the stretch takes to black and to white: lamps and black corners do not count."""

@@ -13,30 +13,23 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from pipeline.errors import UnreadableReply, UserError, one_line, out_of_memory
+from core.errors import UnreadableReply, UserError, one_line, out_of_memory
+from core.images import image_sha
+from core.lineage import Failure, Lineage, TestCase
+from core.masks import NO_MASK, InMask, NamedMask, in_mask
+from core.progress import OnProgress, Progress, stop_if, stoppable
+from core.settings import Settings
+from core.types import CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Trace
+from pipeline.drawing_speed import Speeds
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
-from pipeline.images import image_sha
-from pipeline.lineage import Failure, Lineage, TestCase
-from pipeline.masks import NO_MASK, InMask, NamedMask, in_mask
 from pipeline.methods import Preparations, method_of
-from pipeline.profile import Profile
-from pipeline.progress import OnProgress, Progress, stop_if, stoppable
+from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet, edited_prompts
 from pipeline.recipes import DEFAULT, Recipe, recipe_of
 from pipeline.seams import Models, Source
-from pipeline.settings import Settings
-from pipeline.speed import Speeds
 from pipeline.stages import generation
 from pipeline.stages.base import Said, StageInputs, StageMade
 from pipeline.stages.generation import Images, Plan, PlannedImage, Worklist
-from pipeline.types import (
-    CounterfactualCaption,
-    CounterfactualCaptions,
-    StageName,
-    StageValue,
-    Task,
-    Trace,
-)
 
 
 @dataclass(frozen=True)

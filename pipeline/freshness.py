@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from core.settings import Settings, keyed
+from core.types import StageName, StageValue, T, Task, Trace
 from pipeline.methods import method_of
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe
-from pipeline.settings import Settings, keyed
 from pipeline.stages.counterfactuals import captions_seen
-from pipeline.types import StageName, StageValue, T, Task, Trace
 
 _WORDS: dict[str, str] = {
     "source": "source image was",

@@ -13,7 +13,9 @@ from typing import Any, TypeVar, cast
 
 from PIL import Image
 
-from pipeline.errors import Cancelled, UserError
+from core.errors import Cancelled, UserError
+from core.settings import CaptionSettings, LanguageSettings
+from core.types import Task
 from pipeline.seams import (
     BatchCaptioner,
     BatchLanguageModel,
@@ -23,8 +25,6 @@ from pipeline.seams import (
     LanguageRequest,
     Models,
 )
-from pipeline.settings import CaptionSettings, LanguageSettings
-from pipeline.types import Task
 
 S = TypeVar("S")
 

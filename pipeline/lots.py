@@ -18,19 +18,19 @@ from functools import partial
 from itertools import groupby
 from typing import Any, cast
 
+from core.errors import Cancelled, CannotLoad, UserError, one_line
+from core.images import image_sha
+from core.lineage import TestCase
+from core.progress import Progress, StepTimer, stop_if, stoppable
+from core.types import GENERATION, CounterfactualCaptions, StageName
 from pipeline.driver import DrawingBegan, Driver, Event, ImageDone, ImageFailed, Placed, Request, Store
-from pipeline.errors import Cancelled, CannotLoad, UserError, one_line
 from pipeline.freshness import stale_stages
 from pipeline.gathering import ModelsTogether, takes_many_images, takes_many_texts
-from pipeline.images import image_sha
-from pipeline.lineage import TestCase
 from pipeline.methods import method_of
-from pipeline.progress import Progress, StepTimer, stop_if, stoppable
 from pipeline.recipes import Recipe, recipe_of
 from pipeline.seams import LotMethod, Models, Planned, Prepared, Source
 from pipeline.stages import generation
 from pipeline.stages.generation import PlannedImage
-from pipeline.types import GENERATION, CounterfactualCaptions, StageName
 
 SIDE_BY_SIDE = 32
 """Sources whose text stages run at the same time: as many requests may reach a model at once."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from pipeline.errors import UserError
+from core.errors import UserError
 
 PROMPTS_FOLDER = Path(__file__).resolve().parent.parent / "prompts"
 

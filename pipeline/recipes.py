@@ -15,24 +15,18 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.settings import Settings, SettingsWithEditing
+from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue
+from core.validation_messages import reason
 from pipeline.methods import method_of
-from pipeline.profile import Profile
+from pipeline.profiles.profile import Profile
 from pipeline.prompting import PROMPTS_FOLDER, PromptSet, PromptSlot, load_prompts
-from pipeline.refusals import reason
-from pipeline.settings import Settings, SettingsWithEditing
 from pipeline.stages.alternatives import ALTERNATIVES
 from pipeline.stages.base import Stage
 from pipeline.stages.caption import CAPTION, caption_text
 from pipeline.stages.counterfactuals import COUNTERFACTUALS
 from pipeline.stages.keywords import KEYWORDS
-from pipeline.types import (
-    GENERATION,
-    CounterfactualCaption,
-    CounterfactualCaptions,
-    StageName,
-    StageValue,
-)
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
 """`$shown`: the label, or those protected classes that the picture holds. `$kept`: the label, or all of them."""

@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from PIL import Image
 
-from pipeline.errors import UserError
-from pipeline.lineage import Batch, MethodSettings, TestCase
-from pipeline.masks import NamedMask
-from pipeline.progress import OnProgress
-from pipeline.settings import (
+from core.errors import UserError
+from core.lineage import Batch, MethodSettings, TestCase
+from core.masks import NamedMask
+from core.progress import OnProgress
+from core.settings import (
     CaptionSettings,
     ConditioningSettings,
     ControlKind,
@@ -21,7 +21,7 @@ from pipeline.settings import (
     GenerationSettings,
     LanguageSettings,
 )
-from pipeline.types import CounterfactualCaption, Task
+from core.types import CounterfactualCaption, Task
 
 OnStep = Callable[[int, int], None]
 """Called after every denoising step with (steps done, steps in all). Raising `Cancelled` from it stops the work."""
@@ -77,7 +77,8 @@ class LanguageModel(Protocol):
         """The continuation, without the prompt. Raises UserError when the prompt does not fit the context.
 
         `schema` is a JSON schema that the reply has to fit where the model can be held to one: as JSON, or as the lines
-        that it stands for (see `pipeline.reply_schema`). Whoever reads the reply takes both, and neither for granted.
+        that it stands for (see `pipeline.stages.reply_schema`). Whoever reads the reply takes both, and neither for
+        granted.
         """
         ...
 
@@ -275,7 +276,7 @@ class Editor(Protocol):
         self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
     ) -> Sequence[Drawn]:
         """What became of each: the picture as its prompt, an instruction, changes it. `size` and `on_step` are as in
-        `BatchGenerator.draw`; the sides of the picture are as `pipeline.images.editing_size` gives them.
+        `BatchGenerator.draw`; the sides of the picture are as `core.images.editing_size` gives them.
         """
         ...
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.types import GENERATION, StageName
+from core.validation_messages import reason
 from pipeline.recipes import known_stages
-from pipeline.refusals import reason
-from pipeline.types import GENERATION, StageName
 from services.changes import Changes
 
 LONGEST_TEXT = 4000

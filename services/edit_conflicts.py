@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import Field
 
-from pipeline.types import StageName
+from core.stored_runs import StoredState, StoredValue
+from core.types import StageName
 from services.commands import RunCommand
-from storage.types import StoredState, StoredValue
 
 KEPT = 2000
 """Versions whose page is remembered."""

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pipeline.errors import Cancelled, UserError
-from pipeline.progress import Progress
-from pipeline.types import StageName
+from core.errors import Cancelled, UserError
+from core.progress import Progress
+from core.types import StageName
 from services.changes import Changes
 
 KEPT = 200
@@ -120,7 +120,7 @@ class JobHandle:
         self._jobs._update(self._id, stage=stage, progress=None, since=time.monotonic())
 
     def progress(self, progress: Progress) -> None:
-        """How far the stage is; fits `pipeline.progress.OnProgress`."""
+        """How far the stage is; fits `core.progress.OnProgress`."""
         self._jobs._update(self._id, progress=progress)
 
     def preview(self, name: str) -> None:

@@ -11,38 +11,28 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.check_words import described
-from pipeline.errors import UserError
+from core.catalogue import Between, CatalogueEntry, CatalogueFilter, Facet, Order, PageKey, ScoreBand, Sort, Standing
+from core.csv_tables import plain
+from core.errors import UserError
+from core.stored_runs import RunSummary, StoredTestCase
+from core.studies import Study
+from core.types import EditType, to_plain
+from pipeline.checks.wording import described
 from pipeline.recipes import recipes_for
-from pipeline.types import EditType, to_plain
 from services.commands import Command, Commands, RunCommand
 from services.edit_conflicts import LARGEST_ID
-from services.edited import edited_rows
 from services.jobs import JobQueue, JobView
-from services.predictions import PredictionService, with_mask_checks
-from services.run_settings import case_of
-from services.run_state import RunState, RunStates
-from services.runs import RunService
-from services.samples import Sample
+from services.runs.edited_share import edited_rows
+from services.runs.life_cycle import RunService
+from services.runs.predictions import PredictionService, with_mask_checks
+from services.runs.samples import Sample
+from services.runs.settings import case_of
+from services.runs.state import RunState, RunStates
 from services.studies.drafts import StudyCommand
-from storage.catalogue import GRIDS, Catalogue, CoverageGrid
-from storage.catalogue_types import (
-    Between,
-    CatalogueEntry,
-    CatalogueFilter,
-    Facet,
-    Order,
-    PageKey,
-    ScoreBand,
-    Sort,
-    Standing,
-)
-from storage.scores import ScoreRun
-from storage.types import RunSummary, StoredTestCase
+from storage.curation.catalogue import GRIDS, Catalogue, CoverageGrid
+from storage.curation.scores import ScoreRun
 from storage.workspace import Workspace
-from study.cells import plain
 from study.tables import result_rows
-from study.types import Study
 
 MOST_LISTED = 200
 """Lines in one page of a list."""

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.driver import Driver
-from pipeline.profile import Profile
+from pipeline.profiles.profile import Profile
 from pipeline.seams import Models
 from services.batches.data_roots import DataRoots
 from services.batches.running import BatchRuns
 from services.changes import Changes, Revisions
-from services.combinations import CombinationEdits
 from services.commands import Commands
 from services.curation.decisions import CurationDecisions
 from services.curation.gallery import Gallery
@@ -21,31 +20,32 @@ from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
-from services.editing import Editing
-from services.estimates import Estimates
-from services.evaluation.retrainings import Retrainings
+from services.curation.thumbnails import ThumbnailFill
+from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.scoring import ImageScores
 from services.evaluation.service import EvaluationService
-from services.exchange import Exchange
-from services.execution import Execution
 from services.jobs import JobQueue
-from services.live_images import ControlImages, Previews
-from services.outdated import Outdated
-from services.predictions import PredictionService
 from services.queries import Queries
-from services.reviews import register_reviews
-from services.run_settings import RunSettings
-from services.run_state import RunStates, StageNotes
-from services.runs import RunService
-from services.samples import read_samples
-from services.similarity import Similarities
+from services.runs.bulk_runs import Together
+from services.runs.combinations import CombinationEdits
+from services.runs.editing import Editing
+from services.runs.estimates import Estimates
+from services.runs.exchange import Exchange
+from services.runs.execution import Execution
+from services.runs.life_cycle import RunService
+from services.runs.live_images import ControlImages, Previews
+from services.runs.outdated import Outdated
+from services.runs.predictions import PredictionService
+from services.runs.reviews import register_reviews
+from services.runs.samples import read_samples
+from services.runs.settings import RunSettings
+from services.runs.similarity import Similarities
+from services.runs.state import RunStates, StageNotes
+from services.runs.undoing import Undoing
 from services.studies.drafts import model_asker
 from services.studies.services import StudyServices, study_services
 from services.test_sets.services import TestSetServices, test_set_services
-from services.thumbnails import ThumbnailFill
-from services.together import Together
 from services.tokens import register_tokens
-from services.undoing import Undoing
 from storage.workspace import Workspace
 
 

@@ -1,52 +1,8 @@
-"""`python -m storage backup WORKSPACE FILE.zip`, `... restore FILE.zip FOLDER` and `... check WORKSPACE`."""
+"""`python -m storage`: see `cli/storage.py`."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-
-from pipeline.errors import UserError
-from storage.backup import backup, restore
-from storage.catalogue_check import catalogue_faults
-from storage.workspace import DATABASE
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns 0, 1 where a check found faults, or 2 after one sentence on standard error."""
-    parser = argparse.ArgumentParser(prog="python -m storage", description="Keep a workspace safe.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("backup", help="write a workspace, also one in use, into one zip file")
-    command.add_argument("workspace", type=Path, metavar="WORKSPACE", help="the workspace's folder")
-    command.add_argument("file", type=Path, metavar="FILE.zip", help="the file to write; it must not exist")
-    command = commands.add_parser("restore", help="make a workspace from such a zip file")
-    command.add_argument("file", type=Path, metavar="FILE.zip", help="a backup")
-    command.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make; it must not hold anything")
-    command = commands.add_parser("check", help="see whether the catalogue of a workspace, also one in use, is right")
-    command.add_argument("workspace", type=Path, metavar="WORKSPACE", help="the workspace's folder")
-    options = parser.parse_args(arguments)
-    try:
-        if options.command == "check":
-            return _check(options.workspace)
-        if options.command == "backup":
-            manifest, place = backup(options.workspace, options.file), options.file
-        else:
-            manifest, place = restore(options.file, options.folder), options.folder
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(
-        f"{place}: {manifest.runs} runs, {manifest.test_cases} test cases, {len(manifest.images)} images, all checked"
-    )
-    return 0
-
-
-def _check(workspace: Path) -> int:
-    faults = catalogue_faults(workspace / DATABASE)
-    print("\n".join(faults) if faults else f"{workspace}: the catalogue is right")
-    return 1 if faults else 0
-
+from cli.storage import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import sqlite_utils
 
-from pipeline.errors import UserError
-from pipeline.types import from_plain, to_plain
-from storage import migrations
+from core.errors import UserError
+from core.types import from_plain, to_plain
+from storage.engine.rows import now
 from storage.images import ImageFiles, file_name, sync_folder
-from storage.rows import now
+from storage.schema import migrations
 from storage.workspace import DATABASE, IMAGES
 
 MANIFEST = "manifest.json"

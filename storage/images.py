@@ -19,10 +19,10 @@ from pathlib import Path
 import sqlite_utils
 from PIL import Image, UnidentifiedImageError
 
-from pipeline.errors import UserError
-from pipeline.images import png_of
-from storage.database import Database
-from storage.rows import now
+from core.errors import UserError
+from core.images import png_of
+from storage.engine.database import Database
+from storage.engine.rows import now
 
 MODES = ("L", "RGB", "RGBA")
 """The modes that are stored: all of them come back from PNG exactly as they went in."""

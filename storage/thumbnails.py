@@ -20,7 +20,7 @@ from pathlib import Path
 import sqlite_utils
 from PIL import Image
 
-from storage.database import Database, Repository, read
+from storage.engine.database import Database, Repository, read
 from storage.images import ImageFiles, Images, StoredImage, file_name, remove_temporary
 
 SIDE = 256

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 import sqlite_utils
 
-from pipeline.errors import UserError
-from storage.database import Repository, read, write
-from storage.rows import Row, insert_row, now, sha_of, when, whole
-from storage.types import Token
+from core.errors import UserError
+from core.stored_runs import Token
+from storage.engine.database import Repository, read, write
+from storage.engine.rows import Row, insert_row, now, sha_of, when, whole
 
 MARK = "dillema_"
 """What each begins with, so that people and scanners of secrets know one when they see it."""

@@ -13,30 +13,30 @@ from types import TracebackType
 
 import sqlite_utils
 
-from pipeline.errors import UserError
-from storage import migrations
-from storage.batches import Batches
-from storage.case_columns import CaseColumns
-from storage.catalogue import Catalogue
-from storage.database import Database
-from storage.decisions import Decisions
+from core.errors import UserError
+from storage.batches.ledger import Batches
+from storage.curation.case_columns import CaseColumns
+from storage.curation.catalogue import Catalogue
+from storage.curation.decisions import Decisions
+from storage.curation.imports import Imports
+from storage.curation.scores import Scores
+from storage.curation.vectors import Vectors
+from storage.engine.database import Database
+from storage.engine.process_locks import Presence
+from storage.engine.rows import insert_row, now
+from storage.engine.scratch import new_scratch
+from storage.evaluation.models_under_test import ModelsUnderTest
+from storage.evaluation.predictions import Predictions, convert_readings
+from storage.evaluation.retrainings import Retrainings
 from storage.images import Images
-from storage.imports import Imports
-from storage.models_under_test import ModelsUnderTest
-from storage.predictions import Predictions, convert_readings
-from storage.presence import Presence
-from storage.retrainings import Retrainings
-from storage.rows import insert_row, now
-from storage.runs import Runs
-from storage.scores import Scores
-from storage.scratch import new_scratch
-from storage.studies import Studies
-from storage.test_cases import Jobs, TestCases, interrupt_jobs
-from storage.test_sets import TestSets
+from storage.runs.runs import Runs
+from storage.runs.test_cases import Jobs, TestCases, interrupt_jobs
+from storage.runs.undo import Steps
+from storage.schema import migrations
+from storage.studies.studies import Studies
+from storage.test_sets.test_sets import TestSets
 from storage.thumbnails import Thumbnails
 from storage.tokens import Tokens
-from storage.undo import Steps
-from storage.vectors import Vectors
 
 DATABASE = "studio.db"
 IMAGES = "images"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from study.types import Question
+from core.studies import Question
 
 LAZY_SECONDS = 0.4
 """A lazy answer takes about so long, if the worker is not faster anyway."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from study.types import Question, Vote
+from core.studies import Question, Vote
 
 Status = Literal["consensus", "no consensus", "waiting", "too few votes"]
 STATUSES: tuple[Status, ...] = get_args(Status)

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from core.studies import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Question, Rules
 from study.questions import asked
-from study.types import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Question, Rules
 
 PICTURE = "picture"
 """The key of `NewItem.origin` with the hash of the picture that an item shows in another light."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from study.types import Exclusion, Rules, Worker
+from core.studies import Exclusion, Rules, Worker
 
 StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded", "consent"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from core.csv_tables import Kind, Row
 from study.agreement import Agreement
-from study.cells import Kind, Row
 from study.intervals import Mean, Proportion
 from study.report_types import QuestionResult, Report, RulesChange, Slice, Slices
 

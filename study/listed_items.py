@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from study.cells import Table, as_written
+from core.csv_tables import Table, as_written
+from core.studies import ITEM_KINDS, LONGEST_WHY, Answers, ItemKind, NewItem, Question, Rules
 from study.questions import asked
-from study.types import ITEM_KINDS, LONGEST_WHY, Answers, ItemKind, NewItem, Question, Rules
 
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
 """Any of them names the image's file."""

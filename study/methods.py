@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from core.studies import Question, Rules
 from study.agreement import Agreement, Measure
 from study.intervals import percent
 from study.report_types import QuestionResult, Report, Slice
 from study.rule_changes import as_announced_words
-from study.types import Question, Rules
 
 
 def paragraph(report: Report) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from study.cells import Row
-from study.types import WORK, ApprovalVerdict, ItemKind, StudyData
+from core.csv_tables import Row
+from core.studies import WORK, ApprovalVerdict, ItemKind, StudyData
 
 MOST_QUESTIONS = 10
 LONGEST_QUESTION = 200

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from core.studies import Rules
 from study.control_items import controls_wanted
 from study.intervals import percent
-from study.types import Rules
 
 LOST = 0.05
 """Share of votes that control items cost: 120 of 2,500 in the paper."""

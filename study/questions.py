@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from core.studies import MOST_TRAINING, QUESTION_KINDS, Answers, ControlPolicy, Eligibility, NewItem, Question, Rules
 from study.templates import TEMPLATES, Template
-from study.types import MOST_TRAINING, QUESTION_KINDS, Answers, ControlPolicy, Eligibility, NewItem, Question, Rules
 
 __all__ = ["TEMPLATES", "Template", "asked", "check_answers", "check_rules", "wording"]
 

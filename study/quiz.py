@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from core.studies import NewItem, Rules
 from study.control_items import IsLeftOut, made_controls
-from study.types import NewItem, Rules
 
 
 def made_quiz(

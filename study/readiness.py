@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from core.studies import NewItem, Rules, Worker
 from study.control_items import controls_wanted, pictures_of, what_it_shows
 from study.questions import asked
-from study.types import NewItem, Rules, Worker
 
 
 @dataclass(frozen=True)

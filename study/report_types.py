@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from core.studies import Adjudication, ApprovalVerdict, Exclusion, Question, Rules, Study
 from study.agreement import Agreement
 from study.consensus import Status
 from study.intervals import Bounds, Mean, Proportion
-from study.types import Adjudication, ApprovalVerdict, Exclusion, Question, Rules, Study
 
 
 @dataclass(frozen=True)

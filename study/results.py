@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from core.studies import Item, Question, StudyData, Vote
 from study.aggregation import dawid_skene, majority
 from study.agreement import Agreement, agreement
 from study.consensus import Outcome, counted
@@ -21,7 +22,6 @@ from study.report_types import (
 )
 from study.rule_changes import as_announced_words, rules_changes
 from study.slices import Outcomes, adjudicated, of_images, of_question, outcomes_of, slice_of, slices_of
-from study.types import Item, Question, StudyData, Vote
 from study.workers import controls_right, worker_figures
 
 Counted = Mapping[int, Sequence[Vote]]

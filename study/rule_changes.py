@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from core.studies import Rules
 from study.intervals import percent
 from study.report_types import RulesChange, Slice
-from study.types import Rules
 
 History = Sequence[tuple[Rules, datetime]]
 

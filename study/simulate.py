@@ -19,9 +19,9 @@ from typing import Any
 
 import httpx
 
+from core.studies import Question
 from study.behaviour import Behaviour, habit_of, judge
 from study.truth import Truth, pixels
-from study.types import Question
 
 HEADERS = {"x-studio": "1"}
 ENDED = ("done", "not eligible", "excluded", "closed")

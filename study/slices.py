@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from core.studies import Adjudication, Item, Question, Rules, Vote
 from study.consensus import Outcome, counted, image_outcome, is_asked, outcome
 from study.intervals import bounds, wilson
 from study.questions import asked
 from study.report_types import Slice, Slices
-from study.types import Adjudication, Item, Question, Rules, Vote
 
 Outcomes = Mapping[int, Mapping[str, Outcome]]
 """By item, then by question."""

@@ -9,13 +9,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.csv_tables import Kind, Row, plain
+from core.studies import WORK, Item, Question, Rules, StudyData, Vote
 from study.aggregation import dawid_skene
-from study.cells import Kind, Row, plain
 from study.consensus import Outcome, counted
 from study.control_items import right
 from study.questions import asked
 from study.slices import of_images, outcomes_of
-from study.types import WORK, Item, Question, Rules, StudyData, Vote
 from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from study.types import Question, Rules
+from core.studies import Question, Rules
 
 CONSENT = (
     "Taking part is voluntary. You will judge pictures, some of them made by a computer. We keep your answers, the "

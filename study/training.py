@@ -11,10 +11,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from core.studies import Answers, NewItem, Question, Rules
 from study.control_items import IsLeftOut, pictures_of, right
 from study.questions import asked, wording
 from study.quiz import all_made, chosen_of
-from study.types import Answers, NewItem, Question, Rules
 
 
 @dataclass(frozen=True)

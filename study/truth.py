@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from study.cells import Table, as_written
-from study.types import Question
+from core.csv_tables import Table, as_written
+from core.studies import Question
 
 TRUTH_COLUMNS = ("item", "kind", "question", "asked", "answer", "sight")
 """Of the file that a lead gets, fills in and gives back; `sight` and `answer` are read."""

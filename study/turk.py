@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from study.cells import Row
+from core.csv_tables import Row
+from core.studies import WORK, ApprovalVerdict, Item, Rules, StudyData, Vote, Worker
 from study.tables import counted_assignments
-from study.types import WORK, ApprovalVerdict, Item, Rules, StudyData, Vote, Worker
 
 HEAD = (
     "HITId HITTypeId Title Description Keywords Reward CreationTime MaxAssignments RequesterAnnotation "

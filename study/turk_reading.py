@@ -13,10 +13,10 @@ from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from study.cells import Table, as_written
+from core.csv_tables import Table, as_written
+from core.studies import Answers, ApprovalVerdict, Item, Question, Rules, Side
 from study.questions import check_answers
 from study.turk import MONTHS, OURS
-from study.types import Answers, ApprovalVerdict, Item, Question, Rules, Side
 
 _ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6}
 _TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d) ([A-Z]{3}) (\d{4})")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from core.studies import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
 from study.consensus import Outcome
 from study.control_items import right
 from study.intervals import wilson
 from study.report_types import WorkerFigures
-from study.types import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
 
 
 def worker_figures(

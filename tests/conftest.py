@@ -76,7 +76,7 @@ def page(chromium_path: str) -> Iterator[Page]:
 @pytest.fixture
 def studio(tmp_path: Path) -> Iterator[Studio]:
     """A studio of the demo profile with stand-ins for its models, on a new workspace."""
-    from tests.scripted import studio_in
+    from tests.support.scripted import studio_in
 
     with studio_in(tmp_path) as made:
         yield made

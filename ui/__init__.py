@@ -1,1 +1,1 @@
-"""The pages. Start at `ui.explore`."""
+"""The pages. Start at `ui.explore.page`."""

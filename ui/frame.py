@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from fastapi import Request
 
+from ui.explore.parts import icon
+from ui.markup import Child, Html, el, join
 from ui.theme import LEAD, asset_address
-from ui.views.markup import Child, Html, el, join
-from ui.views.parts import icon
 
 NAVIGATION = (
     ("explore", "Explore", "/"),

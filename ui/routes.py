@@ -14,11 +14,11 @@ from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from pipeline.errors import UserError
-from pipeline.masks import overlay
-from services.accepted import MOST_RUNS
-from services.exchange import Exchange
-from services.samples import Sample, sample_named
+from core.errors import UserError
+from core.masks import overlay
+from services.runs.accepted import MOST_RUNS
+from services.runs.exchange import Exchange
+from services.runs.samples import Sample, sample_named
 from storage.images import Images
 from storage.thumbnails import Thumbnails
 from ui.frame import not_there, signed_in

@@ -17,13 +17,13 @@ from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration
 
 from demo.language import caption, random_wording
 from demo.render import SIZE, render
-from demo.report_facts import facts_of, facts_of_scene
 from demo.scene import random_scene
 from demo.train.batches import Batches
 from demo.train.common import Run, arguments, carried_over, device, half_precision
 from demo.train.dataset import open_scenes
 from demo.train.sight import Lessons, grid_positions, start_from_pictures
 from demo.train.tokenizer import MAX_TOKENS, bert_tokenizer
+from experiments.demo_report.facts import facts_of, facts_of_scene
 
 CHECK_SEEDS = range(3_001_000, 3_001_300)
 PATCH, VISION, TEXT = 8, 192, 128

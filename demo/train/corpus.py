@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
+from core.types import Task
 from demo.language import (
     CANONICAL,
     OTHER_NAMES,
@@ -56,7 +57,6 @@ from demo.train.word_lists import (
     THINGS,
     WORDS,
 )
-from pipeline.types import Task
 
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts" / "demo"
 STAGES = ("keywords", "alternatives", "counterfactuals")

@@ -38,7 +38,7 @@ from demo.train.common import Run, arguments, carried_over, device, half_precisi
 from demo.train.dataset import SceneSet, open_scenes
 from demo.train.tokenizer import clip_tokenizer
 from pipeline.conditioning import edges
-from pipeline.profile import load_profile
+from pipeline.profiles.profile import load_profile
 from pipeline.prompting import Prompt
 from pipeline.recipes import DILLEMA
 

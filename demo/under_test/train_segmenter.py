@@ -26,7 +26,7 @@ from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES
 from demo.train.common import Run, arguments, device, half_precision
 from demo.train.dataset import open_scenes
 from demo.under_test.fair import FOLDER, FairScenes, as_input, check_scenes, print_table, save_checkpoint
-from evaluation.small import SmallUNet
+from evaluation.adapters.small_unet import SmallUNet
 
 ARCHITECTURE = "small-unet"
 _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.0])

@@ -10,11 +10,11 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from pipeline.lineage import Lineage, MethodSettings
+from core.lineage import Lineage, MethodSettings
+from core.types import from_plain
 from pipeline.methods.base import Artifact, MethodDescription, Preparations
 from pipeline.methods.controlnet import CONTROLNET
 from pipeline.methods.instruct import INSTRUCT
-from pipeline.types import from_plain
 
 __all__ = ["METHODS", "Artifact", "MethodDescription", "Preparations", "method_of", "read_lineage", "read_settings"]
 

@@ -11,19 +11,19 @@ from typing import Any
 from PIL import Image
 from pydantic import ValidationError
 
-from pipeline.errors import UserError
-from pipeline.image_sections import DrawingModel
-from pipeline.images import image_sha
-from pipeline.lineage import Lineage, MethodSettings, UnreadSettings
-from pipeline.masks import NO_MASK, InMask, NamedMask
-from pipeline.profile import Profile
-from pipeline.progress import OnProgress
+from core.errors import UserError
+from core.images import image_sha
+from core.lineage import Lineage, MethodSettings, UnreadSettings
+from core.masks import NO_MASK, InMask, NamedMask
+from core.progress import OnProgress
+from core.settings import Settings
+from core.types import CounterfactualCaption, Task
+from pipeline.drawing_speed import Effort
+from pipeline.profiles.image_sections import DrawingModel
+from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
+from pipeline.run_files.webui import MadeWith, file_name
 from pipeline.seams import Method, Models, P, Prepared, Source
-from pipeline.settings import Settings
-from pipeline.speed import Effort
-from pipeline.types import CounterfactualCaption, Task
-from pipeline.webui import MadeWith, file_name
 
 
 @dataclass(frozen=True)

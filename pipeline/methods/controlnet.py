@@ -10,17 +10,22 @@ from typing import Any
 from PIL import Image
 from pydantic import model_validator
 
+from core.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
+from core.lineage import Batch, Lineage, MethodSettings, TestCase
+from core.masks import NO_MASK, InMask, NamedMask, in_mask
+from core.progress import OnProgress, Progress, stop_if
+from core.settings import ConditioningSettings, ControlKind, GenerationSettings
+from core.types import GENERATION, Check, CounterfactualCaption, Task
+from pipeline.checks.images import image_checks
 from pipeline.conditioning import control_image, painted
-from pipeline.image_checks import image_checks
-from pipeline.image_sections import DRAWN_BY_MODEL
-from pipeline.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
-from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
-from pipeline.masks import NO_MASK, InMask, NamedMask, in_mask
+from pipeline.drawing_speed import Effort, effort_of
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
 from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, evenly, shown_classes
-from pipeline.profile import Profile
-from pipeline.progress import OnProgress, Progress, stop_if
+from pipeline.models.weight_hashes import weights_hash
+from pipeline.profiles.image_sections import DRAWN_BY_MODEL
+from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
+from pipeline.run_files.webui import MadeWith, file_name, joined
 from pipeline.seams import (
     BatchGenerator,
     Detector,
@@ -35,11 +40,6 @@ from pipeline.seams import (
     Source,
     Wanted,
 )
-from pipeline.settings import ConditioningSettings, ControlKind, GenerationSettings
-from pipeline.speed import Effort, effort_of
-from pipeline.types import GENERATION, Check, CounterfactualCaption, Task
-from pipeline.webui import MadeWith, file_name, joined
-from pipeline.weight_hashes import weights_hash
 
 CONTROL_IMAGE = "control image"
 """The name of the artifact."""

@@ -13,15 +13,15 @@ from typing import Any, Generic, TypeVar, cast
 
 from PIL import Image
 
-from pipeline.errors import UserError, one_line
-from pipeline.image_checks import texts_compared
-from pipeline.lineage import Batch, Lineage, MethodSettings, TestCase
-from pipeline.masks import InMask, in_mask
+from core.errors import UserError, one_line
+from core.lineage import Batch, Lineage, MethodSettings, TestCase
+from core.masks import InMask, in_mask
+from core.types import Check, CounterfactualCaption, Task
+from core.words import classes_in
+from pipeline.checks.images import texts_compared
 from pipeline.methods.base import MethodDescription
 from pipeline.prompting import PromptSet
 from pipeline.seams import BatchEmbedder, Drawn, Embedder, OnStep, Planned, Prepared, Wanted
-from pipeline.types import Check, CounterfactualCaption, Task
-from pipeline.words import classes_in
 
 log = logging.getLogger(__name__)
 

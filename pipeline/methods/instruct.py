@@ -13,23 +13,23 @@ from typing import Any
 
 from PIL import Image
 
-from pipeline.bands import Band
-from pipeline.image_checks import BANDS, FORMS_KEPT, image_checks
-from pipeline.image_sections import DrawingModel
-from pipeline.images import editing_size, image_sha
-from pipeline.lineage import Lineage, MethodSettings
-from pipeline.masks import NO_MASK, InMask
+from core.images import editing_size, image_sha
+from core.lineage import Lineage, MethodSettings
+from core.masks import NO_MASK, InMask
+from core.progress import OnProgress, stop_if
+from core.settings import EditingSettings
+from core.thresholds import Band
+from core.types import Check, CounterfactualCaption, Task
+from pipeline.checks.images import BANDS, FORMS_KEPT, image_checks
+from pipeline.drawing_speed import Effort
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, evenly, shown_classes
-from pipeline.profile import Profile, no_editor
-from pipeline.progress import OnProgress, stop_if
+from pipeline.models.weight_hashes import weights_hash
+from pipeline.profiles.image_sections import DrawingModel
+from pipeline.profiles.profile import Profile, no_editor
 from pipeline.prompting import PromptSet
+from pipeline.run_files.webui import MadeWith, file_name
 from pipeline.seams import Drawn, Editor, Embedder, Models, OnStep, Prepared, Source, Wanted
-from pipeline.settings import EditingSettings
-from pipeline.speed import Effort
-from pipeline.types import Check, CounterfactualCaption, Task
-from pipeline.webui import MadeWith, file_name
-from pipeline.weight_hashes import weights_hash
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
 """Forms that agree less than they would by chance fail an image here, where nothing else holds them; on a control image

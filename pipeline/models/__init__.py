@@ -13,15 +13,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from pipeline.errors import UserError, out_of_memory
-from pipeline.image_sections import EDITOR, UnionGenerator, ZImageGenerator
-from pipeline.model_sections import Weights
-from pipeline.models.room import free_memory, give_back_memory, memory_of, to_release
+from core.errors import UserError, out_of_memory
+from core.model_sections import Weights
+from core.settings import ControlKind
+from pipeline.models.model_memory import free_memory, give_back_memory, memory_of, to_release
 from pipeline.models.weights import check_local, no_room, pick_device
-from pipeline.profile import Profile, no_editor
-from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Sentences
-from pipeline.settings import ControlKind
-from pipeline.text_sections import (
+from pipeline.profiles.image_sections import EDITOR, UnionGenerator, ZImageGenerator
+from pipeline.profiles.profile import Profile, no_editor
+from pipeline.profiles.text_sections import (
     Blip2Captioner,
     BlipCaptioner,
     ChatCaptioner,
@@ -30,6 +29,7 @@ from pipeline.text_sections import (
     ServerCaptioner,
     ServerLanguage,
 )
+from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Sentences
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

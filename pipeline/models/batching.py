@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from PIL import Image
 
-from pipeline.errors import UserError, out_of_memory
-from pipeline.images import image_sha
-from pipeline.lineage import Batch
-from pipeline.models.room import give_back_memory
+from core.errors import UserError, out_of_memory
+from core.images import image_sha
+from core.lineage import Batch
+from pipeline.models.model_memory import give_back_memory
 from pipeline.seams import Drawn, Wanted
 
 W = TypeVar("W")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.settings import CaptionSettings
+from core.types import Task
 from pipeline.models.batching import AtOnce
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.profiles.text_sections import Blip2Captioner, BlipCaptioner, Florence2Captioner
 from pipeline.seams import CaptionRequest
-from pipeline.settings import CaptionSettings
-from pipeline.text_sections import Blip2Captioner, BlipCaptioner, Florence2Captioner
-from pipeline.types import Task
 
 if TYPE_CHECKING:
     import torch

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from pipeline.errors import CannotLoad, UserError
+from core.errors import CannotLoad, UserError
+from core.settings import CaptionSettings
+from core.types import Task
 from pipeline.models.batching import AtOnce
 from pipeline.models.captioner import AT_ONCE, LOAD_ERRORS, ON_CPU, own_draws, sampling, sampling_apart, seeded
 from pipeline.models.server import ChatServer, side_by_side, without_thoughts
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.profiles.text_sections import ChatCaptioner, ServerCaptioner
 from pipeline.seams import CaptionRequest
-from pipeline.settings import CaptionSettings
-from pipeline.text_sections import ChatCaptioner, ServerCaptioner
-from pipeline.types import Task
 
 if TYPE_CHECKING:
     import torch

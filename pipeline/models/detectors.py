@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipeline.errors import UserError
-from pipeline.model_sections import Weights
+from core.errors import UserError
+from core.model_sections import Weights
+from core.settings import ConditioningSettings, ControlKind
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import locate, pick_device, unreadable
-from pipeline.settings import ConditioningSettings, ControlKind
 
 MULTIPLE = 64
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from pipeline.errors import UserError
-from pipeline.image_sections import EDITOR, KleinEditor
-from pipeline.images import image_sha
-from pipeline.lineage import Batch
+from core.errors import UserError
+from core.images import image_sha
+from core.lineage import Batch
+from core.settings import EditingSettings
 from pipeline.models.generator import AfterStep, DrawingPipeline
 from pipeline.models.previews import as_pictures, is_small, side_by_side
+from pipeline.profiles.image_sections import EDITOR, KleinEditor
 from pipeline.seams import Drawn, OnStep, Wanted
-from pipeline.settings import EditingSettings
 
 if TYPE_CHECKING:
     import torch

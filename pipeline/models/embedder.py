@@ -9,9 +9,9 @@ from typing import Any
 
 from PIL import Image
 
-from pipeline.bands import Band
-from pipeline.images import image_sha
-from pipeline.model_sections import ClipEmbedder
+from core.images import image_sha
+from core.model_sections import ClipEmbedder
+from core.thresholds import Band
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
 

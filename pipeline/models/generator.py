@@ -17,21 +17,27 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from PIL import Image
 
-from pipeline.errors import CannotLoad, UserError, one_line, out_of_memory
-from pipeline.image_sections import PREVIEW_VAE, ControlledGenerator, ControlNetGenerator, DrawingModel, Scheduler
-from pipeline.lineage import Batch
+from core.errors import CannotLoad, UserError, one_line, out_of_memory
+from core.lineage import Batch
+from core.settings import ControlKind, GenerationSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.compiling import Compiling, cannot_compile
+from pipeline.models.controlnet_skip import Held, sparing
+from pipeline.models.device_placement import Placing, parameters, place, this_gpu
 from pipeline.models.loras import fuse
-from pipeline.models.placing import Placing, parameters, place, this_gpu
+from pipeline.models.model_memory import give_back_memory
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
-from pipeline.models.room import give_back_memory
-from pipeline.models.steering import Held, sparing
 from pipeline.models.weights import loading, locate, unreadable
+from pipeline.profiles.image_sections import (
+    PREVIEW_VAE,
+    ControlledGenerator,
+    ControlNetGenerator,
+    DrawingModel,
+    Scheduler,
+)
 from pipeline.seams import Drawn, OnStep, Wanted
-from pipeline.settings import ControlKind, GenerationSettings
 
 if TYPE_CHECKING:
     import torch

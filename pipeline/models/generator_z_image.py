@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from pipeline.image_sections import ZImageGenerator
+from core.settings import ControlKind, GenerationSettings
 from pipeline.models.batching import shas
 from pipeline.models.captioner import LOAD_ERRORS
+from pipeline.models.controlnet_skip import encoding_once, in_place
 from pipeline.models.generator import AfterStep, ControlNetPipeline
-from pipeline.models.steering import encoding_once, in_place
 from pipeline.models.weights import loading, locate, unreadable
+from pipeline.profiles.image_sections import ZImageGenerator
 from pipeline.seams import Wanted
-from pipeline.settings import ControlKind, GenerationSettings
 
 if TYPE_CHECKING:
     import torch

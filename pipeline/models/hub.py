@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipeline.errors import CannotLoad
-from pipeline.model_sections import WebFile, Weights, in_bytes
-from pipeline.progress import stop_if
+from core.errors import CannotLoad
+from core.model_sections import WebFile, Weights, in_bytes
+from core.progress import stop_if
 
 SPARE = 500_000_000
 """Bytes that a download leaves free on the disk."""

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import CannotLoad, UserError, out_of_memory
+from core.errors import CannotLoad, UserError, out_of_memory
+from core.settings import LanguageSettings
 from pipeline.models.language_forms import Form, Forms
 from pipeline.models.weights import no_room, unreadable
-from pipeline.settings import LanguageSettings
-from pipeline.text_sections import GgufLanguage
+from pipeline.profiles.text_sections import GgufLanguage
 
 CUDA_12 = (("cuda_runtime", "libcudart.so.12"), ("cublas", "libcublasLt.so.12"), ("cublas", "libcublas.so.12"))
 """What the library's build for GPUs wants, in the order of need: the folder below `nvidia` that has it when it comes as

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import CannotLoad, UnreadableReply, UserError
+from core.errors import CannotLoad, UnreadableReply, UserError
+from core.progress import stop_if, stop_signal
+from core.settings import LanguageSettings
 from pipeline.models.batching import AtOnce
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import Form, Forms
 from pipeline.models.server import without_thoughts
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.progress import stop_if, stop_signal
+from pipeline.profiles.text_sections import ChatLanguage
 from pipeline.seams import LanguageRequest
-from pipeline.settings import LanguageSettings
-from pipeline.text_sections import ChatLanguage
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.reply_schema import grammar
+from pipeline.stages.reply_schema import grammar
 
 log = logging.getLogger(__name__)
 

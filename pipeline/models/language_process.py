@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pipeline.errors import CannotLoad, UserError, out_of_memory
-from pipeline.model_sections import ROOT
+from core.errors import CannotLoad, UserError, out_of_memory
+from core.model_sections import ROOT
+from core.settings import LanguageSettings
 from pipeline.models.language import GgufModel, cannot_run, which_build
 from pipeline.models.weights import locate, no_room
-from pipeline.settings import LanguageSettings
-from pipeline.text_sections import GgufLanguage
+from pipeline.profiles.text_sections import GgufLanguage
 
 LEAVING_SECONDS = 10
 """So long a process that was told to end, or whose pipe is shut, may take before it is made to."""

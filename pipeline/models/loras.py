@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import CannotLoad, UserError
-from pipeline.image_sections import Lora
+from core.errors import CannotLoad, UserError
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import locate, unreadable
+from pipeline.profiles.image_sections import Lora
 
 if TYPE_CHECKING:
     import torch

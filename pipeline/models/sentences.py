@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.model_sections import SentenceModel
+from core.model_sections import SentenceModel
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from pipeline.errors import CannotLoad, UnreadableReply, UserError
-from pipeline.progress import stop_if, stop_signal
-from pipeline.text_sections import Server
+from core.errors import CannotLoad, UnreadableReply, UserError
+from core.progress import stop_if, stop_signal
+from pipeline.profiles.text_sections import Server
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from pipeline.errors import UnreadableReply, UserError
+from core.errors import UnreadableReply, UserError
+from core.settings import LanguageSettings
 from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply, side_by_side
+from pipeline.profiles.text_sections import ServerLanguage
 from pipeline.seams import LanguageRequest
-from pipeline.settings import LanguageSettings
-from pipeline.text_sections import ServerLanguage
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.model_sections import WebFile
+from core.model_sections import WebFile
 from pipeline.models.hub import Told, Wanted, bring, part_of, refused
 
 _HASH = re.compile(r"-([0-9a-f]{8,64})\.")

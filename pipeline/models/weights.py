@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import CannotLoad, UserError, out_of_memory
-from pipeline.model_sections import DType, Weights, in_bytes
+from core.errors import CannotLoad, UserError, out_of_memory
+from core.model_sections import DType, Weights, in_bytes
 from pipeline.models import hub
 
 if TYPE_CHECKING:

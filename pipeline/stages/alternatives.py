@@ -6,18 +6,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pipeline.checks import alternative_checks, caption_checks, failed, keyword_checks, require, task_checks
-from pipeline.errors import UnreadableReply, UserError
-from pipeline.parsing import Unreadable, read_alternatives
-from pipeline.prompting import Prompt, PromptSlot
-from pipeline.reply_schema import alternatives_schema
-from pipeline.seams import LanguageModel, Sentences
-from pipeline.settings import AlternativeSettings
-from pipeline.similarity import measured
-from pipeline.stages.asking import BETWEEN, Answer, ask
-from pipeline.stages.base import Said, Stage, StageInputs
-from pipeline.stages.keywords import if_forced
-from pipeline.types import (
+from core.errors import UnreadableReply, UserError
+from core.settings import AlternativeSettings
+from core.types import (
     Alternative,
     Alternatives,
     Caption,
@@ -28,7 +19,16 @@ from pipeline.types import (
     Task,
     Trace,
 )
-from pipeline.words import tokens
+from core.words import tokens
+from pipeline.checks.similarity import measured
+from pipeline.checks.texts import alternative_checks, caption_checks, failed, keyword_checks, require, task_checks
+from pipeline.prompting import Prompt, PromptSlot
+from pipeline.seams import LanguageModel, Sentences
+from pipeline.stages.asking import BETWEEN, Answer, ask
+from pipeline.stages.base import Said, Stage, StageInputs
+from pipeline.stages.keywords import if_forced
+from pipeline.stages.parsing import Unreadable, read_alternatives
+from pipeline.stages.reply_schema import alternatives_schema
 
 MORE_TEMPERATURE = 0.9
 """At least so freely is asked for more: with less the model says again what it said."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pipeline.errors import UnreadableReply, UserError
-from pipeline.parsing import Unreadable
-from pipeline.progress import stop_if
+from core.errors import UnreadableReply, UserError
+from core.progress import stop_if
+from core.settings import LanguageSettings
+from core.types import Trace
 from pipeline.prompting import Prompt
-from pipeline.reply_schema import Schema, as_lines
 from pipeline.seams import BatchLanguageModel, LanguageModel, LanguageRequest
-from pipeline.settings import LanguageSettings
-from pipeline.types import Trace
+from pipeline.stages.parsing import Unreadable
+from pipeline.stages.reply_schema import Schema, as_lines
 
 V = TypeVar("V")
 BETWEEN = "\n\n----\n\n"

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from PIL import Image
 
-from pipeline.progress import OnProgress
+from core.progress import OnProgress
+from core.types import StageName, StageValue, Task, to_plain
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import Models
-from pipeline.types import StageName, StageValue, Task, to_plain
 
 ProducerKind = Literal["captioner", "language model", "nothing"]
 """Which model produces the values of a stage; "nothing" for a stage that computes them without one."""

@@ -10,14 +10,14 @@ from typing import Any
 
 from PIL import Image
 
-from pipeline.checks import caption_checks, failed, require, task_checks
-from pipeline.errors import UnreadableReply
-from pipeline.progress import stop_if
+from core.errors import UnreadableReply
+from core.progress import stop_if
+from core.settings import CaptionSettings
+from core.types import Caption, StageName, StageValue, Task, Trace
+from core.words import tokens
+from pipeline.checks.texts import caption_checks, failed, require, task_checks
 from pipeline.seams import Captioner
-from pipeline.settings import CaptionSettings
 from pipeline.stages.base import Stage, StageInputs
-from pipeline.types import Caption, StageName, StageValue, Task, Trace
-from pipeline.words import tokens
 
 AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
 """For another caption where the settings say 0, which would give the same one. More than this is babble."""

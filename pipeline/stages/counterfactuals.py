@@ -11,29 +11,11 @@ from dataclasses import replace
 from itertools import combinations, islice, product
 from typing import Any
 
-from pipeline.checks import (
-    alternative_checks,
-    caption_checks,
-    counterfactual_checks,
-    edit_made,
-    failed,
-    keyword_checks,
-    require,
-    task_checks,
-)
-from pipeline.errors import UserError
-from pipeline.parsing import Unreadable, read_caption, read_edits
-from pipeline.progress import OnProgress, Pace, Progress
-from pipeline.prompting import Prompt, PromptSlot
-from pipeline.reply_schema import caption_schema, edit_text
-from pipeline.seams import LanguageModel
-from pipeline.seeds import derive_seed
-from pipeline.settings import MOST_COMBINATIONS, CounterfactualSettings
-from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
-from pipeline.stages.base import Said, Stage, StageInputs
-from pipeline.stages.caption import caption_text
-from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
-from pipeline.types import (
+from core.errors import UserError
+from core.progress import OnProgress, Pace, Progress
+from core.seeds import derive_seed
+from core.settings import MOST_COMBINATIONS, CounterfactualSettings
+from core.types import (
     Alternatives,
     Caption,
     CounterfactualCaption,
@@ -44,7 +26,25 @@ from pipeline.types import (
     Task,
     Trace,
 )
-from pipeline.words import find_phrase, tokens
+from core.words import find_phrase, tokens
+from pipeline.checks.texts import (
+    alternative_checks,
+    caption_checks,
+    counterfactual_checks,
+    edit_made,
+    failed,
+    keyword_checks,
+    require,
+    task_checks,
+)
+from pipeline.prompting import Prompt, PromptSlot
+from pipeline.seams import LanguageModel
+from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
+from pipeline.stages.base import Said, Stage, StageInputs
+from pipeline.stages.caption import caption_text
+from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
+from pipeline.stages.parsing import Unreadable, read_caption, read_edits
+from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
 """Of very many combinations, those that some are drawn from at random."""

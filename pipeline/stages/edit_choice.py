@@ -10,14 +10,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.errors import UnreadableReply
-from pipeline.parsing import Unreadable, read_edits
+from core.errors import UnreadableReply
+from core.settings import CounterfactualSettings
+from core.types import Caption, Edit, Task
 from pipeline.prompting import Prompt, PromptSlot
-from pipeline.reply_schema import edits_schema
 from pipeline.seams import LanguageModel
-from pipeline.settings import CounterfactualSettings
 from pipeline.stages.asking import ask
-from pipeline.types import Caption, Edit, Task
+from pipeline.stages.parsing import Unreadable, read_edits
+from pipeline.stages.reply_schema import edits_schema
 
 EDITS_PROMPT = PromptSlot(
     "edits",

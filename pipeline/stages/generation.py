@@ -11,16 +11,16 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from pipeline.checks import require, task_checks
-from pipeline.errors import Cancelled, CannotLoad, UserError, out_of_memory
-from pipeline.lineage import Batch, Failure, TestCase
-from pipeline.progress import OnProgress, Progress, StepTimer, stop_if
+from core.errors import Cancelled, CannotLoad, UserError, out_of_memory
+from core.lineage import Batch, Failure, TestCase
+from core.progress import OnProgress, Progress, StepTimer, stop_if
+from core.seeds import LARGEST, derive_seed, next_seed
+from core.settings import GenerationSettings
+from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, Task
+from core.words import tokens
+from pipeline.checks.texts import require, task_checks
+from pipeline.drawing_speed import Work
 from pipeline.seams import BatchMethod, Method, OnStep, P, Planned
-from pipeline.seeds import LARGEST, derive_seed, next_seed
-from pipeline.settings import GenerationSettings
-from pipeline.speed import Work
-from pipeline.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, Task
-from pipeline.words import tokens
 
 PREVIEW_SHARE = 0.04
 """Of the time that an image takes, what its previews may take: one that would take more is left out."""

@@ -10,17 +10,17 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.checks import caption_checks, failed, keyword_checks, require, task_checks
-from pipeline.errors import UnreadableReply
-from pipeline.parsing import Together, Unreadable, read_keywords, read_together
+from core.errors import UnreadableReply
+from core.settings import LONGEST_REPLY, MOST_EDITS, AlternativeSettings, CounterfactualSettings, KeywordSettings
+from core.types import Caption, EditType, Keyword, Keywords, StageValue, Task, Trace
+from core.words import find_phrase
+from pipeline.checks.texts import caption_checks, failed, keyword_checks, require, task_checks
 from pipeline.prompting import Prompt, PromptSlot
-from pipeline.reply_schema import keywords_schema, together_schema
 from pipeline.seams import LanguageModel
-from pipeline.settings import LONGEST_REPLY, MOST_EDITS, AlternativeSettings, CounterfactualSettings, KeywordSettings
 from pipeline.stages.asking import BETWEEN, ask
 from pipeline.stages.base import Said, Stage, StageInputs, StageMade
-from pipeline.types import Caption, EditType, Keyword, Keywords, StageValue, Task, Trace
-from pipeline.words import find_phrase
+from pipeline.stages.parsing import Together, Unreadable, read_keywords, read_together
+from pipeline.stages.reply_schema import keywords_schema, together_schema
 
 TOGETHER_PROMPT = PromptSlot(
     "together",

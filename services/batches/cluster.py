@@ -26,8 +26,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import CannotLoad, UserError
-from pipeline.version import version
+from core.batches import Done
+from core.errors import CannotLoad, UserError
+from core.version import version
 from services.batches.pools import (
     AHEAD,
     MOST_DEATHS_AT_START,
@@ -40,7 +41,6 @@ from services.batches.pools import (
     with_helpers,
 )
 from services.batches.work import Lot, Order, Worker
-from storage.batch_types import Done
 
 ANSWERS_WITHIN = 120.0
 """Seconds in which a node of the cluster has to say what it sees."""

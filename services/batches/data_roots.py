@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pipeline.errors import UserError
+from core.errors import UserError
 from services.batches.plan_file import BatchPlan
 
 CHECKPOINT = "under_test.file"

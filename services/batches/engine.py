@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.errors import UserError
+from core.batches import Batch, Done, Pass
+from core.errors import UserError
 from pipeline.recipes import recipe_of
 from services.batches.planning import Planner, lot_of
 from services.batches.pools import Pool, Returned
 from services.batches.shards import handed_out
 from services.batches.work import Lot, Order, stages_of
-from storage.batch_types import Batch, Done, Pass
 from storage.workspace import Workspace
 
 LOOK_EVERY = 0.5

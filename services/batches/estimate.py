@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.model_sections import in_bytes
-from pipeline.settings import Settings
+from core.model_sections import in_bytes
+from core.settings import Settings
 from services.batches.plan_file import BatchPlan, most_captions
 
 CANNOT_TELL = "cannot tell"

@@ -16,15 +16,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pipeline.check_words import CAPTION_WORDS, WORDS
-from pipeline.checks import require, task_checks
-from pipeline.errors import UserError
-from pipeline.profile import Profile, load_profile, profile_names
+from core.errors import UserError
+from core.seeds import LARGEST
+from core.settings import Settings
+from core.types import EDIT_TYPES, Task, TaskKind
+from core.validation_messages import place_of, reason
+from pipeline.checks.texts import require, task_checks
+from pipeline.checks.wording import CAPTION_WORDS, WORDS
+from pipeline.profiles.profile import Profile, load_profile, profile_names
 from pipeline.recipes import DEFAULT, Recipe, known_recipes, recipe_of
-from pipeline.refusals import place_of, reason
-from pipeline.seeds import LARGEST
-from pipeline.settings import Settings
-from pipeline.types import EDIT_TYPES, Task, TaskKind
 
 PLANS = Path(__file__).resolve().parent / "plans"
 """The paper's set-ups as plans. Where their data lie, everybody says: see `BatchPlan.with_root`."""
@@ -110,7 +110,7 @@ class DataPart(_Part):
     root: str = Field(min_length=1)
     """A folder or an archive; in the file relative to the folder of the plan, here absolute."""
     layout: str = Field(min_length=1)
-    """The name of a layout of `services.data_sets`: see `require_layout`."""
+    """The name of a layout of `formats.data_sets`: see `require_layout`."""
     split: str = ""
     """As the layout calls it; "" where it has none. A layout that has several asks for it and never guesses."""
     options: dict[str, str] = Field(default_factory=dict)

@@ -12,18 +12,18 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.batches import PASSES, Batch, BatchSource, Claimed, HeldRun, NewWork, Pass, PlannedDrawing
+from core.seeds import LARGEST
+from core.types import CounterfactualCaption, CounterfactualCaptions, StageName, Task, to_plain
 from pipeline.methods import method_of
 from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of
-from pipeline.seeds import LARGEST
 from pipeline.stages.generation import seed_of
-from pipeline.types import CounterfactualCaption, CounterfactualCaptions, StageName, Task, to_plain
-from services.batches.choosing import rank_of
-from services.batches.sharing import Shared, share_out
+from services.batches.caption_selection import Shared, share_out
+from services.batches.item_selection import rank_of
 from services.batches.work import Lot, Order, Piece
-from storage.batch_types import PASSES, Batch, BatchSource, Claimed, HeldRun, NewWork, Pass, PlannedDrawing
-from storage.batches import Batches
-from storage.runs import Runs
+from storage.batches.ledger import Batches
+from storage.runs.runs import Runs
 from storage.workspace import Workspace
 
 SOURCES_OF_A_LOT = 8

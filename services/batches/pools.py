@@ -21,13 +21,13 @@ from typing import Any, Protocol
 
 from tqdm import tqdm
 
-from pipeline.errors import UserError
-from pipeline.profile import Profile
+from core.batches import Done
+from core.errors import UserError
+from pipeline.profiles.profile import Profile
 from pipeline.seams import Models
-from services.batches.beside import end_with_parent, helpers_here
-from services.batches.recruits import Recruit, recruited
+from services.batches.io_workers import end_with_parent, helpers_here
 from services.batches.work import Lot, Order, Worker
-from storage.batch_types import Done
+from services.batches.worker_start import Recruit, recruited
 
 AHEAD = 2
 """Lots that a worker has at a time."""
@@ -275,7 +275,7 @@ def single_threaded(profile: Profile) -> Profile:
 
 
 def serve(connection: Connection, order: Order, make: Callable[[Order], Does]) -> None:
-    """The life of a worker process with an order, which `services.batches.recruits` has begun: it ends when whoever
+    """The life of a worker process with an order, which `services.batches.worker_start` has begun: it ends when whoever
     started it does.
     """
     end_with_parent()

@@ -19,31 +19,23 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from pipeline.errors import UserError
-from pipeline.machine import this_machine
+from core.batches import Wish
+from core.errors import UserError
+from formats.data_sets.reading import LAYOUTS
+from pipeline.models.machine import this_machine
 from services.batches.data_roots import DataRoots
 from services.batches.engine import Engine, Told
 from services.batches.plan_file import BatchPlan, plan_from_text, require_layout
 from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService
-from services.batches.watching import (
-    BatchDetails,
-    BatchView,
-    BatchWatch,
-    Place,
-    details_facts,
-    facts_of,
-    require_known,
-)
+from services.batches.status import BatchDetails, BatchView, BatchWatch, Place, details_facts, facts_of, require_known
 from services.batches.work import Order
 from services.changes import Changes
 from services.commands import Command, Commands
-from services.data_sets.reading import LAYOUTS
 from services.edit_conflicts import LARGEST_ID
 from services.queries import Query
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
-from storage.batch_types import Wish
 from storage.workspace import Workspace
 
 LONGEST_PLAN = 2_000_000

@@ -13,16 +13,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from pipeline.errors import UserError
-from pipeline.profile import load_profile
+from core.batches import PASSES, Batch, Counted, FailedGroup, Item, Pass, WorkState
+from core.errors import UserError
+from formats.data_sets.reading import LAYOUTS
+from formats.data_sets.types import DataSet
+from pipeline.profiles.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
-from services.batches.choosing import Chosen
+from services.batches.item_selection import Chosen
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, require_layout, settings_of
 from services.batches.planning import caption_now
 from services.batches.work import Order, data_set_of
-from services.data_sets.reading import LAYOUTS
-from services.data_sets.types import DataSet
-from storage.batch_types import PASSES, Batch, Counted, FailedGroup, Item, Pass, WorkState
 from storage.workspace import Workspace
 
 AT_ONCE = 8

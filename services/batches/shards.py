@@ -21,20 +21,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from pipeline.errors import UserError
+from core.batches import Done, Pass
+from core.errors import UserError
+from core.types import Check, StageName, StageValue, Trace, from_plain, to_plain
+from core.version import version
 from pipeline.methods import read_lineage
-from pipeline.profile import load_profile
+from pipeline.profiles.profile import load_profile
 from pipeline.recipes import value_types
-from pipeline.types import Check, StageName, StageValue, Trace, from_plain, to_plain
-from pipeline.version import version
 from services.batches.plan_file import plan_from_text, settings_of
 from services.batches.planning import Planner, lot_of
 from services.batches.pools import Pool
 from services.batches.work import Lot, Order, Piece
-from storage.batch_types import Done, Pass
-from storage.batches import MOST_DEATHS
+from storage.batches.ledger import MOST_DEATHS
 from storage.images import StoredImage, remove_files_of
-from storage.test_cases import SavedCase
+from storage.runs.test_cases import SavedCase
 from storage.workspace import IMAGES, THUMBNAILS, Workspace
 
 SHARDS = "shards"

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from formats.data_sets.reading import LAYOUTS
 from services.batches.plan_file import PLANS, plan_from_text
-from services.data_sets.reading import LAYOUTS
 
 ROOT = 'root = "" # where it lies: a whole path'
 """In place of the folder that a shipped plan names as an example."""

@@ -2,7 +2,7 @@
 
 A worker runs in any process on any machine that sees the data set and the image files of the workspace. It knows no
 database: a lot comes in and what became of it goes out, both plain data without pixels. The image files are whole on
-the disk under their hashes before anybody hears of them (`services.batches.beside`).
+the disk under their hashes before anybody hears of them (`services.batches.io_workers`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TypeVar
 
 from PIL import Image
 
+from core.batches import Done, Pass, ReadSource
+from core.errors import UnreadableReply, UserError, one_line
+from core.lineage import Batch, TestCase
+from core.seeds import next_seed
+from core.types import CounterfactualCaption, StageName, Task
 from pipeline.driver import Driver, Event, ImageFailed, MemoryStore, Request
-from pipeline.errors import UnreadableReply, UserError, one_line
-from pipeline.lineage import Batch, TestCase
 from pipeline.lots import Work, draw, run_stages
 from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of
 from pipeline.seams import Models
-from pipeline.seeds import next_seed
 from pipeline.stages.generation import PlannedImage
-from pipeline.types import CounterfactualCaption, StageName, Task
-from services.batches.beside import Beside, FileWork, Helpers, Here, Opened, Order, Piece, Unread, data_set_of
-from storage.batch_types import Done, Pass, ReadSource
+from services.batches.io_workers import Beside, FileWork, Helpers, Here, Opened, Order, Piece, Unread, data_set_of
 from storage.images import StoredImage
-from storage.test_cases import SavedCase
+from storage.runs.test_cases import SavedCase
 
 __all__ = ["Lot", "Order", "Piece", "Worker", "data_set_of", "stages_of"]
 

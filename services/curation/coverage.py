@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.types import EDIT_TYPES
-from storage.catalogue import GRIDS, MOST_LINES, Catalogue, CoverageGrid
-from storage.catalogue_types import CatalogueFilter, Cell, Facet
+from core.catalogue import CatalogueFilter, Cell, Facet
+from core.types import EDIT_TYPES
+from storage.curation.catalogue import GRIDS, MOST_LINES, Catalogue, CoverageGrid
 
 MOST_PLACES = 30
 """Places in a line that a page shows: an edit can say any time of day."""

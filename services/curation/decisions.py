@@ -14,14 +14,15 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from pipeline.errors import UserError
-from pipeline.types import LONGEST_REASON
+from core.errors import UserError
+from core.stored_runs import Verdict
+from core.types import LONGEST_REASON
 from services.commands import Command, Commands, parts_of
 from services.curation.import_source import images_in_words
 from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Plain, Query
-from storage.decisions import (
+from storage.curation.decisions import (
     LONGEST_AUTHOR,
     LONGEST_LABEL,
     LONGEST_TAG,
@@ -31,7 +32,6 @@ from storage.decisions import (
     DecisionKind,
     Target,
 )
-from storage.types import Verdict
 from storage.workspace import Workspace
 from study.intervals import wilson
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.images import read_image
+from core.catalogue import Bar, CatalogueEntry, CataloguePage, Count, Facet, ScoreCounts
+from core.images import read_image
+from core.stored_runs import StoredTestCase, StoredValue
+from core.types import StageName
 from pipeline.recipes import recipe_of
-from pipeline.types import StageName
 from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.views import View
-from storage import entry_sets
-from storage.catalogue_selection import Held
-from storage.catalogue_types import Bar, CatalogueEntry, CataloguePage, Count, Facet, ScoreCounts
-from storage.decisions import Said
-from storage.scores import ScoreRun
-from storage.test_set_facts import CaseFacts
-from storage.types import StoredTestCase, StoredValue
+from storage.curation import entry_sets
+from storage.curation.decisions import Said
+from storage.curation.scores import ScoreRun
+from storage.curation.selection import Held
+from storage.test_sets.facts import CaseFacts
 from storage.workspace import Workspace
 
 PAGE = 60

@@ -20,18 +20,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.errors import UserError
-from pipeline.masks import parse_classes
-from pipeline.progress import OnProgress, stop_if
-from pipeline.types import Check, from_plain, to_plain
-from services.formats.exporting import LAYOUTS
-from services.formats.reading import read
-from services.formats.sources import Report, open_files
-from services.formats.types import Example, Imported
+from core.errors import UserError
+from core.masks import parse_classes
+from core.progress import OnProgress, stop_if
+from core.types import Check, from_plain, to_plain
+from formats.exporting import LAYOUTS
+from formats.reading import read
+from formats.sources import Report, open_files
+from formats.types import Example, Imported
+from storage.curation.imports import Import, ImportedImage, ImportRow, NewImage
+from storage.engine.rows import whole
 from storage.images import StoredImage
-from storage.imports import Import, ImportedImage, ImportRow, NewImage
-from storage.rows import whole
-from storage.test_sets import LONGEST_NAME
+from storage.test_sets.test_sets import LONGEST_NAME
 from storage.workspace import Workspace
 
 AT_ONCE = 200

@@ -12,23 +12,23 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.errors import Cancelled, UserError
-from pipeline.masks import parse_classes
-from pipeline.progress import Progress
+from core.errors import Cancelled, UserError
+from core.masks import parse_classes
+from core.progress import Progress
+from core.test_sets import SetEntry, SetVersion
+from formats.naming import name_of_file
+from formats.sources import Report
 from services.changes import Changes
 from services.commands import Command, Commands, Missing
 from services.curation.import_source import bring_in, images_in_words, new_room, remove_room, require_layout
 from services.edit_conflicts import LARGEST_ID
-from services.formats.naming import name_of_file
-from services.formats.sources import Report
 from services.queries import MOST_LISTED, Query
 from services.test_sets.examples import origin_of
 from services.test_sets.versions import LONGEST_REFERENCE, set_of
-from storage.imports import Import, ImportedImage
-from storage.rows import whole
-from storage.test_set_looks import ALL
-from storage.test_set_types import SetEntry, SetVersion
-from storage.test_sets import LONGEST_NAME, LONGEST_NOTE
+from storage.curation.imports import Import, ImportedImage
+from storage.engine.rows import whole
+from storage.test_sets.looks import ALL
+from storage.test_sets.test_sets import LONGEST_NAME, LONGEST_NOTE
 from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)

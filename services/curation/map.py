@@ -24,16 +24,16 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import UserError
-from pipeline.nearest import Floats, products
+from core.catalogue import STANDINGS, CatalogueFilter, Facet
+from core.errors import UserError
 from services.commands import Command, Commands
 from services.curation.meaning import Meaning
+from services.curation.nearest import Floats, products
 from services.curation.views import REST, ShownColours
-from storage import entry_sets
-from storage.catalogue_selection import UNREAD
-from storage.catalogue_types import STANDINGS, CatalogueFilter, Facet
-from storage.entry_sets import Bits, Numbers
-from storage.vectors import VectorTable
+from storage.curation import entry_sets
+from storage.curation.entry_sets import Bits, Numbers
+from storage.curation.selection import UNREAD
+from storage.curation.vectors import VectorTable
 from storage.workspace import Workspace
 
 MapName = Literal["pca", "umap"]

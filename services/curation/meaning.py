@@ -18,20 +18,20 @@ import numpy as np
 from PIL import Image
 from pydantic import Field
 
-from pipeline.errors import UserError
-from pipeline.nearest import Floats, nearest
-from pipeline.profile import Profile
+from core.errors import UserError
+from core.test_sets import ImageHashes
+from pipeline.models.weight_hashes import embedder_key
+from pipeline.profiles.profile import Profile
 from pipeline.seams import BatchEmbedder, Models
-from pipeline.weight_hashes import embedder_key
 from services.commands import Commands
+from services.curation.nearest import Floats, nearest
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue
 from services.queries import MOST_LISTED, Plain, SelectTestCases, entry_facts, selected
 from services.test_sets.hashes import hashes_in
-from storage import entry_sets
-from storage.entry_sets import Bits, Numbers
-from storage.test_set_types import ImageHashes
-from storage.vectors import VectorTable
+from storage.curation import entry_sets
+from storage.curation.entry_sets import Bits, Numbers
+from storage.curation.vectors import VectorTable
 from storage.workspace import Workspace
 
 DOING = "looking at images"

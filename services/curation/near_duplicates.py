@@ -24,17 +24,17 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from pipeline.errors import Cancelled, UserError
-from pipeline.near_duplicates import Groups
-from pipeline.nearest import close_pairs, nearest
+from core.errors import Cancelled, UserError
+from core.perceptual_hashes import Groups
+from core.test_sets import ImageHashes
 from services.commands import Command, Commands
 from services.curation.meaning import Meaning
+from services.curation.nearest import close_pairs, nearest
 from services.edit_conflicts import LARGEST_ID
 from services.queries import Plain, SelectTestCases, entry_facts, selected
 from services.test_sets.hashes import OnCount, hashes_of
-from storage import entry_sets
-from storage.entry_sets import Bits
-from storage.test_set_types import ImageHashes
+from storage.curation import entry_sets
+from storage.curation.entry_sets import Bits
 from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from pipeline.checks import alternative_checks, failed, keyword_checks
-from pipeline.errors import UserError
-from pipeline.freshness import inputs_key
-from pipeline.recipes import Recipe, recipe_of, recipes_for
-from pipeline.settings import Settings
-from pipeline.types import (
+from core.errors import UserError
+from core.settings import Settings
+from core.stored_runs import Run
+from core.types import (
     EDIT_TYPES,
     Alternative,
     Alternatives,
@@ -30,13 +28,15 @@ from pipeline.types import (
     StageValue,
     Trace,
 )
+from pipeline.checks.texts import alternative_checks, failed, keyword_checks
+from pipeline.freshness import inputs_key
+from pipeline.recipes import Recipe, recipe_of, recipes_for
 from services.commands import Command, Commands
 from services.curation.coverage import cell_filter
-from services.estimates import Estimates
-from services.runs import RunService, task_problem
-from storage.branches import Branch, LatestRun
-from storage.catalogue import GRIDS, CoverageGrid
-from storage.types import Run
+from services.runs.estimates import Estimates
+from services.runs.life_cycle import RunService, task_problem
+from storage.curation.catalogue import GRIDS, CoverageGrid
+from storage.runs.branches import Branch, LatestRun
 from storage.workspace import Workspace
 
 MOST_SOURCES = 20

@@ -17,10 +17,10 @@ from urllib.parse import parse_qsl, urlencode
 import numpy as np
 from pydantic import Field
 
-from pipeline.errors import UserError
+from core.catalogue import FACETS, SORTS, STANDINGS, Between, CatalogueFilter, Facet, Order, ScoreBand
+from core.errors import UserError
 from services.edit_conflicts import LARGEST_ID
-from storage.catalogue_selection import UNREAD
-from storage.catalogue_types import FACETS, SORTS, STANDINGS, Between, CatalogueFilter, Facet, Order, ScoreBand
+from storage.curation.selection import UNREAD
 
 LONGEST_VIEW = 16_000
 """Characters of a view: browsers and servers take an address of so many."""

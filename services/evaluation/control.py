@@ -11,21 +11,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.errors import Cancelled, UserError
-from pipeline.lineage import Lineage, UnreadSettings
+from core.errors import Cancelled, UserError
+from core.lineage import Lineage, UnreadSettings
+from core.settings import Settings
+from core.stored_runs import Run
+from core.types import CounterfactualCaption
 from pipeline.methods import method_of
 from pipeline.recipes import RECONSTRUCTION, recipe_of
-from pipeline.settings import Settings
 from pipeline.stages.generation import PlannedImage
-from pipeline.types import CounterfactualCaption
 from services.changes import Changes
 from services.evaluation.subjects import Cases
 from services.evaluation.types import Subject
-from services.execution import Execution
 from services.jobs import JobView
+from services.runs.execution import Execution
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
-from storage.types import Run
 
 DRAWING = "drawing reconstructions"
 LOOK_SECONDS = 0.5

@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.errors import UserError, one_line
+from core.predictions import PredictedBatch, Prediction
+from core.settings import UnderTestSettings
 from evaluation.answers import pairs_of_pixels
-from evaluation.types import PredictedBatch, Prediction
-from pipeline.errors import UserError, one_line
-from pipeline.settings import UnderTestSettings
+from services.evaluation.model_outcomes import RunMasks, measure
 from services.evaluation.subjects import Cases
-from services.model_outcomes import RunMasks, measure
-from services.predictions import Load, Predictor, load_model, model_key
+from services.runs.predictions import Load, Predictor, load_model, model_key
 from services.test_sets.hashes import OnCount
-from storage.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
-from storage.predictions import NewPrediction
+from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
+from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace
 
 SAVED_AT_ONCE = 128

@@ -12,14 +12,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from core.types import TaskKind
 from evaluation.by_source import Floats
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, combined, judge
-from pipeline.types import TaskKind
 from services.evaluation.results import Found
 from services.evaluation.scoring import OUTCOMES, Scored
 from services.evaluation.subjects import Cases, Images
-from storage.case_columns import Outcome
+from storage.curation.case_columns import Outcome
 
 FOLDS = 5
 DOUBTS = 20

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from core.types import TaskKind
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Effectiveness, effectiveness
@@ -25,16 +26,15 @@ from evaluation.segmentation import (
 )
 from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
 from evaluation.validity import Judged, ValidityEffect, validity_effect
-from pipeline.types import TaskKind
-from services.evaluation.alone import without_blas_threads
-from services.evaluation.answered import Answered, ModelAnswers
-from services.evaluation.holding import Holding
+from services.evaluation.blas_threads import without_blas_threads
+from services.evaluation.mask_validity import Holding
 from services.evaluation.scoring import OUTCOMES, Scored
 from services.evaluation.segmented import Counted, Flags, PixelCells, SegmentedLosses, cells_of, losses_of
+from services.evaluation.stored_predictions import Answered, ModelAnswers
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
-from storage.case_columns import REJECTED, Outcome
-from storage.models_under_test import StoredModel
+from storage.curation.case_columns import REJECTED, Outcome
+from storage.evaluation.models_under_test import StoredModel
 
 Numbers = NDArray[np.int64]
 MOST_ROWS = 200

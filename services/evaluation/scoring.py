@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import UserError
 from evaluation.by_source import Floats
 from evaluation.validity_score import FEWEST, Agreement, ValidityScore, agreement, cross_fitted, learn
-from pipeline.errors import UserError
 from services.commands import Command, Commands
 from services.evaluation.types import ScoreView, StudyShown
-from storage.case_columns import CaseTable, Outcome
-from storage.scores import NewScores, ScoreRun
+from storage.curation.case_columns import CaseTable, Outcome
+from storage.curation.scores import NewScores, ScoreRun
 from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from core.masks import numbers_of
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import Losses, Pixels, at_least, lost_by, missed_by
-from pipeline.masks import numbers_of
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import Cell
-from storage.case_columns import Texts
+from storage.curation.case_columns import Texts
 
 Flags = NDArray[np.bool_]
 AT_ONCE = 4096

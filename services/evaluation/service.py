@@ -14,15 +14,16 @@ from typing import Any, get_args
 import numpy as np
 from pydantic import ValidationError
 
+from core.catalogue import CatalogueFilter
+from core.errors import UserError
+from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
-from pipeline.errors import UserError
-from pipeline.profile import Profile
-from pipeline.settings import UnderTestSettings
-from pipeline.types import TaskKind
+from pipeline.profiles.profile import Profile
 from services.changes import Changes
 from services.commands import Commands
-from services.evaluation.answered import ModelAnswers
-from services.evaluation.asking import (
+from services.evaluation.caption_ranking import Foretelling, foretell, foretelling_facts
+from services.evaluation.commands import (
     STUDY_IMAGES,
     BeginPredictions,
     CancelControlSet,
@@ -40,23 +41,22 @@ from services.evaluation.asking import (
 )
 from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
-from services.evaluation.foretelling import Foretelling, foretell, foretelling_facts
-from services.evaluation.holding import Holding, MaskChecks
+from services.evaluation.mask_validity import Holding, MaskChecks
+from services.evaluation.model_choice import chosen_model
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Found, entries_of, evaluate
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
+from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
-from services.execution import Execution
-from services.model_choices import chosen_model
-from services.predictions import model_key
+from services.runs.execution import Execution
+from services.runs.predictions import model_key
 from services.test_sets.hashes import OnCount
 from services.test_sets.work import WorkQueue, WorkView
-from storage.case_columns import CaseTable, Floats, Outcome, Texts
-from storage.catalogue_types import CatalogueFilter
-from storage.models_under_test import StoredModel
+from storage.curation.case_columns import CaseTable, Floats, Outcome, Texts
+from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
 
 READING = "reading images"

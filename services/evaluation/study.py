@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.errors import UserError
+from core.masks import numbers_of
+from core.types import TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.validity import expected_width, sample_sizes
-from pipeline.errors import UserError
-from pipeline.masks import numbers_of
-from pipeline.types import TaskKind
+from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, Found, strata_of
 from services.evaluation.subjects import Cases, Numbers
-from services.model_outcomes import RunMasks
 from services.studies import draft_form
 from services.studies.drafts import QUIZ
 from services.studies.item_filter import ItemFilter, items_of

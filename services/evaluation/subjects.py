@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.types import TaskKind
 from pipeline.recipes import RECONSTRUCTION
-from pipeline.types import TaskKind
 from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
-from storage.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
+from storage.curation.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
 from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from core.catalogue import CatalogueFilter
+from core.model_identity import ModelIdentity
+from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.class_mapping import MappingReport
 from evaluation.effectiveness import Effectiveness
-from evaluation.identity import ModelIdentity
 from evaluation.segmentation import LossEffect, SegmentationEffect
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 from evaluation.validity_score import Agreement
-from pipeline.settings import UnderTestSettings
-from pipeline.types import TaskKind
-from storage.catalogue_types import CatalogueFilter
 
 WITHOUT_SPLIT = "without a split"
 """`Subject.split` for the sources that have none, where others have one."""
@@ -38,7 +38,7 @@ class Subject:
     """What a model is evaluated on: a version of a test set, or the images of a filter. Exactly one of the two."""
 
     version: int | None = None
-    """`storage.test_set_types.SetVersion.number`."""
+    """`core.test_sets.SetVersion.number`."""
     wanted: CatalogueFilter | None = None
     """As Curate has it; the reconstructions among its images count as controls, never as cases."""
     split: str = ""

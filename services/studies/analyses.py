@@ -8,11 +8,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from storage.studies import Studies
+from core.studies import Adjudication, StudyData
+from storage.studies.studies import Studies
 from study.intervals import wilson
 from study.report_types import Report
 from study.results import analyse
-from study.types import Adjudication, StudyData
 
 KEPT = 8
 """Studies whose analysis is in memory."""

@@ -12,17 +12,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.stored_studies import Assignment, Draft, Enrolment
+from core.studies import Item, ItemKind, Study
 from services.commands import Command, Commands
-from storage.assignments import LONGEST_KEY
-from storage.studies import Studies
-from storage.study_types import Assignment, Draft, Enrolment
+from storage.studies.assignments import LONGEST_KEY
+from storage.studies.studies import Studies
 from study.control_items import judge, next_kind, right
 from study.eligibility import Standing, standing
 from study.panel import PersonQuestion, address_back
 from study.questions import check_answers
 from study.training import Feedback, feedback
-from study.types import Item, ItemKind, Study
 
 Status = Literal[
     "item",

@@ -22,12 +22,12 @@ from typing import Annotated, ClassVar
 from PIL import Image
 from pydantic import BeforeValidator, Field
 
-from pipeline.errors import UserError
-from pipeline.png import bare
+from core.errors import UserError
+from core.png import bare
 from services.commands import Command
 from services.limits import Limiter, address_key
 from services.studies.annotation import Name
-from storage.studies import Studies
+from storage.studies.studies import Studies
 from study.panel import Panel, checked_participant
 
 _OPEN = ("running", "paused")

@@ -17,12 +17,12 @@ from dataclasses import replace
 
 from PIL import Image, ImageEnhance
 
-from storage.studies import Studies
+from core.studies import Item, ItemKind, LeftOut, NewItem, Rules, Study
+from storage.studies.studies import Studies
 from storage.workspace import Workspace
 from study.control_items import PICTURE, IsLeftOut, made_controls, pictures_of, what_it_shows
 from study.quiz import made_quiz
 from study.training import made_training
-from study.types import Item, ItemKind, LeftOut, NewItem, Rules, Study
 
 _KNOWN: tuple[ItemKind, ...] = ("control", "quiz", "training")
 """The kinds of item with a known answer."""

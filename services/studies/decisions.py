@@ -13,15 +13,15 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictInt
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.studies import Adjudication, ApprovalVerdict, Worker
 from services.commands import Commands, Missing
 from services.studies.analyses import Analyses
 from services.studies.draft_form import typed_text
 from services.studies.drafts import StudyCommand
 from services.studies.life_cycle import NewCode
-from storage.studies import Studies
+from storage.studies.studies import Studies
 from study.report_types import Disagreement, Report
-from study.types import Adjudication, ApprovalVerdict, Worker
 
 LONGEST_REASON = 500
 UNDECIDED = ("no consensus", "too few votes")

@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import BeforeValidator
 
-from storage.rows import whole
+from core.studies import MOST_TRAINING, QUESTION_KINDS, Example, Question, QuestionKind, Rules
+from storage.engine.rows import whole
 from study.questions import check_rules
-from study.types import MOST_TRAINING, QUESTION_KINDS, Example, Question, QuestionKind, Rules
 
 LONGEST_NAME = 120
 LONGEST_TEXT = 10_000

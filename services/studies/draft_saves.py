@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
-from pipeline.errors import UserError
-from study.types import Study
+from core.errors import UserError
+from core.studies import Study
 
 TABS_KEPT = 2000
 """Pages whose count is remembered."""

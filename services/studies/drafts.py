@@ -16,23 +16,23 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictInt
 
-from pipeline.errors import UserError
-from pipeline.settings import Settings
+from core.catalogue import CatalogueFilter, Order, PageKey
+from core.errors import UserError
+from core.settings import Settings
+from core.stored_runs import Run
+from core.studies import LONGEST_WHY, Example, Item, ItemKind, NewItem, Rules, Study, Worker
 from services.commands import Command, Commands, Missing, in_words
-from services.model_outcomes import RunMasks, measure
-from services.predictions import PredictionService
+from services.evaluation.model_outcomes import RunMasks, measure
+from services.runs.predictions import PredictionService
 from services.studies import draft_form
 from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
 from services.studies.draft_form import Trouble, typed_text
 from services.studies.draft_saves import DraftSaves, form_state
 from services.studies.item_filter import ItemFilter, draw, items_of, model_name, most_read, note_of, pool_of
-from storage.catalogue_selection import UNREAD
-from storage.catalogue_types import CatalogueFilter, Order, PageKey
-from storage.types import Run
+from storage.curation.selection import UNREAD
 from storage.workspace import Workspace
 from study.readiness import Finding, findings
 from study.templates import TEMPLATES
-from study.types import LONGEST_WHY, Example, Item, ItemKind, NewItem, Rules, Study, Worker
 
 QUIZ = 5
 """Questions of the quiz of a new draft: without one nobody who is new could vote."""

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pipeline.version import version
-from services.edited import FILE as EDITED
-from services.edited import edited_csv
-from study.cells import Cell, Kind, Row, csv_text, plain
+from core.csv_tables import Cell, Kind, Row, csv_text, plain
+from core.studies import StudyData
+from core.version import version
+from services.runs.edited_share import FILE as EDITED
+from services.runs.edited_share import edited_csv
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
 from study.panel import PAYMENT_COLUMNS, payment_rows, people_columns, people_rows
@@ -39,7 +40,6 @@ from study.tables import (
 )
 from study.truth import TRUTH_COLUMNS, pixels_of, sight
 from study.turk import turk_columns, turk_rows
-from study.types import StudyData
 
 if TYPE_CHECKING:
     import pyarrow

@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.errors import UserError
-from pipeline.images import MAX_BYTES, read_image
+from core.csv_tables import read_csv
+from core.errors import UserError
+from core.images import MAX_BYTES, read_image
+from core.stored_studies import ImportedVote
+from core.studies import Item, NewItem, Rules
+from formats.sources import BROKEN_ARCHIVE
 from services.commands import in_words
-from services.formats.sources import BROKEN_ARCHIVE
-from storage.imported_votes import IMPORTED
-from storage.study_types import ImportedVote
+from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace
-from study.cells import read_csv
 from study.control_items import right
 from study.listed_items import ListedItem, by_folder, listed_items
 from study.questions import asked
 from study.readiness import check_more
 from study.turk_reading import TurkVote, TurkVotes, turk_votes
-from study.types import Item, NewItem, Rules
 
 MOST_FILES = 20_000
 MOST_UNPACKED = 8_000_000_000

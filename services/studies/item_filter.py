@@ -12,20 +12,20 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from core.catalogue import CatalogueFilter, Facet
+from core.errors import UserError
+from core.masks import numbers_of
+from core.stored_studies import Candidate
+from core.studies import NewItem
+from core.types import EDIT_TYPES, Task
+from core.words import classes_in
 from evaluation.metrics import share
-from pipeline.errors import UserError
-from pipeline.masks import numbers_of
-from pipeline.types import EDIT_TYPES, Task
-from pipeline.words import classes_in
-from services.model_outcomes import Mask, RunMasks, kind_of, verdict_with_masks
+from services.evaluation.model_outcomes import Mask, RunMasks, kind_of, verdict_with_masks
 from services.studies.draft_form import NumberField, typed_number, typed_text
-from storage.catalogue import Catalogue
-from storage.catalogue_selection import UNREAD
-from storage.catalogue_types import CatalogueFilter, Facet
-from storage.study_types import Candidate
+from storage.curation.catalogue import Catalogue
+from storage.curation.selection import UNREAD
 from storage.workspace import Workspace
 from study.sampling import at_random, stratified
-from study.types import NewItem
 
 How = Literal["random", "misclassified", "label", "edit type"]
 HOWS: tuple[How, ...] = get_args(How)

@@ -10,20 +10,20 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.studies import NewItem, Rules, Study, Worker
 from services.commands import Commands, in_words
 from services.studies.control_items import for_more
 from services.studies.draft_form import NumberField, typed_number
 from services.studies.drafts import Drafts, StudyCommand
 from services.studies.item_filter import ItemFilter
-from storage.imported_votes import IMPORTED
-from storage.rows import whole
-from storage.studies import Studies
+from storage.engine.rows import whole
+from storage.studies.imported_votes import IMPORTED
+from storage.studies.studies import Studies
 from study.panel import Panel, check_panel, read_person_questions
 from study.questions import check_rules
 from study.readiness import check_more, findings
 from study.rule_changes import change_words
-from study.types import NewItem, Rules, Study, Worker
 
 MOST_CODES = 200
 _Count = Annotated[int, typed_number(NumberField("votes", 1, 50))]

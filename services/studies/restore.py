@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from pipeline.errors import UserError
-from pipeline.images import MAX_BYTES, read_image
+from core.errors import UserError
+from core.images import MAX_BYTES, read_image
+from core.studies import StudyData
 from services.studies.exports import MANIFEST, RECORDS
 from services.studies.imports import MOST_LIST, ZipFiles
 from storage.workspace import Workspace
@@ -21,7 +22,6 @@ from study.methods import paragraph
 from study.questions import check_rules
 from study.results import analyse
 from study.tables import answer_rows, result_rows
-from study.types import StudyData
 
 MOST_RECORDS = 10 * MOST_LIST
 """Bytes: a vote takes some hundreds."""

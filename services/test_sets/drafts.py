@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pipeline.errors import UserError
-from pipeline.masks import resized
-from pipeline.near_duplicates import DISTANCE
+from core.errors import UserError
+from core.masks import resized
+from core.perceptual_hashes import DISTANCE
+from core.test_sets import CaseOfSet, SetEntry, SetVersion, Split, version_id
 from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import View, ViewText
@@ -27,8 +28,7 @@ from services.test_sets.versions import (
     version_facts,
     version_of,
 )
-from storage.test_set_types import CaseOfSet, SetEntry, SetVersion, Split, version_id
-from storage.test_sets import LONGEST_NAME, LONGEST_NOTE, checked_note
+from storage.test_sets.test_sets import LONGEST_NAME, LONGEST_NOTE, checked_note
 from storage.workspace import Workspace
 
 NEAR_DUPLICATES = "near-duplicate distance"

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import UserError
-from pipeline.profile import load_profile, profile_names
-from pipeline.progress import OnProgress
-from pipeline.types import Edit, from_plain, to_plain
-from services.formats.exporting import export
-from services.formats.types import Example, TestSet
-from storage.imports import ImportedImage
-from storage.test_set_facts import CaseFacts
-from storage.test_set_types import SetEntry, SetVersion
+from core.errors import UserError
+from core.progress import OnProgress
+from core.test_sets import SetEntry, SetVersion
+from core.types import Edit, from_plain, to_plain
+from formats.exporting import export
+from formats.types import Example, TestSet
+from pipeline.profiles.profile import load_profile, profile_names
+from storage.curation.imports import ImportedImage
+from storage.test_sets.facts import CaseFacts
 from storage.workspace import Workspace
 
 _AT_ONCE = 500
@@ -32,10 +32,10 @@ def export_version(
     progress: OnProgress | None = None,
     licences: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a released version as files (see `services.formats`), and give the folder. `licences` are those of models
+    """Write a released version as files (see `formats`), and give the folder. `licences` are those of models
     by their name in the lineage, beside those of the shipped profiles; of others the card says that none is known.
 
-    Raises UserError for a draft, which may be another set tomorrow, and as `services.formats.exporting.export`.
+    Raises UserError for a draft, which may be another set tomorrow, and as `formats.exporting.export`.
     """
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")

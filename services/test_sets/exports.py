@@ -15,17 +15,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import UserError
-from pipeline.progress import Progress
+from core.errors import UserError
+from core.progress import Progress
+from core.test_sets import SetVersion
+from formats.draft import MANIFEST
+from formats.exporting import LAYOUTS
 from services.changes import Changes
 from services.commands import Missing
-from services.formats.draft import MANIFEST
-from services.formats.exporting import LAYOUTS
 from services.test_sets.examples import export_version
 from services.test_sets.hashes import OnCount
 from services.test_sets.versions import version_of
 from services.test_sets.work import WorkQueue, WorkView
-from storage.test_set_types import SetVersion
 from storage.workspace import Workspace
 
 FOLDER = "exports"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from PIL import Image
 
-from pipeline.images import image_sha
-from pipeline.near_duplicates import perceptual_hash
-from storage.test_set_types import ImageHashes, SetEntry
+from core.images import image_sha
+from core.perceptual_hashes import perceptual_hash
+from core.test_sets import ImageHashes, SetEntry
 from storage.workspace import Workspace
 
 OnCount = Callable[[int, int], None]

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipeline.errors import UserError
-from pipeline.images import image_sha, read_image
-from pipeline.near_duplicates import NearHashes, perceptual_hash
+from core.errors import UserError
+from core.images import image_sha, read_image
+from core.perceptual_hashes import NearHashes, perceptual_hash
+from core.test_sets import Role, SetVersion
 from services.test_sets.hashes import OnCount, hashes_of, images_here
-from storage.rows import whole
-from storage.test_set_types import Role, SetVersion
+from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")

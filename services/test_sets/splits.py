@@ -10,8 +10,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pipeline.near_duplicates import Groups, join_alike
-from storage.test_set_types import SetEntry, Split
+from core.perceptual_hashes import Groups, join_alike
+from core.test_sets import SetEntry, Split
 
 Unit = tuple[SetEntry, ...]
 """Images that have to be in one split."""

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pipeline.errors import Cancelled, UserError
-from pipeline.progress import Pace
+from core.errors import Cancelled, UserError
+from core.progress import Pace
 from services.changes import Changes
 from services.commands import Missing
 from services.test_sets.hashes import OnCount

@@ -16,10 +16,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.stored_studies import VoteRefused
 from services.commands import Malformed
 from services.limits import TooMany
-from services.refusals import Refusals
+from services.security_log import Refusals
 from services.studies.annotation import AnnotationService, NotAllowed, NotYours, Over, Unfit
 from services.studies.annotators import (
     MEDIA_TYPE,
@@ -30,12 +31,11 @@ from services.studies.annotators import (
     PictureTokens,
     SignIn,
 )
-from storage.study_types import VoteRefused
 from storage.workspace import Workspace
 from ui.annotate.page import POLICY, SERVED, annotate_page
 from ui.annotate.shown import shown_state, shown_step
-from ui.bodies import BadRequest, posted
-from ui.guard import Application, Message, Receive, Scope, Send
+from ui.security.guard import Application, Message, Receive, Scope, Send
+from ui.security.request_limits import BadRequest, posted
 from ui.theme import ASSETS
 
 COOKIE = "annotator"

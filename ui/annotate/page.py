@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ui.markup import el
 from ui.theme import ASSETS
-from ui.views.markup import el
 
 SHEETS = ("studio.css", "annotate.css")
 SCRIPTS = ("annotate-wire.js", "annotate-feedback.js", "annotate-judge.js", "annotate-keys.js", "annotate.js")

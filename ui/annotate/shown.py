@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from core.stored_studies import Assignment
+from core.studies import Item, NewItem, Question, Rules, Side, Study
 from services.studies.annotation import Place, Step
 from services.studies.annotators import PictureTokens
-from storage.study_types import Assignment
 from study.questions import asked, wording
 from study.training import Feedback
-from study.types import Item, NewItem, Question, Rules, Side, Study
 from ui.diff import Piece, word_diff
 
 

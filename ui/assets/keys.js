@@ -1,4 +1,4 @@
-// The keys of the page; `ui/views/keys.py` lists them for the window that "?" opens.
+// The keys of the page; `ui/explore/keys.py` lists them for the window that "?" opens.
 (() => {
   "use strict";
   const studio = window.studio;

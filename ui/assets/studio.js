@@ -1,4 +1,4 @@
-// The page's side of `ui.explore`: sends what a person does, one batch after the other, and fits the parts that come
+// The page's side of `ui.explore.page`: sends what a person does, one batch after the other, and fits the parts that come
 // back into the page without touching a field that is being typed in. No rule of the studio is kept here.
 (() => {
   "use strict";

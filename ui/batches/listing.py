@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from formats.data_sets.types import Layout
 from services.batches.shipped import ShippedPlan
-from services.batches.watching import BatchView
-from services.data_sets.types import Layout
+from services.batches.status import BatchView
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, batch_address, duration, state_words
+from ui.explore.parts import button, icon, pill
 from ui.frame import page
+from ui.markup import Child, Html, el
 from ui.study.fields import area, card, field
 from ui.study.words import when
-from ui.views.markup import Child, Html, el
-from ui.views.parts import button, icon, pill
 
 STARTER = """name = "My first batch"
 

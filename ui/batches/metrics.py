@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from services.batches.watching import BatchView
+from services.batches.status import BatchView
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _HELP = {

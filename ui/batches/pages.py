@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from core.batches import FailedGroup
 from services.batches.estimate import Estimate
 from services.batches.service import PassStatus, Sampled
-from services.batches.watching import BatchDetails, BatchView
+from services.batches.status import BatchDetails, BatchView
 from services.curation.views import address, facet_view
-from storage.batch_types import FailedGroup
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
 from ui.diff import shortened, word_diff
+from ui.explore.parts import button, counted, differences, pill, problem
 from ui.frame import page
+from ui.markup import Child, Html, el
 from ui.study.fields import card
-from ui.views.markup import Child, Html, el
-from ui.views.parts import button, counted, differences, pill, problem
 
 CHART_HEIGHT = 72
 """Pixels."""

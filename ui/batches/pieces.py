@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from services.batches.service import PassStatus
-from services.batches.watching import BatchView
+from services.batches.status import BatchView
 from ui.batches.words import BATCHES, counts_words
-from ui.views.markup import Html, el
-from ui.views.parts import counted
+from ui.explore.parts import counted
+from ui.markup import Html, el
 
 SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
 NEW = f"{BATCHES}new"

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from formats.data_sets.reading import LAYOUTS
 from services.batches.running import (
     ApproveBatch,
     BatchRuns,
@@ -24,14 +25,13 @@ from services.batches.running import (
 from services.batches.shipped import shipped_plans
 from services.changes import Revisions
 from services.commands import Command, Commands
-from services.data_sets.reading import LAYOUTS
 from services.test_sets.work import WorkView
 from ui.batches.listing import list_page, list_part, new_page, planning_part, starts
 from ui.batches.metrics import CONTENT_TYPE, metrics_text
 from ui.batches.pages import batch_page, parts
 from ui.batches.words import BATCHES, batch_address
-from ui.bodies import answered, refusal
 from ui.frame import not_there, signed_in
+from ui.security.request_limits import answered, refusal
 
 API = f"{BATCHES}api/"
 METRICS = "/metrics"

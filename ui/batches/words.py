@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.batches.service import PassStatus
-from services.batches.watching import BatchView, ViewState
-from ui.views.parts import Tone
+from services.batches.status import BatchView, ViewState
+from ui.explore.parts import Tone
 
 BATCHES = "/batches/"
 """The list; the page of a batch is its number below."""

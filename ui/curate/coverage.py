@@ -15,7 +15,8 @@ from urllib.parse import urlencode
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 
-from pipeline.types import EDIT_TYPES
+from core.catalogue import Cell
+from core.types import EDIT_TYPES
 from services.commands import Commands
 from services.curation.coverage import (
     CoverageTable,
@@ -28,15 +29,14 @@ from services.curation.coverage import (
 )
 from services.curation.plans import BegunPlan, DescribeCellPlan, PlanCell
 from services.curation.views import View, address, facet_view
-from storage.catalogue import GRIDS, Catalogue, CoverageGrid
-from storage.catalogue_types import Cell
+from storage.curation.catalogue import GRIDS, Catalogue, CoverageGrid
 from study.intervals import Proportion, wilson
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
+from ui.explore.parts import button, counted, short_model
 from ui.frame import signed_in
-from ui.views.markup import Child, Html, el
-from ui.views.parts import button, counted, short_model
+from ui.markup import Child, Html, el
 
 By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)

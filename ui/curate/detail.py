@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.check_words import words_of
+from core.catalogue import CatalogueFilter, Standing
+from core.stored_runs import StoredValue
+from core.types import Check
+from pipeline.checks.wording import words_of
 from pipeline.methods import method_of
 from pipeline.recipes import edits_in_words, recipe_of
-from pipeline.types import Check
 from services.curation.gallery import Detail, Origin
 from services.curation.views import View, address
-from storage.catalogue_types import CatalogueFilter, Standing
-from storage.types import StoredValue
 from ui.diff import shortened, word_diff
-from ui.views.checks import OUTCOMES, explained
-from ui.views.markup import Child, Html, el
-from ui.views.parts import Tone, button, differences, icon, key, picture, pill, seconds, short_model
+from ui.explore.checks import OUTCOMES, explained
+from ui.explore.parts import Tone, button, differences, icon, key, picture, pill, seconds, short_model
+from ui.markup import Child, Html, el
 
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "accepted": ("ok", "check"),

@@ -10,26 +10,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from core.catalogue import STANDINGS, Bar, Between, CatalogueFilter, Facet, Order, ScoreBand, ScoreCounts
 from evaluation.validity_score import FEWEST
-from pipeline.check_words import WORDS
+from pipeline.checks.wording import WORDS
 from services.curation.gallery import Totals
 from services.curation.views import CHECK_OUTCOMES, NONE, View, address, band_text
 from services.evaluation.scoring import agreement_words
-from storage.catalogue_selection import UNREAD
-from storage.catalogue_types import (
-    STANDINGS,
-    Bar,
-    Between,
-    CatalogueFilter,
-    Facet,
-    Order,
-    ScoreBand,
-    ScoreCounts,
-)
-from storage.scores import ScoreRun
+from storage.curation.scores import ScoreRun
+from storage.curation.selection import UNREAD
 from ui.evaluate.words import evaluate_address
-from ui.views.markup import Child, Html, el
-from ui.views.parts import button, icon, short_model
+from ui.explore.parts import button, icon, short_model
+from ui.markup import Child, Html, el
 
 SHOWN = 8
 """Values of a facet that stand in sight; the rest is behind a press."""

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ui.frame import document, header
+from ui.markup import Child, Html, el, join
 from ui.theme import LEAD
-from ui.views.markup import Child, Html, el, join
 
 Tab = Literal["images", "coverage", "map", "sets"]
 PAGES: tuple[tuple[Tab, str, str], ...] = (

@@ -15,19 +15,19 @@ from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from pipeline.errors import UserError
+from core.catalogue import CatalogueEntry
+from core.errors import UserError
 from services.commands import Commands
 from services.curation.gallery import MOST_IN_PAGE, PAGE, Gallery, Totals
 from services.curation.views import LONGEST_VIEW, View, address
-from storage.catalogue_types import CatalogueEntry
-from ui.bodies import LIKE_PICTURE, answered, refusal, require_own_page
 from ui.curate.detail import detail_panel, no_detail, origin_part
 from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
+from ui.explore.parts import button, counted, icon, key
 from ui.frame import not_there, signed_in
-from ui.views.markup import Html, el
-from ui.views.parts import button, counted, icon, key
+from ui.markup import Html, el
+from ui.security.request_limits import LIKE_PICTURE, answered, refusal, require_own_page
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
         "score-images")  # fmt: skip

@@ -16,24 +16,24 @@ from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
-from pipeline.errors import UserError
+from core.csv_tables import csv_text
+from core.errors import UserError
+from formats.exporting import LAYOUTS
 from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
 from services.curation.views import address, facet_view
-from services.formats.exporting import LAYOUTS
 from services.test_sets.exports import file_stem
-from storage.imports import Import, ImportRow, RowKind
+from storage.curation.imports import Import, ImportRow, RowKind
 from storage.workspace import Workspace
-from study.cells import csv_text
-from ui.bodies import IMAGE_FILES, failed, refusal, require_own_page
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
 from ui.curate.sets_words import SETS, set_address
+from ui.explore.parts import bar, button, counted, icon, left, pill
 from ui.frame import not_there, signed_in
+from ui.markup import Child, Html, el, join
+from ui.security.request_limits import IMAGE_FILES, failed, refusal, require_own_page
 from ui.study.fields import area, field, select, text_input, tick, wrong
 from ui.study.words import when
-from ui.views.markup import Child, Html, el, join
-from ui.views.parts import bar, button, counted, icon, left, pill
 
 IMPORT = "/curate/import"
 ROWS = 200

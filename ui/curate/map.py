@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from pipeline.errors import UserError
+from core.errors import UserError
 from services.commands import Commands
 from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MakeMap, MapName, MapPoints, StopMap
@@ -22,9 +22,9 @@ from services.curation.meaning import Meaning
 from services.curation.views import LONGEST_VIEW, View, address
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
+from ui.explore.parts import button, key, short_model
 from ui.frame import not_there, signed_in
-from ui.views.markup import Html, el
-from ui.views.parts import button, key, short_model
+from ui.markup import Html, el
 
 COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "batch", "profile", "method")
 """Facets that points can be coloured by."""

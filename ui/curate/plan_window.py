@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from services.curation.coverage import facets_of
 from services.curation.plans import MOST_SOURCES, CellCommand, CellPlan, PlannedSource
-from storage.catalogue import GRIDS
-from ui.views.markup import Html, el
-from ui.views.parts import button, counted, seconds
+from storage.curation.catalogue import GRIDS
+from ui.explore.parts import button, counted, seconds
+from ui.markup import Html, el
 
 _NONE: Mapping[str, str] = {
     "class": "no class",

@@ -10,11 +10,11 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
-from pipeline.errors import UserError
+from core.csv_tables import plain
+from core.errors import UserError
 from services.commands import Commands, UnknownCommand
-from study.cells import plain
-from ui.bodies import answered, refusal
 from ui.curate.frame import FRESH
+from ui.security.request_limits import answered, refusal
 
 Show = Callable[[Any, Any], Mapping[str, Any]]
 """A command and what it has given, to the JSON of the reply."""

@@ -12,16 +12,15 @@ from typing import Annotated, Any, get_args
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.test_sets import SPLITS, Role, SetVersion, Split, TestSet
 from services.commands import Commands, Missing
 from services.test_sets.drafts import Added, Readiness, ReleaseTestSet, SplitTestSet
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, VerifyTestSet, set_of, version_facts, version_of
 from services.test_sets.work import WorkView
-from storage.test_set_looks import EntryFilter, Review
-from storage.test_set_types import SPLITS, Role, SetVersion, Split, TestSet
+from storage.test_sets.looks import EntryFilter, Review
 from storage.workspace import Workspace
-from ui.bodies import answered
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import Show, add_command, fetched, given
 from ui.curate.sets_difference import difference_page
@@ -37,9 +36,10 @@ from ui.curate.sets_words import (
     set_address,
     version_key,
 )
+from ui.explore.parts import counted, left
 from ui.frame import not_there, signed_in
-from ui.views.markup import Html
-from ui.views.parts import counted, left
+from ui.markup import Html
+from ui.security.request_limits import answered
 
 PATIENCE = 1.5
 """Seconds that a request waits for work that may be short; after that its page asks again."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.test_sets import SetEntry, SetVersion, TestSet
 from services.test_sets.versions import Difference
-from storage.test_set_types import SetEntry, SetVersion, TestSet
 from ui.curate.sets_words import (
     PAGE,
     SHORT,
@@ -17,8 +17,8 @@ from ui.curate.sets_words import (
     splits_in_words,
     version_title,
 )
-from ui.views.markup import Child, Html, el
-from ui.views.parts import counted, pill
+from ui.explore.parts import counted, pill
+from ui.markup import Child, Html, el
 
 KINDS: tuple[tuple[str, str, str], ...] = (
     ("added", "added", "in the new one only"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storage.test_set_types import SetVersion, TestSet
+from core.test_sets import SetVersion, TestSet
 from ui.curate.frame import curate_page
 from ui.curate.sets_words import set_address, splits_in_words, version_title
+from ui.explore.parts import counted, icon, pill
+from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input
 from ui.study.words import when
-from ui.views.markup import Child, Html, el
-from ui.views.parts import counted, icon, pill
 
 NEW_FORM = {"data_send": "create-test-set", "class_": "new-set"}
 SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets.js",)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
-from services.formats.exporting import LAYOUTS
+from core.test_sets import SPLITS, Split
+from formats.exporting import LAYOUTS
 from services.test_sets.drafts import SplitResult
 from services.test_sets.versions import Verified
 from services.test_sets.work import WorkView
-from storage.test_set_looks import Review, ShownEntry
-from storage.test_set_types import SPLITS, Split
+from storage.test_sets.looks import Review, ShownEntry
 from ui.curate.sets_windows import windows
 from ui.curate.sets_words import (
     FORMATS,
@@ -30,9 +30,9 @@ from ui.curate.sets_words import (
     version_title,
 )
 from ui.evaluate.words import evaluate_address
+from ui.explore.parts import bar, button, counted, icon, left, pill
+from ui.markup import Child, Html, el
 from ui.study.words import when
-from ui.views.markup import Child, Html, el
-from ui.views.parts import bar, button, counted, icon, left, pill
 
 MOST_NAMED = 20
 """Files that are named where something is wrong with many."""

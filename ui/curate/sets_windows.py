@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from urllib.parse import urlencode
 
-from services.formats.exporting import LAYOUTS
+from core.test_sets import SPLITS, SetVersion, Split
+from formats.exporting import LAYOUTS
 from services.test_sets.versions import ImageOfSet
-from storage.test_set_types import SPLITS, SetVersion, Split
 from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words
+from ui.explore.parts import Size, button, counted, key, picture, pill
+from ui.markup import Child, Html, el, join
 from ui.study.fields import area, number_input, select, text_input, tick, wrong
 from ui.study.fields import field as labelled
 from ui.study.words import image_url
-from ui.views.markup import Child, Html, el, join
-from ui.views.parts import Size, button, counted, key, picture, pill
 
 _SHARES: tuple[tuple[Split, int], ...] = (("train", 80), ("validation", 0), ("test", 20))
 """Where nobody says anything else, per cent."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from core.test_sets import SPLITS, Role, SetEntry, SetVersion, Split, TestSet
 from services.test_sets.drafts import Readiness
 from services.test_sets.work import WorkView
-from storage.test_set_looks import EntryCount, Review, ShownEntry
-from storage.test_set_types import SPLITS, Role, SetEntry, SetVersion, Split, TestSet
-from ui.views.markup import Child, Html, el
-from ui.views.parts import Tone, icon
+from storage.test_sets.looks import EntryCount, Review, ShownEntry
+from ui.explore.parts import Tone, icon
+from ui.markup import Child, Html, el
 
 SETS = "/curate/sets"
 SHORT = 12

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.class_mapping import MappingReport, MappingRow
-from pipeline.settings import UnderTestSettings
-from pipeline.types import TaskKind
 from services.evaluation.service import READING
 from services.evaluation.types import ClassMapping, ModelChoice, Pending, SubjectView
 from services.test_sets.work import WorkView
 from ui.evaluate.words import EVALUATE, Place, evaluate_address
+from ui.explore.model_form import model_fields
+from ui.explore.parts import bar, button, counted, left, notice, pill, problem
+from ui.markup import Child, Html, el
 from ui.study.fields import area, field
-from ui.views.markup import Child, Html, el
-from ui.views.model_form import model_fields
-from ui.views.parts import bar, button, counted, left, notice, pill, problem
 
 SHOWN = 12
 """Labels of a table that stand in sight."""

@@ -10,7 +10,7 @@ from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.segmenter import change_of
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
-from ui.views.markup import Child, Html, el
+from ui.markup import Child, Html, el
 
 Pair = tuple[Evaluated, Evaluated]
 Say = Callable[[Figure], str]

@@ -6,7 +6,7 @@ from evaluation.report import OF_PIXELS, OF_TRUE_CLASS
 from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot
 from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed
-from ui.views.markup import Child, Html, el
+from ui.markup import Child, Html, el
 
 SHOWN_ROWS = 10
 """Rows of a table that stand in sight; the rest unfolds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 
-from pipeline.types import TaskKind
+from core.types import TaskKind
 from services.evaluation.facts import SUFFIXES
 from services.evaluation.ranking import Ranking
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
@@ -14,10 +14,10 @@ from ui.evaluate.ranking import ranking_part, ranking_waited_for
 from ui.evaluate.result import result_part
 from ui.evaluate.retraining import retraining_waited_for
 from ui.evaluate.words import EVALUATE, Links, Place
+from ui.explore.parts import counted, pill, problem
 from ui.frame import page
+from ui.markup import Child, Html, el
 from ui.theme import ASSETS
-from ui.views.markup import Child, Html, el
-from ui.views.parts import counted, pill, problem
 
 SHEETS, SCRIPTS = ("evaluate.css", "evaluate-retraining.css"), ("evaluate.js", "evaluate-retraining.js")
 _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table", "csv": "CSV", "parquet": "Parquet"}

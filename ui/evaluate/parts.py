@@ -11,8 +11,8 @@ from services.evaluation.types import Cell, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS, first_table
 from ui.evaluate.plots import confusion_table
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.views.markup import Child, Html, el
-from ui.views.parts import button, counted
+from ui.explore.parts import button, counted
+from ui.markup import Child, Html, el
 
 MOST_LABELS = 14
 """Labels of a confusion matrix: of more, those that lose most."""

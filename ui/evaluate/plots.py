@@ -16,7 +16,7 @@ from evaluation.effectiveness import Calibration
 from evaluation.ranking import Order
 from services.evaluation.types import Cell, CellKind
 from ui.evaluate.words import signed
-from ui.views.markup import Child, Html, el
+from ui.markup import Child, Html, el
 
 Open = Callable[[Cell], str | None]
 """Where the images of a number are opened; None where nothing is."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from evaluation.ranking import BUDGETS, Order
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
 from ui.evaluate.plots import found_plot
-from ui.views.markup import Child, Html, el
-from ui.views.parts import counted, problem
+from ui.explore.parts import counted, problem
+from ui.markup import Child, Html, el
 
 OPENED = 100
 """Images that are opened together, the first ones."""

@@ -27,8 +27,8 @@ from ui.evaluate.parts import (
 from ui.evaluate.plots import calibration_plot, change_axis, change_plot, parts_bar
 from ui.evaluate.segmenter import of_segmenter
 from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
-from ui.views.markup import Child, Html, el
-from ui.views.parts import counted
+from ui.explore.parts import counted
+from ui.markup import Child, Html, el
 
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
 """What is a figure in the words of an answer, or an interval in brackets."""

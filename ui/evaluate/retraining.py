@@ -11,19 +11,19 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from evaluation.arms import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
-from pipeline.model_sections import in_bytes
-from pipeline.types import TaskKind
-from services.evaluation.retrained import Opened, Retrained, sides_words
-from services.evaluation.retraining import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
-from services.evaluation.retrainings import Kept, RetrainChoices
-from services.evaluation.trained_weights import ArmWeights
+from core.model_sections import in_bytes
+from core.types import TaskKind
+from evaluation.retraining.arm_statistics import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
+from services.evaluation.retraining.jobs import Kept, RetrainChoices
+from services.evaluation.retraining.results import Opened, Retrained, sides_words
+from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
+from services.evaluation.retraining.weights import ArmWeights
 from services.test_sets.work import WorkView
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
+from ui.explore.parts import bar, button, counted, left, problem
+from ui.markup import Child, Html, el, join
 from ui.study.fields import field, number_input, select, tick
-from ui.views.markup import Child, Html, el, join
-from ui.views.parts import bar, button, counted, left, problem
 
 PART = "part-retraining"
 MOST_EARLIER = 5

@@ -12,21 +12,21 @@ from typing import Annotated, Any, Literal
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from pipeline.errors import UserError
+from core.errors import UserError
 from services.commands import Commands
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
-from services.evaluation.asking import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
+from services.evaluation.commands import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
 from services.evaluation.facts import json_text
-from services.evaluation.retrained import Retrained, retrained_facts, retrained_markdown
-from services.evaluation.retrainings import Retrainings
+from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.results import Retrained, retrained_facts, retrained_markdown
 from services.evaluation.service import EvaluationService, about
 from services.evaluation.types import Asked
-from ui.bodies import answered, refusal
 from ui.evaluate.retraining import PART, retraining_part
 from ui.evaluate.routes import API, FRESH, At
 from ui.evaluate.words import EVALUATE, Place
 from ui.frame import not_there, signed_in
+from ui.security.request_limits import answered, refusal
 
 KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
 """Of which result."""

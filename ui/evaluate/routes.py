@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from pipeline.errors import UserError
+from core.errors import UserError
 from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
@@ -33,7 +33,6 @@ from services.evaluation.service import (
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Asked, Cell, CellKind, Evaluated, ModelChoice, Pending
 from services.test_sets.work import WorkView
-from ui.bodies import answered, refusal
 from ui.evaluate.choosing import LONGEST_MAPPING, Stand, control_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
@@ -41,7 +40,8 @@ from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
 from ui.evaluate.result import result_part
 from ui.evaluate.words import EVALUATE, Links, Place
 from ui.frame import not_there, signed_in
-from ui.views.markup import Html, el
+from ui.markup import Html, el
+from ui.security.request_limits import answered, refusal
 
 API = f"{EVALUATE}api/"
 FRESH = {"Cache-Control": "no-store"}

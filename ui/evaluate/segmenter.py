@@ -24,8 +24,8 @@ from ui.evaluate.parts import (
 )
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.views.markup import Child, Html, el
-from ui.views.parts import button, counted
+from ui.explore.parts import button, counted
+from ui.markup import Child, Html, el
 
 
 def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> list[Child]:

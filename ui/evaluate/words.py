@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from evaluation.by_source import Figure
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell
-from ui.views.markup import Child
+from ui.markup import Child
 
 EVALUATE = "/evaluate/"
 CANNOT_TELL = "cannot tell"

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
+from core.studies import Item, Question, Study, StudyData, Vote
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
 from study.consensus import counted
 from study.questions import wording
 from study.report_types import Disagreement, Report
-from study.types import Item, Question, Study, StudyData, Vote
 from ui.diff import word_diff
+from ui.explore.parts import Size, bar, differences, key, picture, pill
+from ui.markup import Child, Html, el
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar
 from ui.study.words import count, divided_votes, image_url, in_order, when
-from ui.views.markup import Child, Html, el
-from ui.views.parts import Size, bar, differences, key, picture, pill
 
 SHOWN = 12
 """On the page of results."""

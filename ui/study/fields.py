@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ui.views.markup import Child, Html, el, join
-from ui.views.parts import icon
+from ui.explore.parts import icon
+from ui.markup import Child, Html, el, join
 
 Problems = Mapping[str, str]
 """What is wrong, by the name of the field."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from study.intervals import percent
 from study.report_types import QuestionResult, Report, Slice, Slices
 from study.slices import NONE
+from ui.markup import Child, Html, el
 from ui.study.plots import (
     LOW,
     RATING,
@@ -26,7 +27,6 @@ from ui.study.plots import (
     votes_over_time,
 )
 from ui.study.words import count, ends, same_share, share, text_of_question, when
-from ui.views.markup import Child, Html, el
 
 FOLDED = 12
 """So many rows of a table of classes are shown at once; the others unfold."""

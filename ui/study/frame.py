@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from study.types import Study, StudyState
-from ui.views.markup import Child, Html, el, join
-from ui.views.parts import Tone, pill
+from core.studies import Study, StudyState
+from ui.explore.parts import Tone, pill
+from ui.markup import Child, Html, el, join
 
 TABS = (
     ("results", "Results", ""),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from core.studies import LONGEST_WHY, Item, Question, Rules, Study
 from services.studies.control_items import MADE
 from services.studies.item_filter import model_name
 from study.questions import asked, wording
-from study.types import LONGEST_WHY, Item, Question, Rules, Study
+from ui.explore.parts import Size, button, picture, pill
+from ui.markup import Child, Html, el
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
-from ui.views.markup import Child, Html, el
-from ui.views.parts import Size, button, picture, pill
 
 MOST_READ = "whichever has read most of them"
 """Of the models under test."""

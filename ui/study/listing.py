@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storage.study_types import LogEntry
+from core.stored_studies import LogEntry
+from core.studies import Study
 from study.templates import TEMPLATES, Template
-from study.types import Study
+from ui.explore.parts import bar, icon, pill
 from ui.frame import page
+from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input, wrong
 from ui.study.frame import STATE_WORDS, study_address
 from ui.study.words import when
-from ui.views.markup import Child, Html, el
-from ui.views.parts import bar, icon, pill
 
 
 def list_page(studies: Sequence[Study], signed_in: bool) -> str:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import log10
 
+from core.studies import SCALE
 from study.agreement import Agreement, Measure
 from study.intervals import Mean, Proportion, percent
 from study.report_types import Slice, WorkerFigures
-from study.types import SCALE
-from ui.views.markup import Child, Html, el
+from ui.markup import Child, Html, el
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
 """Where an axis of shares may begin. It is always labelled: dots, unlike bars, may stand on an axis that is cut."""

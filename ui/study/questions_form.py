@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from core.studies import Question, QuestionKind, Rules
 from services.studies.draft_form import short_name
 from study.questions import TEMPLATES
-from study.types import Question, QuestionKind, Rules
+from ui.explore.parts import button, icon
+from ui.markup import Child, Html, el
 from ui.study.fields import Problems, area, card, field, icon_button, select, text_input, tick, wrong
-from ui.views.markup import Child, Html, el
-from ui.views.parts import button, icon
 
 Namer = Callable[[str], str]
 """The name of one of a question's fields in the form."""

@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
-from pipeline.errors import UserError
+from core.errors import UserError
 from services.commands import Command, Commands, UnknownCommand
 from services.studies import decisions, drafts, life_cycle
 from services.studies.imports import files_of, import_items, import_votes, preview_votes
@@ -26,7 +26,8 @@ from services.studies.preview import Previewed, PreviewStep
 from services.studies.restore import restore_study
 from storage.workspace import Workspace
 from ui.annotate.shown import shown_feedback, shown_item, shown_study
-from ui.bodies import ITEM_FILES, RESTORED, VOTE_FILES, answered, failed, refusal, require_own_page
+from ui.markup import Html
+from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered, failed, refusal, require_own_page
 from ui.study.disagreements import address
 from ui.study.frame import study_address
 from ui.study.items_form import given_shown, items_shown, training_shown
@@ -34,7 +35,6 @@ from ui.study.questions_form import questions_card
 from ui.study.run_page import codes_part
 from ui.study.setup import Assumptions, missing_part, plain, plan_figures, read_assumptions, texts_card
 from ui.study.words import image_url
-from ui.views.markup import Html
 
 EVEN_SO, LOOK = "even-so", "look"
 log = logging.getLogger(__name__)

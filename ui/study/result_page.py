@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.studies import Study, StudyData
 from study.agreement import Agreement
 from study.intervals import percent
 from study.methods import paragraph
 from study.report_types import Report
-from study.types import Study, StudyData
+from ui.explore.parts import bar, icon, notice
+from ui.markup import Child, Html, el, fingerprint
 from ui.study.disagreements import disagreements_box, item_address
 from ui.study.figures import agreement_box, by_question, questions_in_detail, slices, timeline
 from ui.study.frame import study_address
 from ui.study.words import count, ends, figure, same_share, share, why
 from ui.study.workers import workers_box
-from ui.views.markup import Child, Html, el, fingerprint
-from ui.views.parts import bar, icon, notice
 
 EXPORTS = (
     ("study.zip", "The whole study", "votes, results, rules and pictures, with a manifest"),

@@ -20,7 +20,8 @@ from fastapi.responses import (
     StreamingResponse,
 )
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.studies import Item, Study
 from services.changes import Revisions
 from services.commands import Commands, Missing
 from services.studies.analyses import Analyses, Analysis
@@ -29,10 +30,11 @@ from services.studies.exports import EXPORTS, ZIP, opened, stem, zipped
 from services.studies.life_cycle import LifeCycle
 from services.studies.services import StudyServices
 from storage.workspace import Workspace
-from study.types import Item, Study
 from ui.annotate.page import POLICY, annotate_page
-from ui.bodies import refusal
+from ui.explore.parts import Size
 from ui.frame import not_there, page, signed_in
+from ui.markup import Child, Html, el
+from ui.security.request_limits import refusal
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.frame import study_address, study_head
 from ui.study.items_form import item_window, thumbs
@@ -42,8 +44,6 @@ from ui.study.result_page import copy_methods, export_menu, layout, parts, sent
 from ui.study.run_page import Invited, actions, progress_part, run_page
 from ui.study.setup import Assumptions, dialogs, example_window, plain, plan_figures, read_assumptions, setup_page
 from ui.study.workers import all_workers, control_items_box, worker_page
-from ui.views.markup import Child, Html, el
-from ui.views.parts import Size
 
 ALL_STUDIES = ("All studies", "/study/")
 SHEETS, SCRIPTS = ("results-study.css",), ("results-study.js",)

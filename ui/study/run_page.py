@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from core.studies import Question, Rules, Study, Worker
 from services.studies.life_cycle import NewCodes
 from study.panel import Panel, written_questions
 from study.templates import task_of
-from study.types import Question, Rules, Study, Worker
+from ui.explore.parts import bar, button, pill
 from ui.frame import page
+from ui.markup import Child, Html, el
 from ui.study.fields import card, field, number_input, text_input, wrong
 from ui.study.frame import study_head
 from ui.study.items_form import draw_form, files_form
 from ui.study.questions_form import KINDS
 from ui.study.setup import dialogs
 from ui.study.words import text_of_question, when
-from ui.views.markup import Child, Html, el
-from ui.views.parts import bar, button, pill
 
 SHOWN = 60
 """Workers of earlier studies that are listed."""

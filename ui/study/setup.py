@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.errors import UserError
+from core.errors import UserError
+from core.studies import Example, Item, Rules, Study
 from services.studies.draft_form import LONGEST_NAME, NumberField, Trouble, read_number
 from services.studies.drafts import DraftState
 from study.power import PowerPlan, items_for, plan
 from study.readiness import Finding
 from study.templates import task_of
-from study.types import Example, Item, Rules, Study
+from ui.explore.parts import button, icon, pill
 from ui.frame import page
+from ui.markup import Child, Html, el
 from ui.study.fields import (
     Problems,
     area,
@@ -29,8 +31,6 @@ from ui.study.frame import study_address, study_head
 from ui.study.items_form import given_shown, items_card, training_shown
 from ui.study.questions_form import questions_card
 from ui.study.words import image_url
-from ui.views.markup import Child, Html, el
-from ui.views.parts import button, icon, pill
 
 _FIELDS = (
     NumberField("valid", 0, 100, whole=False, percent=True),

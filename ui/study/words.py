@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from core.studies import Question
 from study.intervals import percent
 from study.report_types import Slice
-from study.types import Question
 
 
 def image_url(sha: str) -> str:

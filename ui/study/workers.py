@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from core.studies import WORK, Item, Study, StudyData, Vote
 from study.consensus import Outcome, counted
 from study.control_items import right
 from study.intervals import Proportion, percent
 from study.report_types import Report, WorkerFigures
 from study.slices import outcomes_of
-from study.types import WORK, Item, Study, StudyData, Vote
+from ui.explore.parts import Tone, pill
+from ui.markup import Attribute, Child, Html, el
 from ui.study.disagreements import item_address, said_answers, worker_address
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar, worker_scatter
 from ui.study.words import count, image_url, when
-from ui.views.markup import Attribute, Child, Html, el
-from ui.views.parts import Tone, pill
 
 SHOWN = 8
 """On the page of results."""

@@ -1,0 +1,311 @@
+"""`python -m evaluation`: what a test set says of a model under test, without a browser; the same as the page Evaluate.
+
+The report goes to stdout, as Markdown or with `--json` as data; progress to stderr. What the model has not read yet is
+read first, and kept; a training goes on where it was stopped. A person's mistake ends with one sentence and exit code
+2. When images could not be read it is 3, a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141.
+Whatever ends it, what was read and trained is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic import ValidationError
+
+from core.errors import Cancelled, UserError
+from core.progress import Pace, Progress
+from core.settings import UnderTestSettings
+from core.terminal import ProgressLine, Terminated, stop_on_signals
+from core.validation_messages import reason
+from evaluation.report import LOSES, OF_PIXELS, OF_TRUE_CLASS, edits_markdown
+from pipeline.models.machine import share_cores
+from pipeline.profiles.profile import load_profile
+from services.curation.views import View
+from services.evaluation.caption_ranking import foretelling_facts, foretelling_markdown
+from services.evaluation.commands import MOST_RANKED, BeginRetraining
+from services.evaluation.facts import facts_of, file_of, json_text
+from services.evaluation.ranking import ranking_facts, ranking_markdown
+from services.evaluation.retraining.jobs import OnStep, Retrainings, retrain_asked
+from services.evaluation.retraining.results import retrained_facts, retrained_markdown
+from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
+from services.evaluation.retraining.weights import remove_old, trainings_facts, trainings_markdown, trainings_of
+from services.evaluation.service import READING, EvaluationService
+from services.evaluation.types import Asked, Evaluated, Subject
+from services.test_sets.versions import version_of
+from storage.workspace import DATABASE, Workspace
+
+WRONG, SOME_FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 3, 130, 141, 143
+"""Exit codes; 0 when all went well."""
+TRAININGS = "trainings"
+SOURCES = ("torchvision", "timm", "transformers")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives the exit code."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the lines has enough of them, as `head` does
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return PIPE_CLOSED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    options = _parser().parse_args(arguments)
+    folder = Path(options.workspace)
+    share_cores()
+    try:
+        if not (folder / DATABASE).is_file():
+            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
+        with Workspace(folder) as workspace, stop_on_signals() as stop:
+            if options.command == TRAININGS:
+                report, unreadable = _trainings(workspace, options), 0
+            else:
+                report, unreadable = _evaluated(workspace, options, stop.asked)
+        print(report)
+        return SOME_FAILED if unreadable else 0
+    except UserError as error:
+        print(_shown(str(error)), file=sys.stderr)
+        return WRONG
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        print(_shown(f"{error.filename or folder}: {error.strerror or error}"), file=sys.stderr)
+        return WRONG
+    except Terminated:
+        return TERMINATED
+    except (Cancelled, KeyboardInterrupt):
+        return INTERRUPTED
+
+
+def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
+    """The report, and how many images could not be read."""
+    profile = load_profile(options.profile)
+    service = EvaluationService(profile, workspace, lambda wanted: None)  # who sits here says where images go
+    try:
+        asked = _asked(service, workspace, options)
+        cases = service.cases(asked.subject)
+        if cases.view.problem:
+            raise UserError(cases.view.problem)
+        line = ProgressLine()
+        pace: Pace | None = None
+
+        def on_step(what: str, done: int, total: int) -> None:
+            nonlocal pace
+            if stop.is_set():
+                raise Cancelled
+            pace = pace if pace is not None and pace.total == total else Pace(total)
+            line(Progress(what, done, total, pace.seconds_left(done)))
+
+        def on_count(done: int, total: int) -> None:
+            on_step(READING, done, total)
+
+        if options.command == "retrain":
+            return _retrained(workspace, service, asked, options, line, on_step), 0
+        stored = service.predicting.identify(asked.model)
+        misfit = service.misfit(cases, stored)
+        if misfit:
+            raise UserError(misfit)
+        try:
+            read = service.read(asked.model, cases, on_count)
+        finally:
+            line.clear()
+        if read.note:
+            print(_shown(read.note), file=sys.stderr)
+        found = service.evaluate(asked)
+        if options.command == "rank":
+            ranking = service.rank(asked, options.most)
+            text = ranking_markdown(found.model, found.subject.title, ranking)
+            report = json_text(ranking_facts(ranking)) if options.json else _plain(text)
+        elif options.command == "foretell":
+            foretold = service.foretell(asked, options.run)
+            text = foretelling_markdown(found.model, found.subject.title, foretold)
+            report = json_text(foretelling_facts(foretold)) if options.json else _plain(text)
+        else:
+            report = _report(found, options)
+        return report, found.pending.unreadable
+    finally:
+        service.close()
+
+
+def _retrained(
+    workspace: Workspace,
+    service: EvaluationService,
+    asked: Asked,
+    options: argparse.Namespace,
+    line: ProgressLine,
+    on_step: OnStep,
+) -> str:
+    names = ("preset", "arms", "seeds", "augmentation", "unseen", "split_seed", "updates", "batch", "rate")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.shift:
+        given["shift"] = version_of(workspace, options.shift).number
+    wanted = retrain_asked(asked, BeginRetraining.of(given))
+    retrainings = Retrainings(workspace, service)
+    try:
+        found = retrainings.retrain(wanted, on_step)
+    finally:
+        line.clear()
+        retrainings.close()
+    if options.json:
+        return json_text(retrained_facts(found))
+    return "\n".join(_shown(one) for one in retrained_markdown(found).split("\n"))
+
+
+def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
+    """What was trained and lies in the workspace; with `--remove-old` what is left of it."""
+    removed = remove_old(workspace) if options.remove_old else ()
+    found = trainings_of(workspace)
+    if options.json:
+        return json_text({"trainings": trainings_facts(found), "removed": trainings_facts(removed)})
+    return _plain(trainings_markdown(workspace, found, removed))
+
+
+def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> Asked:
+    if options.view is not None and options.test_set:
+        raise UserError("Name a test set, or a filter with --view: not both.")
+    if options.view is not None:
+        view = View.read(options.view)
+        if not view.is_filter:
+            raise UserError("What looks alike, or lies in a region of the map, cannot be evaluated: take a filter.")
+        subject = Subject(None, view.wanted, options.split)
+    elif options.test_set:
+        subject = Subject(version_of(workspace, options.test_set).number, None, options.split)
+    else:
+        raise UserError("Name a test set, such as “Birds@2”, or a filter with --view.")
+    mapping = Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
+    return Asked(subject, _model(service, subject, options), mapping)
+
+
+def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace) -> UnderTestSettings:
+    """That of the profile, or what `--model` says: torchvision:resnet50, an address, an .onnx or another file."""
+    said = options.model
+    if not said:
+        found = next((one for one in service.models(subject) if one.from_profile), None)
+        if found is None:
+            raise UserError("The profile names no model under test for these images: say one with --model.")
+        return found.settings
+    source, _, name = said.partition(":")
+    if source in SOURCES and name:
+        given = {"source": source, "name": name}
+    elif said.startswith(("http://", "https://")):
+        given = {"source": "http", "address": said}
+    elif Path(said).is_dir():
+        given = {"source": "transformers", "file": said}
+    elif Path(said).is_file():
+        given = {"source": "onnx" if said.endswith(".onnx") else "file", "file": str(Path(said).absolute())}
+    else:
+        raise UserError(f"There is no model {said[:200]!r}: say timm:NAME, torchvision:NAME, a file or an address.")
+    for pair in options.set:
+        key, _, value = pair.partition("=")
+        given[key.strip()] = value.strip()
+    try:
+        return UnderTestSettings.model_validate(given)
+    except ValidationError as error:
+        raise UserError(f"The model cannot be asked for: {reason(error, UnderTestSettings)}.") from error
+
+
+def _report(found: Evaluated, options: argparse.Namespace) -> str:
+    if options.json:
+        facts = facts_of(found)
+        if options.command == "sensitivity":
+            facts["figures"] = [row for row in facts["figures"] if row["part"] in found.edits]
+        return json_text(facts)
+    if options.command == "sensitivity":
+        tables = {f"By {table}": rows for table, rows in found.sensitivity.items()}
+        compared = "reconstructions of the same sources" if found.against_control else "the originals"
+        what, wrong = (OF_TRUE_CLASS, "") if found.kind == "classification" else (OF_PIXELS, LOSES)
+        head = f"# Which edits hurt {_shown(found.model)}\n\nThe change of {what}, against {compared}.\n"
+        return head + edits_markdown(tables, what, wrong)
+    return file_of(found, "latex" if options.latex else "markdown").decode().rstrip("\n")
+
+
+def _plain(text: str) -> str:
+    """Lines without what a terminal would obey."""
+    return "\n".join(_shown(line) for line in text.split("\n"))
+
+
+def _shown(line: str) -> str:
+    """A line without what a terminal would obey."""
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends a mistake in the options with one sentence, and not with all options."""
+
+    def error(self, message: str) -> NoReturn:
+        said = message.removeprefix("argument ")
+        self.exit(WRONG, f"{said[:1].upper()}{said[1:]}. All that it takes: {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m evaluation", description="What a test set says of a model under test.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    usual = os.environ.get("WORKSPACE") or "workspace"
+    for name, words in (
+        ("effectiveness", "how often it is wrong on generated images, beside the very same sources"),
+        ("sensitivity", "which edits hurt it"),
+        ("retrain", "what training it further with generated images gains, arm by arm at equal updates"),
+        ("rank", "in which order to look at the test cases, to see most of its faults in the first ones"),
+        ("foretell", "which captions of runs to draw first, since their images are likely to show a fault"),
+    ):
+        sub = commands.add_parser(name, help=words, description=words)
+        sub.add_argument("test_set", metavar="VERSION", nargs="?", default="", help="Birds@2, Birds@draft, or Birds")
+        sub.add_argument("--view", help="in place of it a filter, as the address of the gallery says it: class=bird")
+        sub.add_argument("--split", default="", help="only sources of this split, where there are several")
+        sub.add_argument("--model", default="", help="timm:NAME, torchvision:NAME, transformers:NAME, FILE or address")
+        sub.add_argument(
+            "--set", metavar="NAME=VALUE", action="append", default=[], help="of the model, as in a profile"
+        )
+        sub.add_argument("--mapping", metavar="FILE", help="which label is which class: CSV or TOML")
+        sub.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+        sub.add_argument("--profile", default="demo", help="whose model is asked where --model says none (demo)")
+        sub.add_argument("--json", action="store_true", help="everything as data")
+        if name == "effectiveness":
+            sub.add_argument("--latex", action="store_true", help="the table in the paper's form")
+        if name == "retrain":
+            _add_training(sub)
+        if name == "foretell":
+            sub.add_argument(
+                "--run", metavar="ID", action="append", required=True, help="whose captions; may be repeated"
+            )
+        if name == "rank":
+            sub.add_argument("--most", type=_most, default=20, help="so many are listed, the first ones (20)")
+    words = "what was trained further and lies in the workspace: whose it is, and what it takes on the disk"
+    sub = commands.add_parser(TRAININGS, help=words, description=words)
+    sub.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+    sub.add_argument("--json", action="store_true", help="everything as data")
+    sub.add_argument(
+        "--remove-old",
+        action="store_true",
+        help="remove what belongs to no latest retraining of a model with its images; what came of it stays",
+    )
+    return parser
+
+
+def _add_training(sub: argparse.ArgumentParser) -> None:
+    said = {name: field.description or "" for name, field in BeginRetraining.model_fields.items()}
+    sub.add_argument("--preset", choices=PRESETS, help=f"{said['preset']} (short)")
+    sub.add_argument("--arms", help=f"{said['arms']}; all: {','.join(ARM_KEYS)}")
+    sub.add_argument("--seeds", help=f"{said['seeds']} ({SEEDS})")
+    sub.add_argument("--augmentation", choices=("randaugment", "augmix"), help=f"{said['augmentation']} (randaugment)")
+    sub.add_argument("--shift", metavar="VERSION", help="a test set that is measured with too, as a natural shift")
+    for name in ("unseen", "split-seed", "updates", "batch", "rate"):
+        sub.add_argument(f"--{name}", help=said[name.replace("-", "_")])
+
+
+def _most(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_RANKED):
+        raise argparse.ArgumentTypeError(f"say a number from 1 to {MOST_RANKED:,}")
+    return int(text)

@@ -1,0 +1,317 @@
+"""What the command line does with models: `models` lists them, `fetch` brings their weights, `check` tries each.
+
+A command line asks of all rooms below it: this module is the one of `pipeline` that knows the models under test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from PIL import Image
+
+from core.errors import Cancelled, CannotLoad, UserError, one_line
+from core.images import editing_size
+from core.model_sections import WebFile, Weights, in_bytes
+from core.progress import Pace, Progress, stop_if
+from core.settings import CaptionSettings, ConditioningSettings, ControlKind, EditingSettings, LanguageSettings
+from core.terminal import ProgressLine, stop_on_signals
+from core.types import Task
+from evaluation.adapters.weights import weights_of
+from pipeline.models import Models, hub, load_models, web_file
+from pipeline.models.inventory import ListedProfile, in_table, listed, sections
+from pipeline.models.machine import memory_in_use, this_machine
+from pipeline.profiles.image_sections import EDITOR, PREVIEW_VAE
+from pipeline.profiles.profile import Profile, load_profile, profile_names
+from pipeline.seams import Wanted
+
+_ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
+"""Models that are tried alone; the others draw together, and are freed with them."""
+Found = hub.Listing | web_file.FileListing
+SOME_FAILED = 3
+"""The exit code when something could not be had, or does not work, and the rest could and does."""
+
+
+class Commands(Protocol):
+    """The part of argparse that takes one command more."""
+
+    def add_parser(self, name: str, *, help: str, description: str | None) -> argparse.ArgumentParser: ...
+
+
+def add_to(commands: Commands) -> None:
+    """The three commands with their options."""
+    listing = commands.add_parser("models", help="list models: what is here, what fits", description=models.__doc__)
+    listing.add_argument(
+        "profiles", metavar="PROFILE", nargs="*", help="names or files (default: all that are shipped)"
+    )
+    listing.add_argument("--json", action="store_true", help="for a program")
+    listing.set_defaults(command=models)
+
+    getting = commands.add_parser("fetch", help="bring the weights of a profile", description=fetch.__doc__)
+    getting.add_argument("profile", metavar="PROFILE", help="its name, or a file")
+    getting.add_argument("--yes", action="store_true", help="do not ask")
+    getting.add_argument(
+        "--verify", action="store_true", help="also read what is here already, and fetch anew what is damaged"
+    )
+    getting.set_defaults(command=fetch)
+
+    trying = commands.add_parser("check", help="load each model of a profile, one step each", description=check.__doc__)
+    trying.add_argument("profile", metavar="PROFILE", help="its name, or a file")
+    trying.add_argument("--json", action="store_true", help="for a program: an object a line")
+    trying.set_defaults(command=check)
+
+
+def models(options: argparse.Namespace) -> int:
+    """The models of the profiles: where each comes from, what of it is on this machine, how much would be fetched, what
+    memory it takes, and whether this machine can hold it. Asks no network.
+    """
+    machine, found = this_machine(), list[ListedProfile]()
+    for name in options.profiles or profile_names():
+        profile = load_profile(name)
+        found.append(listed(profile, machine, name, _under_test(profile)))
+    if options.json:
+        plain = {"machine": vars(machine), "profiles": [one.plain() for one in found]}
+        print(json.dumps(plain, ensure_ascii=False, indent=2))
+        return 0
+    print(machine.in_words())
+    for one in found:
+        print()
+        print(in_table(one, origins=bool(options.profiles)))
+    return 0
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Brings the weights of a profile from the hub: says how many bytes first and asks, goes on where an earlier try
+    stopped, and compares what came with the hub's own hashes. 0 when all is here, 3 when some could not be had.
+    """
+    profile, line = load_profile(options.profile), ProgressLine()
+    found, failed = list[tuple[str, Found]](), 0
+    for role, weights in {**profile.weights(), **_under_test(profile)}.items():
+        try:
+            if isinstance(weights, UserError):
+                raise CannotLoad(f"The {role}: {weights}") from weights
+            if weights.hub or isinstance(weights, WebFile):
+                found.append((role, _listing(role, weights, options.verify)))
+        except CannotLoad as error:
+            if _no_network(error):
+                raise  # the next model would say the same
+            line.say(str(error))
+            failed += 1
+    # Two roles may have the same file.
+    left = {place: size for _, listing in found for place, size in listing.left.items()}
+    needed = sum(left.values())
+    for role, listing in found:
+        state = f"{in_bytes(listing.bytes_missing)} to fetch" if listing.missing else "here"
+        licence = listing.weights.licence or "see its page"
+        print(
+            f"{role:<28} {listing.weights.title}  {in_bytes(listing.bytes)}, {state}  (licence: {licence})", flush=True
+        )
+    if any(listing.missing for _, listing in found):
+        _require_room(found, left)
+        _require_yes(needed, options.yes)
+        failed += _fetch_all(found, needed, line)
+    for role, listing in found:
+        weights = listing.weights
+        if isinstance(listing, hub.Listing) and not weights.pinned and hub.held(weights).complete is not False:
+            pin = f'revision = "{listing.commit}"'
+            print(f"{role:<28} is not pinned: {pin} in your profile keeps the one that is here.")
+    if not failed:
+        print(f"All weights of {profile.name} are here.")
+    return SOME_FAILED if failed else 0
+
+
+def _no_network(error: CannotLoad) -> bool:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return not isinstance(error.__cause__, HfHubHTTPError | UserError | None)
+
+
+def _under_test(profile: Profile) -> dict[str, Weights | UserError]:
+    """The weights of the models under test by what each is for, or what is wrong with what the profile says of it."""
+    found = dict[str, Weights | UserError]()
+    for role, wanted in profile.under_test().items():
+        try:
+            found[role] = weights_of(wanted)
+        except UserError as error:
+            found[role] = error
+    return found
+
+
+def _listing(role: str, weights: Weights, verify: bool) -> Found:
+    if isinstance(weights, WebFile):
+        file = web_file.listing(role, weights)
+        return web_file.damaged(role, file) if verify else file
+    there = hub.listing(role, weights)
+    return hub.damaged(there) if verify else there
+
+
+def _require_room(found: list[tuple[str, Found]], left: Mapping[Path, int]) -> None:
+    """On the disk of the hub's cache, and on that of torch's where it is another one."""
+    files = [one.place for _, one in found if isinstance(one, web_file.FileListing) and one.missing]
+    apart = {place: left[place] for place in files if hub.disk_of(place) != hub.disk_of(hub.cache_folder())}
+    hub.require_room(sum(left.values()) - sum(apart.values()))
+    if apart:
+        hub.require_room(sum(apart.values()), folder=files[0].parent, variable="TORCH_HOME")
+
+
+def _require_yes(needed: int, given: bool) -> None:
+    if given:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"{in_bytes(needed)} would be fetched: say --yes, as nobody can be asked here.")
+    sys.stderr.write(f"Fetch {in_bytes(needed)}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError("Nothing was fetched.")
+
+
+def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) -> int:
+    """Gives how many models could not be had."""
+    pace, came, failed = Pace(needed), 0, 0
+    with stop_on_signals() as stop:
+        for role, listing in found:
+
+            def told(count: int, role: str = role) -> None:
+                nonlocal came
+                came += count
+                # In steps of 5 %, as each other note is a line where nobody looks at a terminal.
+                share = min(100, came * 100 // max(1, needed)) // 5 * 5
+                note = f"{share} % of {in_bytes(needed)}"
+                left = pace.seconds_left(came) if came * 100 >= needed else None  # the first bytes tell little
+                line(Progress(role, min(came, needed), needed, left, note))
+
+            try:
+                if isinstance(listing, web_file.FileListing):
+                    web_file.download(role, listing, told, stop.asked)
+                elif listing.missing:
+                    hub.download(role, listing, told, stop.asked)
+            except CannotLoad as error:
+                line.say(str(error))
+                failed += 1
+            except (Cancelled, KeyboardInterrupt):
+                line.say("Stopped. What came is kept: the same command goes on from there.")
+                raise
+    line.clear()
+    return failed
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of one model."""
+
+    role: str
+    name: str
+    seconds_to_load: float = 0.0
+    seconds_of_a_step: float = 0.0
+    memory: int = 0
+    """Bytes that it took more than there were in use before, on the machine."""
+    gpu_memory: int = 0
+    """The most that was in use of the GPU, where there is one."""
+    problem: str = ""
+
+    def in_words(self) -> str:
+        """One line."""
+        if self.problem:
+            return f"{self.role:<28} {self.name}: {self.problem}"
+        gpu = f", GPU {in_bytes(self.gpu_memory)}" if self.gpu_memory else ""
+        # What came with another model, as a ControlNet with its generator, was counted there.
+        memory = f"memory {in_bytes(self.memory)}" if self.memory > 0 else "no more memory"
+        return (
+            f"{self.role:<28} works: loaded in {self.seconds_to_load:.1f} s, one step {self.seconds_of_a_step:.1f} s, "
+            f"{memory}{gpu}  {self.name}"
+        )
+
+
+def check(options: argparse.Namespace) -> int:
+    """Loads each model of a profile once and has it do one step: a few words, one denoising step, one drawing. Fetches
+    nothing. Says what each took; one that fails stops no other. 0 when all work, 3 when one does not.
+    """
+    profile = load_profile(options.profile)
+    failed, held = 0, load_models(profile)
+    with stop_on_signals() as stop:
+        for role, section in {**sections(profile), **_under_test(profile)}.items():
+            stop_if(stop.asked)
+            tried = _tried(held, profile, role, section, options.profile)
+            failed += bool(tried.problem)
+            print(json.dumps(vars(tried), ensure_ascii=False) if options.json else tried.in_words(), flush=True)
+            if role in _ALONE:
+                held.release_all()
+    return SOME_FAILED if failed else 0
+
+
+def _tried(held: Models, profile: Profile, role: str, weights: Any, called: str) -> Tried:
+    if isinstance(weights, UserError):
+        return Tried(role, profile.under_test()[role].title, problem=str(weights))
+    if isinstance(weights, Weights) and hub.held(weights).complete is False:
+        fetched = weights.hub or isinstance(weights, WebFile)
+        size = f" ({weights.size_in_words})" if fetched else ""
+        advice = f"`python -m pipeline fetch {called}` brings it" if fetched else "correct the profile"
+        return Tried(role, weights.title, problem=f"it is not here{size}: {advice}.")
+    before = memory_in_use(anew=True)
+    started = time.monotonic()
+    try:
+        step = _step_of(held, profile, role)
+        loaded = time.monotonic()
+        step()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one model, the others are tried
+        return Tried(role, weights.title, problem=one_line(error))
+    ended, after = time.monotonic(), memory_in_use()
+    return Tried(role, weights.title, loaded - started, ended - loaded, after[0] - before[0], after[1])
+
+
+def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
+    """Loads the model; gives what it then does once."""
+    picture = Image.radial_gradient("L").resize((512, 512)).convert("RGB")
+    task = Task("classification", label=(profile.tasks.labels or ("bird",))[0])
+    if role == "captioner":
+        captioner = held.captioner
+        return lambda: captioner.caption(picture, task, CaptionSettings(max_new_tokens=8), 0)
+    if role == "language model":
+        language = held.language
+        return lambda: language.complete("Name a colour.", LanguageSettings(max_new_tokens=8), 0)
+    if role == "sentence model":
+        sentences = held.sentences
+        return lambda: sentences.vectors(["a bird on a twig", "a boat"])
+    if role == "embedder":
+        embedder = held.embedder
+        return lambda: (embedder.image(picture), embedder.text("a bird on a twig"))
+    if role == EDITOR:
+        editor, once = held.editor, EditingSettings(steps=1)
+        source = picture.resize(editing_size(picture.size, once.short_side))
+        return lambda: editor.draw([Wanted("Make it snow.", 0, 0)], 1, source, once, _nothing)
+    if role in profile.under_test():
+        from evaluation.models import ModelUnderTest
+
+        network = ModelUnderTest(profile.under_test()[role])
+        return lambda: network.predict(picture)
+    if role.startswith("detector of "):
+        kind = _kind(profile, role.removeprefix("detector of "))
+        detector = held.detector(kind)
+        return lambda: detector.draw(picture, ConditioningSettings(kind=kind))
+    if role == PREVIEW_VAE:
+        drawing: Any = held.generator
+        return drawing.preview_vae  # type: ignore[no-any-return]
+    kinds = profile.generator.controlnets
+    kind = (
+        _kind(profile, role.removeprefix("ControlNet for "))
+        if role.startswith("ControlNet for ")
+        else next(iter(kinds))
+    )
+    generator = held.generator.on(kind)
+    settings = profile.settings.generation.model_copy(update={"steps": 1})
+    side = settings.short_side
+    control = picture.resize((side, side))
+    return lambda: generator.generate("a bird on a twig", control, settings, 0, _nothing)
+
+
+def _kind(profile: Profile, name: str) -> ControlKind:
+    return next(kind for kind in profile.generator.controlnets if kind == name)
+
+
+def _nothing(_done: int, _total: int) -> None: ...

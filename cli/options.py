@@ -1,0 +1,148 @@
+"""What the options of the command line ask for: settings, task, images and masks. Each mistake is one sentence."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from core.errors import UserError
+from core.masks import Mask, parse_classes, read_mask
+from core.settings import Settings
+from core.types import Task
+from core.validation_messages import reason
+from pipeline.checks.texts import require, task_checks
+from pipeline.methods import method_of
+from pipeline.profiles.profile import Profile
+from pipeline.recipes import Recipe
+
+SHORTCUTS = {
+    "captions": "counterfactuals.captions",
+    "edits_at_once": "counterfactuals.edits_at_once",
+    "images_per_caption": "generation.images_per_caption",
+}
+"""Settings that have an option of their own; so have the steps, which are a setting of the method."""
+_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"))
+"""Of the files in a folder that are taken for images."""
+
+
+def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
+    """The settings with some of them set anew, such as {"generation.steps": "12"}. Raises UserError, naming the one."""
+    data = settings.model_dump()
+    for name, value in changes.items():
+        stage, _, field = name.partition(".")
+        if field not in data.get(stage, {}):
+            raise UserError(f"There is no setting {name!r}: `python -m pipeline settings` lists them.")
+        data[stage][field] = value
+    try:
+        return type(settings).model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        said = reason(error, type(settings))
+        raise UserError(f"The setting {name} cannot be {first['input']!r:.80}: {said}.") from error
+
+
+def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str]:
+    """The settings that were asked for, by their names. Raises UserError for one that is not NAME=VALUE, and for one
+    that the recipe passes over.
+    """
+    asked = {}
+    for text in options.set:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise UserError(f"--set takes STAGE.NAME=VALUE, such as generation.steps=12, and not {text!r}.")
+        asked[name.strip()] = value.strip()
+    shortcuts = {**SHORTCUTS, "steps": method_of(recipe.method).steps_setting}
+    asked |= {name: getattr(options, key) for key, name in shortcuts.items() if getattr(options, key) is not None}
+    for name in asked:
+        if not recipe.reads(name):
+            raise UserError(
+                f"The recipe {recipe.name} does not read {name}: "
+                f"`python -m pipeline settings --recipe {recipe.name}` lists what it reads."
+            )
+    return asked
+
+
+def asked_task(options: argparse.Namespace, profile: Profile) -> Task:
+    """The task that was asked for. Raises UserError when something of it is missing or of the other task."""
+    if options.task == "classification":
+        if options.protected:
+            raise UserError("--protected belongs to --task segmentation: for classification give --label.")
+        task = Task("classification", label=options.label.strip())
+    else:
+        if options.label:
+            raise UserError("--label belongs to --task classification: for segmentation give --protected.")
+        named = tuple(name.strip() for name in options.protected.split(",") if name.strip())
+        task = Task("segmentation", protected=named or profile.tasks.protected)
+    require(task_checks(task))
+    return task
+
+
+def asked_sources(options: argparse.Namespace) -> dict[Path, Path]:
+    """The source images that were asked for, each with the folder of its run. Raises UserError when there are none.
+
+    A single file has the folder that was given. Of several, or of a folder, each has one in it, named after its file:
+    of two with the same name the later one gets a number.
+    """
+    files = list(dict.fromkeys(file for name in options.images for file in _images_in(Path(name))))
+    out = Path(options.out)
+    if not several(options):
+        return {files[0]: out}
+    folders: dict[Path, Path] = {}
+    for file in files:
+        name, number = file.stem, 2
+        while out / name in folders.values():
+            name, number = f"{file.stem}-{number}", number + 1
+        folders[file] = out / name
+    return folders
+
+
+def several(options: argparse.Namespace) -> bool:
+    """Whether several source images were asked for, or a folder of them."""
+    return len(options.images) > 1 or Path(options.images[0]).is_dir()
+
+
+def _images_in(path: Path) -> list[Path]:
+    """A file, or the images of a folder by name, without masks that lie beside them."""
+    if not path.is_dir():
+        return [path]
+    try:
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES and file.is_file())
+    except OSError as error:
+        raise UserError(f"The folder {path} cannot be read: {error.strerror or error}.") from error
+    images = [file for file in found if not file.stem.endswith(".mask")]
+    if not images:
+        raise UserError(f"There is no image in the folder {path}: give one that holds PNG, JPEG or WebP files.")
+    return images
+
+
+def asked_mask(options: argparse.Namespace, source: Path, size: tuple[int, int]) -> Mask | None:
+    """The mask that was given for a source image of `size`; None without one. Raises UserError."""
+    if not options.mask:
+        return None
+    path = Path(options.mask)
+    if several(options):
+        names = (f"{source.stem}.mask.png", f"{source.stem}.png")
+        path = next((path / name for name in names if (path / name).is_file()), path / names[0])
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"The mask {path} cannot be read: {error.strerror or error}.") from error
+    return read_mask(data, size, parse_classes(options.classes))
+
+
+def require_mask_options(options: argparse.Namespace) -> None:
+    """Raises UserError when the options of the mask do not go together."""
+    if not options.mask:
+        if options.classes:
+            raise UserError("--classes belongs to --mask: give the mask too.")
+        return
+    if options.task != "segmentation":
+        raise UserError("--mask belongs to --task segmentation.")
+    if not options.classes:
+        raise UserError('--mask needs --classes: the number and name of each class, such as "0 sky, 1 road".')
+    if several(options) and not Path(options.mask).is_dir():
+        raise UserError("Several images have a mask each: give --mask the folder in which they are.")
+    parse_classes(options.classes)

@@ -1,0 +1,367 @@
+"""The command line: `python -m pipeline augment IMAGE ...` does the whole job, `again` repeats it, `recipes` and
+`profiles` list what there is, and `models`, `fetch` and `check` care for the models (`model_commands.py`).
+
+Results go to stdout, a path a line; progress and remarks to stderr. A person's mistake ends with one sentence and exit
+code 2. When some of the images failed it is 3, a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141.
+Whatever ends `augment`, what is finished is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic import ValidationError
+
+from cli import models as model_commands
+from cli.options import (
+    asked_mask,
+    asked_settings,
+    asked_sources,
+    asked_task,
+    changed_settings,
+    require_mask_options,
+    several,
+)
+from cli.reports import JsonLines, Report, Words
+from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
+from core.images import read_image
+from core.lineage import Lineage
+from core.masks import NamedMask
+from core.progress import Progress
+from core.seeds import LARGEST
+from core.terminal import ProgressLine, Stop, Terminated, stop_on_signals
+from pipeline.driver import Driver, Event, ImageDone, ImageFailed, Request
+from pipeline.methods import method_of
+from pipeline.models import load_models
+from pipeline.models.machine import share_cores, without_gpu
+from pipeline.profiles.notices import notice_for
+from pipeline.profiles.profile import Profile, load_profile, profile_names
+from pipeline.recipes import DEFAULT, known_recipes, recipe_of
+from pipeline.run_files import run_file
+from pipeline.run_files.folder import FolderStore, RepeatStore, make_folder
+from pipeline.stages.generation import PlannedImage
+
+BATCH = "batch"
+DIFFERENT, WRONG, SOME_FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 130, 141, 143
+"""Exit codes; 0 when all went well."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives the exit code."""
+    try:
+        try:
+            code = _run(arguments)
+        finally:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read the lines has enough of them, as `head` does
+        _let_go_of_pipes()
+        return PIPE_CLOSED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    parser = _parser()
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if not given:
+        parser.print_help(sys.stderr)
+        return WRONG
+    if given[0] == BATCH:
+        # Whole data sets are kept in a workspace, of which this room knows nothing: it only shows the way.
+        return int(import_module("cli.batches").main(given[1:]))
+    options = parser.parse_args(arguments)
+    share_cores()
+    _quiet_libraries()
+    try:
+        return int(options.command(options))
+    except UserError as error:
+        _report(options).error(str(error))
+        return SOME_FAILED if isinstance(error, UnreadableReply) else WRONG
+    except Terminated:
+        return TERMINATED
+    except (Cancelled, KeyboardInterrupt):
+        return INTERRUPTED
+
+
+def augment(options: argparse.Namespace) -> int:
+    """All stages of a recipe for one image, or for several one after another. What fails is named, and the rest goes
+    on: 0 when nothing did, 3 when something did, and the same command tries that again with the next seed.
+    """
+    profile, recipe, report = load_profile(options.profile), recipe_of(options.recipe), _report(options)
+    if refused := recipe.cannot_draw(profile):
+        raise UserError(refused)
+    models = load_models(profile)
+    driver = Driver(profile, models)
+    settings = changed_settings(recipe.settings_in(profile), asked_settings(options, recipe))
+    task, sources = asked_task(options, profile), asked_sources(options)
+    require_mask_options(options)
+    models.check()
+    expect = without_gpu(profile)
+    if expect:
+        report.note(expect)
+    failed, images_failed = 0, 0
+    with stop_on_signals() as stop:
+        for number, (source, folder) in enumerate(sources.items(), start=1):
+            report.begun(source, number, len(sources), folder)
+            try:
+                request = Request(task, settings, recipe.name, options.seed, watched=False)
+                images_failed += _augment_one(options, driver, request, source, folder, report, stop)
+            except (CannotLoad, Cancelled, BrokenPipeError):
+                raise
+            except Exception as error:
+                if not several(options):
+                    raise
+                report.source_failed(source, one_line(error))
+                failed += 1
+    report.ended(len(sources), failed, images_failed)
+    return SOME_FAILED if failed or images_failed else 0
+
+
+def _augment_one(
+    options: argparse.Namespace,
+    driver: Driver,
+    request: Request,
+    path: Path,
+    folder: Path,
+    report: Report,
+    stop: Stop,
+) -> int:
+    """All stages for one source image, in a folder of its own. Gives how many images could not be made."""
+    recipe, task, picture = recipe_of(request.recipe), request.task, read_image(path)
+    mask = asked_mask(options, path, picture.image.size)
+    named = NamedMask(mask.image, mask.classes) if mask else None
+    asked = run_file.asked_run(
+        recipe,
+        task,
+        driver.profile,
+        request.seed,
+        request.settings,
+        driver.prompts(recipe),
+        path.name,
+        picture.image,
+        picture.notes,
+        named,
+    )
+    store = FolderStore(folder, asked, picture.image, mask.image if mask else None, stop.saving)
+    drawn, failed = list[Lineage](), 0
+    notice = notice_for(driver.profile, picture.image)
+    for note in (*([notice] if notice else ()), *picture.notes, *(mask.notes if mask else ())):
+        report.note(note)
+
+    def tell(event: Event) -> None:
+        nonlocal failed
+        if isinstance(event, ImageDone):
+            drawn.append(event.lineage)
+        failed += isinstance(event, ImageFailed)
+        report.event(event, recipe, task, store)
+
+    try:
+        driver.run(request, store, tell, stop.asked)
+    except BaseException:
+        report.stopped(store)
+        raise
+    store.finish(drawn, complete=not failed)
+    report.done(store, failed)
+    return failed
+
+
+def again(options: argparse.Namespace) -> int:
+    """Every image of a `run.json` made again; 0 when all have the same pixels, 1 when one has not, 3 when one could not
+    be made.
+    """
+    path = Path(options.run)
+    if path.is_dir():
+        path = path / run_file.FILE
+    held = run_file.read(path)
+    wanted = [image for image in held.images if options.image in (None, image.file)]
+    if not held.images:
+        raise UserError(f"There is no image in {path}: nothing to make again.")
+    if not wanted:
+        there = held.images[0].file if len(held.images) == 1 else f"{held.images[0].file} to {held.images[-1].file}"
+        raise UserError(f"There is no image {options.image} in {path}: it has {there}.")
+    try:
+        profile = Profile.model_validate(held.profile)
+    except ValidationError as error:
+        raise UserError(f"The profile in {path} is damaged or was changed by hand: it cannot be used.") from error
+    source = run_file.load_png(path.parent / run_file.SOURCE, held.source_sha256)
+    folder = make_folder(Path(options.out))
+    if folder.resolve() == path.parent.resolve():
+        raise UserError("The images would replace those they are compared with: choose another --out.")
+    models = load_models(profile)
+    models.check()
+    line, differ, failed, compiled = ProgressLine(), 0, 0, set[bool]()
+    expect = without_gpu(profile)
+    if expect:
+        line.say(expect)
+
+    def compared(file: Path, same: bool) -> None:
+        nonlocal differ
+        differ += not same
+        line.clear()
+        print(f"{file}  {'same pixels' if same else 'DIFFERENT pixels'}", flush=True)
+
+    def tell(event: Event) -> None:
+        nonlocal failed
+        if isinstance(event, Progress):
+            line(event)
+        elif isinstance(event, ImageDone):
+            compiled.add(_compiled(event.lineage))
+        elif isinstance(event, ImageFailed):
+            failed += 1
+            file = next(one.file for one in wanted if one.record.lineage.seed == event.image.seed)
+            line.say(f"No {file}: {one_line(event.error)}")
+
+    mask = run_file.load_mask(held, path.parent)
+    store = RepeatStore(held, wanted, source, mask, folder, compared)
+    made = (image.record.lineage for image in wanted)
+    images = tuple(PlannedImage(one.counterfactual, one.seed, batch=one.settings.drawn_in) for one in made)
+    task, recipe = held.run.task, held.run.recipe
+    request = Request(task, held.settings, recipe, held.seed, stages=(), images=images, watched=False)
+    with stop_on_signals() as stop:
+        Driver(profile, models, held.prompts).run(request, store, tell, stop.asked)
+    if differ:
+        now = run_file.versions()
+        changed = [
+            f"{name} {then}, now {now.get(name)}" for name, then in held.versions.items() if now.get(name) != then
+        ]
+        reason = (
+            f"Other versions: {'; '.join(changed)}."
+            if changed
+            else "All versions are the same; the weights may not be."
+        )
+        if compiled != {_compiled(image.record.lineage) for image in wanted}:
+            before, after = ("without", "with") if True in compiled else ("with", "without")
+            reason = f"They were drawn {before} compiled blocks, and now {after}: the last bits hang on it. {reason}"
+        line.say(f"{differ} of {len(wanted)} images differ. {reason}")
+    return DIFFERENT if differ else SOME_FAILED if failed else 0
+
+
+def _compiled(lineage: Lineage) -> bool:
+    batch = lineage.settings.drawn_in
+    return batch is not None and batch.compiled
+
+
+def recipes(_options: argparse.Namespace) -> int:
+    """The recipes: their stages, what they make, and the profiles that can make it where not all can."""
+    shipped = [load_profile(name) for name in profile_names()]
+    for recipe in known_recipes():
+        print(f"{recipe.name:<16} {recipe.description}")
+        print(f"{'':<16} {' -> '.join((*recipe.names, method_of(recipe.method).title))}")
+        able = [profile.name for profile in shipped if not recipe.cannot_draw(profile)]
+        if len(able) < len(shipped):
+            print(f"{'':<16} with the profile {' or '.join(able)}")
+    return 0
+
+
+def profiles(_options: argparse.Namespace) -> int:
+    """The profiles with their titles."""
+    for name in profile_names():
+        print(f"{name:<10} {load_profile(name).title}")
+    return 0
+
+
+def settings_list(options: argparse.Namespace) -> int:
+    """Every setting that a recipe reads: its value in a profile, and what it does."""
+    recipe = recipe_of(options.recipe)
+    held = recipe.settings_in(load_profile(options.profile))
+    for stage in type(held).model_fields:
+        for name, field in type(getattr(held, stage)).model_fields.items():
+            if recipe.reads(f"{stage}.{name}"):
+                print(f"{stage + '.' + name:<36} {getattr(getattr(held, stage), name)!s:<8} {field.description}")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> Report:
+    return JsonLines() if getattr(options, "json", False) else Words()
+
+
+def _quiet_libraries() -> None:
+    """No remarks of libraries between ours, unless somebody asks for them by `python -W` or their own variables."""
+    for name in ("TRANSFORMERS_VERBOSITY", "DIFFUSERS_VERBOSITY"):
+        os.environ.setdefault(name, "error")
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+
+
+def _let_go_of_pipes() -> None:
+    """What is still in a buffer goes nowhere, so that Python does not try once more at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends a mistake in the options with one sentence, and not with all options."""
+
+    def error(self, message: str) -> NoReturn:
+        said = message.removeprefix("argument ")
+        self.exit(WRONG, f"{said[:1].upper()}{said[1:]}. All that it takes: {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m pipeline", description="DILLEMA Studio without a browser.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    one = commands.add_parser("augment", help="make test cases of images", description=augment.__doc__)
+    one.add_argument(
+        "images", metavar="IMAGE", nargs="+", help="a source image, several, or a folder of them; each is a run"
+    )
+    one.add_argument(
+        "--task", required=True, choices=("classification", "segmentation"), help="of the model under test"
+    )
+    one.add_argument("--label", default="", help="the class of the image, for classification")
+    one.add_argument(
+        "--protected", default="", help="a,b: classes that must stay, for segmentation (default: profile's)"
+    )
+    one.add_argument(
+        "--mask",
+        metavar="FILE",
+        help="the mask: a PNG of class numbers, for segmentation; of several images a folder of NAME.mask.png files",
+    )
+    one.add_argument("--classes", default="", metavar="TEXT", help='of the mask, such as "0 sky, 1 road"')
+    one.add_argument(
+        "--out", required=True, help="folder for the images and run.json; of several images each has a folder in it"
+    )
+    one.add_argument("--profile", default="demo", help="which models, prompts and settings (default: demo)")
+    one.add_argument("--recipe", default=DEFAULT, help=f"what is made, see `recipes` (default: {DEFAULT})")
+    one.add_argument("--seed", type=_seed, default=0, help="another seed gives other images (default: 0)")
+    one.add_argument("--captions", metavar="N", help="counterfactual captions at most")
+    one.add_argument("--edits-at-once", metavar="N", help="edits in one caption; 0 for all")
+    one.add_argument("--images-per-caption", metavar="N", help="images made from each caption")
+    one.add_argument("--steps", metavar="N", help="denoising steps")
+    one.add_argument("--set", metavar="STAGE.NAME=VALUE", action="append", default=[], help="any other setting")
+    one.add_argument("--json", action="store_true", help="tell everything on stdout, as JSON: an event a line")
+    one.set_defaults(command=augment)
+
+    repeat = commands.add_parser("again", help="make the images of a run again", description=again.__doc__)
+    repeat.add_argument("run", help="a run.json that augment wrote, or its folder")
+    repeat.add_argument("--out", required=True, help="folder for the images")
+    repeat.add_argument("--image", help="only this one, such as image-002.png")
+    repeat.set_defaults(command=again)
+
+    listed = commands.add_parser("profiles", help="list the profiles", description=profiles.__doc__)
+    listed.set_defaults(command=profiles)
+
+    named = commands.add_parser("recipes", help="list the recipes", description=recipes.__doc__)
+    named.set_defaults(command=recipes)
+
+    every = commands.add_parser("settings", help="list the settings of a profile", description=settings_list.__doc__)
+    every.add_argument("--profile", default="demo")
+    every.add_argument("--recipe", default=DEFAULT)
+    every.set_defaults(command=settings_list)
+    model_commands.add_to(commands)
+    commands.add_parser(BATCH, help="make test cases of a whole data set: `batch --help`")
+    return parser
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) > LARGEST:
+        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to {LARGEST}, not {text!r}")
+    return int(text)

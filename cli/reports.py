@@ -1,0 +1,187 @@
+"""What the command line says while it works: in words for a person, or as JSON for a program, an event a line.
+
+In words, results go to stdout, a path a line, and all else to stderr. As JSON, everything goes to stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Protocol
+
+from core.errors import one_line
+from core.lineage import Lineage
+from core.progress import Progress
+from core.terminal import ProgressLine
+from core.types import Task, to_plain
+from pipeline.driver import Event, ImageDone, ImageFailed, Placed, StageBegan, StageDone
+from pipeline.recipes import Recipe, edits_in_words
+from pipeline.run_files.folder import FolderStore
+from pipeline.stages.base import Stage
+from pipeline.stages.generation import PlannedImage
+
+
+class Report(Protocol):
+    """Is told what becomes of one source image after another."""
+
+    def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
+        """The work on a source image begins; its files go to `folder`."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something that a person should know of the source image."""
+        ...
+
+    def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
+        """What the driver says."""
+        ...
+
+    def stopped(self, store: FolderStore) -> None:
+        """The work on the source image ended before its end."""
+        ...
+
+    def done(self, store: FolderStore, failed: int) -> None:
+        """All of the source image was tried; so many of its images could not be made."""
+        ...
+
+    def source_failed(self, source: Path, message: str) -> None:
+        """Nothing can be made of a source image; the next one begins."""
+        ...
+
+    def ended(self, sources: int, failed: int, images_failed: int) -> None:
+        """All source images were tried: so many of them failed, and so many images of the others."""
+        ...
+
+    def error(self, message: str) -> None:
+        """The command ends with a mistake."""
+        ...
+
+
+class Words:
+    """For a person."""
+
+    def __init__(self) -> None:
+        self._line = ProgressLine()
+        self._noted: set[str] = set()
+
+    def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
+        if total > 1:
+            self._line.say(f"{source} ({number} of {total})")
+
+    def note(self, text: str) -> None:
+        if text not in self._noted:  # of a hundred photos, each would get the same one
+            self._noted.add(text)
+            self._line.say(text)
+
+    def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
+        match event:
+            case StageBegan():
+                self._line(Progress(event.stage, 0, 1, note=f"stage {event.number} of {event.total}"))
+            case Progress():
+                self._line(event)
+            case StageDone():
+                self._line.say(_of_stage(recipe.stage(event.stage), event))
+                for remark in _remarks(event, recipe, task, store):
+                    self._line.say(f"  {remark}")
+            case Placed():
+                self.note(f"generation on {event.words}")
+            case ImageDone():
+                self._line.clear()
+                print(store.file_of(event.lineage), flush=True)
+            case ImageFailed():
+                what = edits_in_words(recipe.name, event.image.counterfactual)
+                self._line.say(f"No image of “{what}” (seed {event.image.seed}): {one_line(event.error)}")
+
+    def stopped(self, store: FolderStore) -> None:
+        self._line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command goes on from here.")
+
+    def done(self, store: FolderStore, failed: int) -> None:
+        self._line.clear()
+        print(store.file, flush=True)
+        if failed:
+            self._line.say(
+                f"{failed} of {store.images + failed} images could not be made. The same command tries "
+                f"{'it' if failed == 1 else 'them'} again, with the next seed."
+            )
+
+    def source_failed(self, source: Path, message: str) -> None:
+        self._line.say(f"{source}: {message}")
+
+    def ended(self, sources: int, failed: int, images_failed: int) -> None:
+        parts = [f"{failed} of {sources} source images"] if failed else []
+        parts += [f"{images_failed} generated image{'s' if images_failed > 1 else ''}"] if images_failed else []
+        if sources > 1 and parts:
+            self._line.say(f"Failed: {' and '.join(parts)}. The same command tries again what failed.")
+
+    def error(self, message: str) -> None:
+        self._line.say(message)
+
+
+class JsonLines:
+    """For a program. Every line is an object with `event` and, after the beginning, `source`."""
+
+    def __init__(self) -> None:
+        self._source = ""
+
+    def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
+        self._source = str(source)
+        self._tell("begun", number=number, total=total, folder=str(folder))
+
+    def note(self, text: str) -> None:
+        self._tell("note", message=text)
+
+    def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
+        match event:
+            case StageBegan():
+                self._tell("stage-begun", stage=event.stage, number=event.number, total=event.total)
+            case Progress():
+                self._tell("progress", **vars(event))
+            case StageDone():
+                remarks, value = _remarks(event, recipe, task, store), to_plain(event.value.value)
+                self._tell("stage-done", stage=event.stage, reused=event.reused, value=value, remarks=remarks)
+            case Placed():
+                self._tell("placed", words=event.words)
+            case ImageDone():
+                lineage, file = event.lineage, str(store.file_of(event.lineage))
+                self._tell("image-done", file=file, reused=event.reused, **_caption(lineage), seconds=lineage.seconds)
+            case ImageFailed():
+                self._tell("image-failed", **_caption(event.image), message=one_line(event.error))
+
+    def stopped(self, store: FolderStore) -> None:
+        self._tell("stopped", file=str(store.file), images=store.images)
+
+    def done(self, store: FolderStore, failed: int) -> None:
+        self._tell("done", file=str(store.file), images=store.images, failed=failed, complete=not failed)
+
+    def source_failed(self, source: Path, message: str) -> None:
+        self._source = str(source)
+        self._tell("source-failed", message=message)
+
+    def ended(self, sources: int, failed: int, images_failed: int) -> None:
+        self._source = ""
+        self._tell("ended", sources=sources, failed=failed, images_failed=images_failed)
+
+    def error(self, message: str) -> None:
+        self._source = ""
+        self._tell("error", message=message)
+        sys.stderr.write(message + "\n")
+
+    def _tell(self, event: str, **what: Any) -> None:
+        said = {"event": event, **({"source": self._source} if self._source else {}), **what}
+        print(json.dumps(said, ensure_ascii=False), flush=True)
+
+
+def _of_stage(stage: Stage, event: StageDone) -> str:
+    return f"{stage.noun}{' (as it was)' if event.reused else ''}: {stage.summary(event.value.value)}"
+
+
+def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -> list[str]:
+    values = {name: held.value for name, held in store.values().items()}
+    return [*event.value.trace.notes, *recipe.stage(event.stage).remarks(event.value.value, values, task)]
+
+
+def _caption(image: Lineage | PlannedImage) -> dict[str, Any]:
+    counterfactual = image.counterfactual
+    edits = [{"keyword": edit.keyword, "alternative": edit.alternative} for edit in counterfactual.edits]
+    return {"caption": counterfactual.text, "edits": edits, "seed": image.seed}

@@ -1,0 +1,109 @@
+"""`python -m services.studies`: images and votes into a study, and a study out of a workspace, without a browser.
+
+Folders of this machine are taken here only, never over HTTP. The server may be running meanwhile. A person's mistake
+ends with one sentence and exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.errors import UserError
+from services.studies.exports import zipped
+from services.studies.imports import MOST_LIST, Files, FolderFiles, files_of, import_items, import_votes
+from services.studies.restore import restore_study
+from storage.workspace import DATABASE, Workspace
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives the exit code."""
+    options = _parser().parse_args(arguments)
+    folder = Path(options.workspace)
+    try:
+        if not (folder / DATABASE).is_file():
+            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
+        with Workspace(folder) as workspace:
+            print(options.command(workspace, options))
+        return 0
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{error.filename or options.command.__name__}: {error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+def list_studies(workspace: Workspace, options: argparse.Namespace) -> str:
+    """A study a line."""
+    studies = workspace.studies.all()
+    return "\n".join(f"{study.id}  {study.state:8}  {study.name}" for study in studies) or "No study yet."
+
+
+def images(workspace: Workspace, options: argparse.Namespace) -> str:
+    """Adds the images of a folder, a zip, a CSV with images beside it, or a single image."""
+    return import_items(workspace, options.study, _files(Path(options.path)))[1]
+
+
+def votes(workspace: Workspace, options: argparse.Namespace) -> str:
+    """Adds the votes of a result file of Mechanical Turk."""
+    file = Path(options.path)
+    if file.stat().st_size > MOST_LIST:
+        raise UserError(f"{file} is larger than {MOST_LIST // 1_000_000} MB.")
+    return import_votes(workspace, options.study, file.read_bytes(), options.even_so)[1]
+
+
+def export(workspace: Workspace, options: argparse.Namespace) -> str:
+    """Writes the whole study as a zip. The file takes its name when it is whole."""
+    target = Path(options.path)
+    if target.exists():
+        raise UserError(f"{target} exists already: name a file that does not.")
+    half = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        _, parts = zipped(workspace, options.study)
+        with half.open("xb") as file:
+            for part in parts:
+                file.write(part)
+        os.rename(half, target)
+    finally:
+        half.unlink(missing_ok=True)
+    return str(target)
+
+
+def restore(workspace: Workspace, options: argparse.Namespace) -> str:
+    """Brings a study back from the zip that `export` wrote."""
+    return "  ".join(restore_study(workspace, Path(options.path)))
+
+
+def _files(path: Path) -> Files:
+    if path.is_dir():
+        return FolderFiles(path)
+    if path.suffix.lower() == ".csv":
+        return FolderFiles(path.parent, only_list=path.name)
+    return files_of(path.name, path)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m services.studies", description="Studies without a browser.")
+    usual = os.environ.get("WORKSPACE") or "workspace"
+    parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("list", help="the studies with their ids").set_defaults(command=list_studies)
+    for name, command, path, words in (
+        ("images", images, "PATH", "add images to a study: a folder, a zip, a CSV with images beside it, an image"),
+        ("votes", votes, "FILE", "add the votes of a result file of Mechanical Turk to a study that is running"),
+        ("export", export, "ZIP", "write the whole study as a zip"),
+    ):
+        sub = commands.add_parser(name, help=words)
+        sub.add_argument("study", metavar="STUDY", help="the study's id, as `list` shows it")
+        sub.add_argument("path", metavar=path)
+        if name == "votes":
+            sub.add_argument("--even-so", action="store_true", help="leave out rows that cannot be votes")
+        sub.set_defaults(command=command)
+    sub = commands.add_parser("restore", help="bring a study back, as it was, from the zip that it was exported as")
+    sub.add_argument("path", metavar="ZIP")
+    sub.set_defaults(command=restore)
+    return parser

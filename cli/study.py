@@ -1,0 +1,157 @@
+"""`python -m study simulate`: simulated annotators on a running studio.
+
+Results go to stdout. A person's mistake ends with one sentence and exit code 2, a worker who failed with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import quantiles
+from typing import TextIO
+
+from core.csv_tables import read_csv
+from study.behaviour import Behaviour, read_crew
+from study.simulate import Acknowledged, Simulation, WorkerRun, journal_line, run
+from study.truth import Truth, read_truth
+
+LARGEST_FILE = 50_000_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and gives the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return simulate(options)
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def simulate(options: argparse.Namespace) -> int:
+    """Sends the crew to work and tells what became of it."""
+    codes = [line.strip() for line in _text(options.codes).splitlines() if line.strip()] if options.codes else []
+    if bool(options.link) == bool(codes):
+        raise ValueError("Give the study's link with --link, or a file of personal codes with --codes.")
+    known = read_truth(read_csv(_bytes(options.truth), "The file of true answers")) if options.truth else {}
+    if not 0 <= options.valid <= 1:
+        raise ValueError("The share of valid images, --valid, is from 0 to 1.")
+    crew = _crew(options, len(codes))
+    with _journal(options.journal) as journal:
+
+        def on_vote(vote: Acknowledged) -> None:
+            if journal is not None:
+                journal.write(journal_line(vote) + "\n")
+                journal.flush()
+
+        plan = Simulation(
+            url=options.url,
+            crew=crew,
+            link=options.link,
+            codes=codes,
+            study=options.study,
+            truth=Truth(known, options.valid, options.seed),
+            minutes=options.minutes,
+            patience=options.patience,
+            seed=options.seed,
+            on_vote=on_vote,
+        )
+        runs = run(plan)
+    print(told(runs))
+    return 1 if any(each.end == "failed" for each in runs) else 0
+
+
+def told(runs: Sequence[WorkerRun]) -> str:
+    """What became of the workers, in lines for a terminal."""
+    votes = [vote for each in runs for vote in each.votes]
+    ends = Counter(each.end for each in runs)
+    lines = [
+        f"{len(runs)} simulated worker{'' if len(runs) == 1 else 's'}, {len(votes):,} votes acknowledged; "
+        + ", ".join(f"{count} {end}" for end, count in ends.most_common())
+    ]
+    if len(votes) > 1:
+        cut = quantiles([1000 * vote.seconds for vote in votes], n=100, method="inclusive")
+        lines.append(f"acknowledged after {cut[49]:.0f} ms (median), 95 % within {cut[94]:.0f} ms")
+    again = sum(each.retries for each in runs)
+    if again:
+        lines.append(f"{again:,} requests were sent again, because the server was away or asked to wait")
+    alike: dict[str, list[str]] = {}
+    for each in runs:
+        if each.end not in ("done", "time over"):
+            alike.setdefault(f"{each.end}. {each.text}".rstrip(), []).append(each.worker or "a worker")
+    for words, names in alike.items():
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        lines.append(f"  {names[0]}{others}: {words}")
+    return "\n".join(lines)
+
+
+def _crew(options: argparse.Namespace, codes: int) -> list[Behaviour]:
+    """One behaviour a worker."""
+    usual = Behaviour(options.accuracy, options.bias, options.seconds, options.lazy)
+    crew = [kind for text in options.crew for count, kind in [read_crew(text, usual)] for _ in range(count)]
+    more = options.workers if options.workers is not None else 0 if crew else codes or 5
+    if not 0 <= more <= 1000:
+        raise ValueError("There can be 1 to 1,000 simulated workers.")
+    return [usual] * more + crew
+
+
+@contextmanager
+def _journal(name: str) -> Iterator[TextIO | None]:
+    """The file to write acknowledged votes to, if one is asked for."""
+    if not name:
+        yield None
+        return
+    with Path(name).open("a", encoding="utf-8") as file:
+        yield file
+
+
+def _text(name: str) -> str:
+    return _bytes(name).decode("utf-8", errors="replace")
+
+
+def _bytes(name: str) -> bytes:
+    file = Path(name)
+    if file.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"{name} is larger than {LARGEST_FILE // 1_000_000} MB.")
+    return file.read_bytes()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m study", description="Tools around validity studies.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    simulated = commands.add_parser(
+        "simulate",
+        help="simulated annotators work on a running study",
+        description="Simulated annotators work on a running study, over HTTP as people do. They vote: use a study that "
+        "is there for trying, not the one that people work on.",
+    )
+    add = simulated.add_argument
+    add("--url", default="http://127.0.0.1:7860", help="where the studio is (http://127.0.0.1:7860)")
+    add("--link", default="", help="the study's open invitation: the whole link, or what stands after #join=")
+    add("--codes", default="", metavar="FILE", help="personal codes, one a line, instead of --link")
+    add("--study", default="", metavar="ID", help="only this study, if the workers belong to several")
+    add("--workers", type=int, default=None, metavar="N", help="how many (5)")
+    add("--accuracy", type=float, default=0.95, help="chance that an answer is true, 0 to 1 (0.95)")
+    add("--bias", type=float, default=0.0, help="chance to say yes whatever is true; below 0: no (0)")
+    add("--seconds", type=float, default=4.0, help="median time of an item; 0 answers at once (4)")
+    add("--lazy", type=float, default=0.0, help="chance that an item is answered without looking (0)")
+    add(
+        "--crew",
+        action="append",
+        default=[],
+        metavar="N:NAME=VALUE,...",
+        help="N more workers of another kind, such as 2:lazy=0.9,accuracy=0.6; may be given several times",
+    )
+    add("--truth", default="", metavar="FILE", help="CSV of true answers (from the study's exports, filled in)")
+    add("--valid", type=float, default=0.95, help="share of the other images that is taken for valid (0.95)")
+    add("--minutes", type=float, default=0.0, help="stop after so long (until all is done)")
+    add("--patience", type=float, default=60.0, help="seconds to wait for others, and for the server (60)")
+    add("--seed", type=int, default=0, help="of everything that is drawn (0)")
+    add("--journal", default="", metavar="FILE", help="append every acknowledged vote as a line of JSON")
+    return parser

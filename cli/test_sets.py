@@ -1,0 +1,376 @@
+"""`python -m services.test_sets`: test sets without a browser.
+
+Folders of this machine are taken here only, never over HTTP. The server may be running meanwhile. A person's mistake
+ends with one sentence and exit code 2; a check that found something with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from core.errors import UserError
+from core.progress import Progress
+from core.test_sets import SetEntry, SetVersion
+from formats.draft import MANIFEST, read_manifest
+from formats.exporting import LAYOUTS
+from formats.types import SPLITS
+from pipeline.profiles.profile import load_profile
+from services.test_sets.drafts import (
+    AddToTestSet,
+    Drafts,
+    RelabelInTestSet,
+    ReleaseTestSet,
+    RemoveFromTestSet,
+    SetSplitInTestSet,
+    SplitTestSet,
+)
+from services.test_sets.examples import export_version
+from services.test_sets.hashes import OnCount
+from services.test_sets.leaks import LeakRow, check_folder
+from services.test_sets.versions import Versions, draft_of, version_of
+from storage.workspace import DATABASE, Workspace
+
+NO_SPLIT = "none"
+"""What a person types for it."""
+FEWEST_DIGITS = 6
+"""Of a hash that names an image."""
+_SHORT = 12
+"""Digits of a hash that are shown."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives the exit code."""
+    options = _parser().parse_args(arguments)
+    folder = Path(options.workspace)
+    try:
+        if not (folder / DATABASE).is_file():
+            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
+        with Workspace(folder) as workspace:
+            lines, code = options.command(workspace, options)
+            print("\n".join(_shown(line) for line in lines))
+        return int(code)
+    except UserError as error:
+        print(_shown(str(error)), file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{error.filename or options.command.__name__}: {error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+Said = tuple[list[str], int]
+"""What is printed, a line each, and the exit code."""
+
+
+def list_sets(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """A version a line."""
+    sets = workspace.test_sets.all()
+    return [_line(version) for held in sets for version in held.versions] or ["No test set yet."], 0
+
+
+def show(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """A version, and with --images a line for each of its images."""
+    version = version_of(workspace, options.version)
+    thresholds = ", ".join(f"{name} {value:g}" for name, value in sorted(version.thresholds.items()))
+    splits = ", ".join(f"{split or 'no split'} {number}" for split, number in version.splits.items())
+    lines = [
+        version.words,
+        f"id          {version.id or '(a draft has none)'}",
+        f"parent      {version.parent or 'none'}",
+        f"released    {version.released.isoformat(timespec='seconds') if version.released is not None else 'not yet'}",
+        f"images      {version.entries}" + (f" ({splits})" if version.entries else ""),
+        f"thresholds  {thresholds or 'none'}",
+        *(f"note        {line}" for line in version.note.splitlines()),
+    ]
+    if options.images:
+        lines += [_image(entry) for entry in workspace.test_sets.entries(version.number)]
+    return lines, 0
+
+
+def create(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Begins a test set."""
+    return [f"{workspace.test_sets.create(options.name)}  “{' '.join(options.name.split())}”"], 0
+
+
+def draft(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Begins a draft of the next version."""
+    return [_line(Drafts(workspace).begin(options.version))], 0
+
+
+def add(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Puts test cases into a draft."""
+    sent = {"test_set": options.test_set, "cases": options.cases, "accepted": options.accepted}
+    done = Drafts(workspace).add_chosen(AddToTestSet.of({**sent, "sources": options.sources}))
+    already = f"; {done.already} were in it already" if done.already else ""
+    return [f"{done.added} images came into “{options.test_set}”{already}."], 0
+
+
+def remove(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Takes images out of a draft."""
+    sent = RemoveFromTestSet.of({"test_set": options.test_set, "images": _images(workspace, options)})
+    done = Drafts(workspace).remove(sent)["removed"]
+    return [f"{_count(done)} taken out of “{options.test_set}”."], 0
+
+
+def relabel(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Gives images of a draft another label."""
+    named = {"test_set": options.test_set, "images": _images(workspace, options)}
+    done = Drafts(workspace).relabel(RelabelInTestSet.of({**named, "label": options.label}))["relabelled"]
+    return [f"{_count(done)} given another label in “{options.test_set}”."], 0
+
+
+def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Puts images of a draft into a split by hand."""
+    named = {"test_set": options.test_set, "images": _images(workspace, options)}
+    chosen = "" if options.split == NO_SPLIT else options.split
+    done = Drafts(workspace).set_split(SetSplitInTestSet.of({**named, "split": chosen}))["resplit"]
+    return [f"{_count(done)} put into another split in “{options.test_set}”."], 0
+
+
+def split(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Parts a draft into splits."""
+    shares = {name: getattr(options, name) for name in ("train", "validation", "test")}
+    sent = SplitTestSet.of({"test_set": options.test_set, "seed": options.seed, "keep": not options.anew, **shares})
+    with _counting("looks of the sources") as on_count:
+        done = Drafts(workspace).split(sent, on_count)
+    lines = [f"{done.groups} groups of images that stay together."]
+    for name, number in done.splits.items():
+        labels = ", ".join(f"{label or 'no label'} {held}" for label, held in sorted(done.labels[name].items()))
+        lines.append(f"{name:10}  {number:7}  {labels}")
+    return lines, 0
+
+
+def release(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Makes a draft final."""
+    sent = {"test_set": options.test_set, "note": options.note, "thresholds": dict(options.threshold)}
+    with _counting("looks of the sources") as on_count:
+        version = Drafts(workspace).release(
+            ReleaseTestSet.of({**sent, "unreviewed": options.unreviewed}), on_count=on_count
+        )
+    return [_line(version), version.id], 0
+
+
+def diff(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """How two versions differ, a line an image. The exit code is 1 where they do."""
+    found = Versions(workspace).compare(options.old, options.new)
+    lines = [f"added       {_image(entry)}" for entry in found.added]
+    lines += [f"removed     {_image(entry)}" for entry in found.removed]
+    lines += [f"relabelled  {_image(was)} -> {now.label or 'no label'}" for was, now in found.relabelled]
+    lines += [f"remasked    {_image(was)} -> {(now.mask or 'no mask')[:_SHORT]}" for was, now in found.remasked]
+    lines += [f"resplit     {_image(was)} -> {now.split or 'no split'}" for was, now in found.resplit]
+    return lines or ["They hold the same."], bool(found)
+
+
+def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Reads every file of versions: of one, or of all that were released."""
+    named = [version_of(workspace, options.version)] if options.version else _released(workspace)
+    lines, fine = [], True
+    for version in named:
+        with _counting(version.words) as on_count:
+            found = Versions(workspace).verify(version, on_count)
+        fine &= found.whole
+        lines.append(f"{version.words}: {found.files} files, {'all whole' if found.whole else 'not whole'}")
+        lines += [] if found.id_holds else ["  the id does not follow from what is in it"]
+        lines += [f"  missing  {sha}" for sha in found.missing] + [f"  damaged  {sha}" for sha in found.damaged]
+    orphans = workspace.images.orphans()
+    lines += [f"orphan  {name}" for name in orphans]
+    lines.append(f"{len(orphans)} files in the folder of images belong to nothing; that does no harm.")
+    return lines, not fine
+
+
+def export(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Writes a released version as files."""
+    version, into = version_of(workspace, options.version), Path(options.into)
+    licences = {
+        model: said for name in options.profile for model, said in load_profile(name).drawing_licences().items()
+    }
+    with _counting(version.words) as on_count:
+
+        def progress(told: Progress) -> None:
+            on_count(told.done, told.total)
+
+        export_version(workspace, version, into, options.format, options.replace, progress, licences)
+    manifest = read_manifest((into / MANIFEST).read_bytes()) or {}
+    unknown = [model for model, licence in manifest["test_set"]["licences"].items() if not licence]
+    return [str(into), *(f"no licence is known of {model}; name its profile with --profile" for model in unknown)], 0
+
+
+def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
+    """Looks for images of a version in a folder of training images."""
+    version = version_of(workspace, options.version)
+    with _counting("training images") as on_count:
+        found = check_folder(workspace, version, Path(options.folder), on_count)
+    lines = [_leak(row) for row in found.rows]
+    same = sum(row.found == "same" for row in found.leaks)
+    not_compared = len(found.rows) - len(found.leaks)
+    lines.append(
+        f"{found.files} images were compared with {found.compared} of “{version.words}” and their sources: {same} are "
+        f"the same, {len(found.leaks) - same} look alike, {not_compared} could not be compared."
+    )
+    if version.splits.get("train"):
+        lines.append("Images of the split “train” are meant to be trained on, and were left out.")
+    if found.others:
+        lines.append(f"{found.others} files have no ending of an image and were not looked at.")
+    return lines, bool(found.leaks)
+
+
+def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
+    """The hashes of the images that are named, each by the first digits of its own, or `-` for a list on the standard
+    input. Raises UserError for one that the draft does not have, or has more than one of.
+    """
+    given = [word for name in options.images for word in (sys.stdin.read().split() if name == "-" else [name])]
+    held = sorted(entry.image for entry in workspace.test_sets.entries(draft_of(workspace, options.test_set).number))
+    found = []
+    for name in given:
+        wanted = name.lower()
+        first = bisect_left(held, wanted)
+        alike = [image for image in held[first : first + 2] if image.startswith(wanted)]
+        if len(wanted) < FEWEST_DIGITS or not alike:
+            raise UserError(
+                f"The draft of “{options.test_set}” has no image {name[:80]!r}: give at least {FEWEST_DIGITS} digits "
+                "of its hash, as `show --images` prints them."
+            )
+        if len(alike) > 1:
+            raise UserError(f"More than one image of “{options.test_set}” begins with {name}: give more digits.")
+        found.append(alike[0])
+    return found
+
+
+def _count(images: int) -> str:
+    return "1 image was" if images == 1 else f"{images} images were"
+
+
+def _released(workspace: Workspace) -> list[SetVersion]:
+    return [version for held in workspace.test_sets.all() for version in held.versions if not version.is_draft]
+
+
+def _line(version: SetVersion) -> str:
+    named = "draft" if version.is_draft else version.id[:_SHORT]
+    return f"{version.test_set}  {named:{_SHORT}}  {version.entries:7} images  {version.words}"
+
+
+def _image(entry: SetEntry) -> str:
+    made = f"test case {entry.test_case}" if entry.test_case is not None else entry.role
+    return f"{entry.image[:_SHORT]}  {entry.split or 'no split'}  {entry.label or 'no label'}  {made}"
+
+
+def _leak(row: LeakRow) -> str:
+    if row.found == "not compared":
+        return f"not compared  {row.file}: {row.reason}"
+    whose = "the source" if row.role == "source" else "the image"
+    away = f", {row.distance} bits away" if row.found == "alike" else ""
+    return f"{row.found:12}  {row.file}: {whose} {row.image[:_SHORT]}{away}"
+
+
+def _shown(line: str) -> str:
+    """A line without what a terminal would obey: a name of a file may hold anything."""
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
+
+
+@contextmanager
+def _counting(what: str) -> Iterator[OnCount]:
+    """A bar for whoever waits; none where nobody sits at a terminal."""
+    from tqdm import tqdm
+
+    with tqdm(desc=what, unit="image", leave=False, disable=None) as bar:
+
+        def on_count(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield on_count
+
+
+def _threshold(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m services.test_sets", description="Test sets without a browser.")
+    usual = os.environ.get("WORKSPACE") or "workspace"
+    parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, does: object, words: str, *arguments: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=words, description=words)
+        for argument in arguments:
+            sub.add_argument(argument, metavar=argument.upper().removeprefix("TEST_"), help=_HELP[argument])
+        sub.set_defaults(command=does)
+        return sub
+
+    command("list", list_sets, "the test sets with their versions")
+    sub = command("show", show, "what a version is", "version")
+    sub.add_argument("--images", action="store_true", help="with a line for each image")
+    command("create", create, "begin a test set, with an empty draft", "name")
+    command("draft", draft, "begin a draft of the next version, with what is in this one", "version")
+    sub = command("add", add, "put test cases into the draft of a set", "test_set")
+    sub.add_argument("cases", metavar="CASE", nargs="*", type=int, help="the number of a test case")
+    sub.add_argument("--accepted", action="store_true", help="all accepted test cases of the runs that are there")
+    sub.add_argument("--sources", action="store_true", help="put their source images beside them")
+    sub = command("remove", remove, "take images out of the draft of a set", "test_set")
+    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
+    sub = command("relabel", relabel, "give images of the draft of a set another label", "test_set", "label")
+    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
+    sub = command("set-split", set_split, "put images of the draft of a set into a split by hand", "test_set")
+    sub.add_argument("split", metavar="SPLIT", choices=(*SPLITS[:-1], NO_SPLIT), help="train, validation, test or none")
+    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
+    sub = command("split", split, "part the draft of a set, images of one source together", "test_set")
+    for name in ("train", "validation", "test"):
+        sub.add_argument(f"--{name}", type=float, default=0.0, metavar="SHARE", help="from 0 to 1")
+    sub.add_argument("--seed", type=int, default=0, help="another one draws other splits (0)")
+    sub.add_argument("--anew", action="store_true", help="also what has a split already")
+    sub = command("release", release, "make the draft of a set final", "test_set")
+    sub.add_argument("--note", default="", help="what a reader should know of this version")
+    sub.add_argument(
+        "--threshold",
+        type=_threshold,
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="its images were chosen by",
+    )
+    sub.add_argument("--unreviewed", action="store_true", help="with images that are not accepted")
+    command("diff", diff, "how two versions differ; exit code 1 where they do", "old", "new")
+    sub = command("verify", verify, "read every file of all released versions, or of one; exit code 1 for a fault")
+    sub.add_argument("version", metavar="VERSION", nargs="?", default="", help=_HELP["version"])
+    sub = command("export", export, "write a released version as files into a new folder", "version", "into")
+    formats = [name for name, layout in LAYOUTS.items() if layout.write is not None]
+    sub.add_argument("--format", choices=formats, default=formats[0], help=f"how ({formats[0]}); docs/formats.md")
+    sub.add_argument("--replace", action="store_true", help="where an earlier export lies")
+    sub.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        metavar="FILE.toml",
+        help="a profile of your own that made images, for the licences of its models",
+    )
+    command(
+        "leaks",
+        leaks,
+        "look for images of a version among training images; exit code 1 for a leak",
+        "version",
+        "folder",
+    )
+    return parser
+
+
+_HELP = {
+    "name": "its name, which stays",
+    "test_set": "the set's id or name",
+    "version": "its id or the first 8 digits of it, SET@2, SET@draft, or SET for the latest",
+    "old": "a version, as `show` takes it",
+    "new": "another one",
+    "into": "the folder to write; new, or empty",
+    "label": "their label; '' for none",
+    "images": "the first digits of the hash of an image, or - for a list on the standard input",
+    "folder": "the folder that holds the training images",
+}

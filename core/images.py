@@ -1,0 +1,234 @@
+"""Reads a picture from outside and puts it right, or refuses it in one clear sentence; and fits it to a generator.
+
+What comes in is untrusted: only the decoders of a few formats are let near it, and sizes are judged by the header,
+before anything is decoded. Knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+
+from core.errors import UserError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+MIN_SIDE, MAX_SIDE = 16, 4096
+MAX_PIXELS = 50_000_000
+"""More is refused unseen. Decoded, this many take 150 MB."""
+MAX_BYTES = 200_000_000
+MAX_ASPECT = 4.0
+"""Long side over short side; the generator would need too much memory for longer ones."""
+SIDE_MULTIPLE = 8
+"""Latents are smaller by this factor, so both sides of what is generated must be multiples of it."""
+EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
+"""Of a picture that is edited: its sides are multiples of the first and at least the second, and it has no more pixels
+than the third. `Flux2KleinPipeline` of diffusers would scale and crop what is larger, which moves its content.
+"""
+_TAKEN = "PNG, JPEG, WebP, GIF, BMP and TIFF are taken"
+_OTHERS = {
+    b"%PDF": "a PDF",
+    b"<svg": "an SVG drawing",
+    b"<?xml": "an XML file, perhaps an SVG drawing",
+    b"<!DOCTYPE": "a web page",
+    b"<html": "a web page",
+    b"PK\x03\x04": "a ZIP archive",
+}
+_STARTS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image that was put right, and what was done to it, a sentence each."""
+
+    image: Image.Image
+    """RGB, upright, each side from `MIN_SIDE` to `MAX_SIDE`; without metadata."""
+    notes: tuple[str, ...] = ()
+
+
+def read_image(source: str | Path | bytes) -> Picture:
+    """The picture of a file, or of a file's bytes. Raises UserError for what is no picture or cannot be used."""
+    data = source if isinstance(source, bytes) else _read(Path(source))
+    header = opened(data)
+    notes: list[str] = []
+    try:
+        image = _put_right(header, data, notes)
+    except Exception as error:  # a decoder fed with a damaged file may raise anything
+        raise UserError("The image is damaged or cut short: save or download it again.") from error
+    if max(image.size) > MAX_SIDE:
+        was = image.size
+        image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
+        notes.append(f"The image was scaled down from {was[0]}x{was[1]} to {image.width}x{image.height} pixels.")
+    clean = Image.new("RGB", image.size)
+    clean.paste(image)  # the pixels only: no metadata travels on
+    return Picture(clean, tuple(notes))
+
+
+def opened(data: bytes) -> Image.Image:
+    """The image in a file's bytes, its header read and its size judged, nothing decoded yet. Raises UserError."""
+    if not data:
+        raise UserError("The file is empty: choose another one.")
+    header = _open(data)
+    _judge_size(*header.size)
+    return header
+
+
+def png_of(image: Image.Image) -> bytes:
+    """The PNG file of an image's pixels alone: no text, profile or gamma. The same pixels give the same bytes."""
+    pixels = image.copy()
+    pixels.info = {}
+    file = io.BytesIO()
+    pixels.save(file, "PNG")
+    return file.getvalue()
+
+
+def orientation_of(image: Image.Image) -> int:
+    """How its camera was held, 1 to 8, as its EXIF says; 1, upright, where that says nothing or no such number."""
+    noted = image.getexif().get(0x0112)
+    return noted if isinstance(noted, int) and 1 <= noted <= 8 else 1
+
+
+def image_sha(image: Image.Image) -> str:
+    """sha256 over the size and the RGB pixels of an image: the same for every file that shows the same pixels."""
+    rgb = image.convert("RGB")
+    return hashlib.sha256(f"{rgb.width}x{rgb.height}".encode() + rgb.tobytes()).hexdigest()
+
+
+def fit(image: Image.Image, short_side: int, multiple: int = 8) -> Image.Image:
+    """The image at a generator's size: its short side about `short_side`, both sides multiples of `multiple`, and its
+    aspect kept but for that rounding. `image.resize(source.size)` of a result brings back the exact aspect.
+    """
+    size = fitted_size(image.size, short_side, multiple)
+    return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
+
+
+def fitted_size(size: tuple[int, int], short_side: int, multiple: int = 8) -> tuple[int, int]:
+    """The (width, height) to which `fit` brings an image of `size`."""
+    scale = short_side / min(size)
+    width, height = (max(multiple, round(side * scale / multiple) * multiple) for side in size)
+    return width, height
+
+
+def editing_size(size: tuple[int, int], short_side: int) -> tuple[int, int]:
+    """The (width, height) at which a picture of `size` is edited: its short side about `short_side`, or less where it
+    would have too many pixels.
+    """
+    side = min(short_side, math.sqrt(EDITING_PIXELS * min(size) / max(size)))
+    scale = side / min(size)
+    # Rounded down, as the limit must hold; a side that is a multiple stays one in spite of the arithmetic of floats.
+    width, height = (int(pixels * scale / EDITING_MULTIPLE + 1e-6) * EDITING_MULTIPLE for pixels in size)
+    return max(EDITING_MIN_SIDE, width), max(EDITING_MIN_SIDE, height)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise UserError(f"{file.name} is larger than {MAX_BYTES // 1_000_000} MB: save it smaller.")
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}.") from error
+
+
+def _open(data: bytes) -> Image.Image:
+    """The header read, nothing decoded."""
+    if len(data) > MAX_BYTES:
+        raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB: save it smaller.")
+    try:
+        return Image.open(io.BytesIO(data), formats=FORMATS)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UserError(_too_large("")) from error
+    except UnidentifiedImageError as error:
+        if data.startswith(_STARTS):
+            raise UserError("The image is damaged or cut short: save or download it again.") from error
+        raise UserError(f"The file is {_guess(data)}; {_TAKEN}.") from error
+    except Exception as error:  # as above: the header of a damaged file
+        raise UserError("The image is damaged or cut short: save or download it again.") from error
+
+
+def _guess(data: bytes) -> str:
+    """What a file is that is not of the formats taken, as far as its beginning tells."""
+    if data[4:8] == b"ftyp":
+        brand = data[8:12].decode("latin-1")
+        return {"avif": "an AVIF image", "heic": "a HEIC image", "mif1": "a HEIC image"}.get(brand, "a video")
+    start = data[:200].lstrip().lower()
+    return next((name for magic, name in _OTHERS.items() if start.startswith(magic.lower())), "not an image")
+
+
+def _too_large(size: str) -> str:
+    return f"The image is too large{size}: scale it down to at most {MAX_PIXELS // 1_000_000} million pixels."
+
+
+def _judge_size(width: int, height: int) -> None:
+    size = f"{width}x{height} pixels"
+    if width * height > MAX_PIXELS:
+        raise UserError(_too_large(f" ({size})"))
+    if min(width, height) < MIN_SIDE:
+        raise UserError(f"The image is too small ({size}): each side needs at least {MIN_SIDE} pixels.")
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise UserError(f"The image is too long and narrow ({size}): crop it to at most {MAX_ASPECT:.0f} to 1.")
+
+
+def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image:
+    """Decodes `image` and makes it upright RGB, saying in `notes` what was changed."""
+    if image.format in ("GIF", "WEBP", "PNG", "TIFF") and getattr(image, "is_animated", False):
+        what = "has several pages" if image.format == "TIFF" else "is animated"
+        notes.append(f"The image {what}: the first {'page' if image.format == 'TIFF' else 'frame'} is used.")
+        image.seek(0)
+    if image.format == "JPEG":
+        image.draft(None, (MAX_SIDE, MAX_SIDE))  # huge ones are decoded at a fraction of their size
+    turned = orientation_of(image) != 1  # before it is loaded: Pillow turns a TIFF itself then
+    image.load()
+    if turned:
+        notes.append("The image was turned upright, as its camera noted.")
+        image = ImageOps.exif_transpose(image)
+    if image.mode == "CMYK":
+        notes.append("The image was in print colours (CMYK): they were converted to RGB.")
+        return _from_cmyk(image)
+    if image.mode == "F" or image.mode.startswith("I"):
+        return _from_deep(image, notes)
+    if data[:8] == _STARTS[0] and data[24] == 16:
+        notes.append("The image had 16 bits a channel: it was brought to 8.")
+    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "La", "RGBa"):
+        return _on_white(image.convert("RGBA"), notes)
+    return image.convert("RGB")
+
+
+def _from_cmyk(image: Image.Image) -> Image.Image:
+    """By the embedded colour profile where there is one that works."""
+    profile = image.info.get("icc_profile")
+    if profile:
+        try:
+            source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+            converted = ImageCms.profileToProfile(image, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
+            assert converted is not None
+            return converted
+        except (ImageCms.PyCMSError, OSError):  # a broken profile says nothing about the pixels
+            pass
+    return image.convert("RGB")
+
+
+def _from_deep(image: Image.Image, notes: list[str]) -> Image.Image:
+    """Grey images of 16 or more bits. Sixteen bits have a known range; wider ones are stretched to what they hold."""
+    values = np.asarray(image).astype(np.float64)
+    if image.mode != "F" and values.min() >= 0 and values.max() <= 65535:
+        notes.append("The image had 16 bits a channel: it was brought to 8.")
+        grey = values / 257.0
+    else:
+        notes.append("The image had more than 16 bits a channel: its darkest value became black, its brightest white.")
+        values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+        low, high = float(values.min()), float(values.max())
+        grey = (values - low) * (255.0 / ((high - low) or 1.0))
+    return Image.fromarray(np.rint(grey).astype(np.uint8)).convert("RGB")
+
+
+def _on_white(image: Image.Image, notes: list[str]) -> Image.Image:
+    low, _ = image.getchannel("A").getextrema()
+    if low < 255:  # type: ignore[operator]
+        notes.append("The image had transparent parts: they became white.")
+    white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, image).convert("RGB")

@@ -1,0 +1,199 @@
+"""Masks: which class each pixel of a source image is of. Reads them, carries them to other sizes, shows them.
+
+A mask is an image of mode L whose values are class numbers, with a name for each number. It is only ever scaled by
+taking the nearest pixel: a class between two others would be a lie. What comes in is untrusted.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from PIL import Image
+
+from core.errors import UserError
+from core.images import opened
+from core.types import Task
+from core.words import classes_in
+
+UNLABELLED = 255
+"""The number that data sets give to pixels of no class; it needs no name."""
+ASPECT_TOLERANCE = 0.01
+"""How far the aspect of a mask may be from the source's, as a share: a pixel lost to rounding is taken."""
+LONGEST_NAME = 60
+OVERLAY_ALPHA = 150
+"""Of 255: strong enough to tell classes apart, weak enough to see what lies below."""
+_NAMED = 6
+"""As many numbers are named in a sentence; the rest is counted."""
+_COLOURS = (
+    (86, 160, 220),  # sky
+    (120, 170, 70),  # ground
+    (120, 90, 160),  # road
+    (235, 120, 190),  # pavement
+    (250, 220, 60),  # lane marking
+    (150, 105, 80),  # building
+    (30, 125, 60),  # vegetation
+    (215, 50, 45),  # vehicle
+    (250, 130, 30),  # pedestrian
+    (0, 180, 190),  # object
+)
+"""Of the first class numbers. The names behind them are those of the drawn world; any other mask gets them too."""
+InMask = Mapping[str, bool]
+"""Of the protected classes that a mask has a class for, whether one of its pixels is of it."""
+NO_MASK: InMask = MappingProxyType({})
+"""What is known without a mask."""
+
+
+@dataclass(frozen=True)
+class NamedMask:
+    """What each pixel of the source image shows."""
+
+    image: Image.Image
+    """L: the number of a class at every pixel."""
+    classes: Mapping[int, str] = field(default_factory=dict)
+    """The names of the numbers."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A mask that fits its source image, and what was done to make it fit, a sentence each."""
+
+    image: Image.Image
+    """Mode L, the size of the source image, a class number a pixel."""
+    classes: Mapping[int, str]
+    notes: tuple[str, ...] = ()
+
+
+def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str]) -> Mask:
+    """The mask in the bytes of a file, for a source image of `size` (width, height).
+
+    Raises UserError for what is no image of class numbers, has other proportions than the source, or has class
+    numbers that `classes` does not name, naming them.
+    """
+    image = _numbers(data)
+    notes = []
+    if image.size != size:
+        found, wanted = f"{image.width}x{image.height}", f"{size[0]}x{size[1]}"
+        if abs(image.width * size[1] / (image.height * size[0]) - 1) > ASPECT_TOLERANCE:
+            raise UserError(
+                f"The mask has {found} pixels and the source image {wanted}: give a mask of the same size, or at least "
+                "of the same proportions."
+            )
+        notes.append(f"The mask was brought from {found} to the {wanted} pixels of the source image.")
+        image = resized(image, size)
+    require_names(image, classes)
+    return Mask(image, dict(classes), tuple(notes))
+
+
+def resized(mask: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The mask at another size (width, height), as an image of that size needs it. No new class numbers appear."""
+    return mask if mask.size == size else mask.resize(size, Image.Resampling.NEAREST)
+
+
+def numbers_in(mask: Image.Image) -> tuple[int, ...]:
+    """The class numbers in a mask, ascending."""
+    return tuple(int(number) for number in np.unique(np.asarray(mask)))
+
+
+def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tuple[int, ...]:
+    """The numbers of the classes that stand for a protected class: of its name, or else its kinds (car: vehicle)."""
+    named = tuple(classes.items() if isinstance(classes, Mapping) else enumerate(classes))
+    same = tuple(number for number, name in named if name.casefold() == protected.casefold())
+    task = Task("segmentation", protected=(protected,))
+    return same or tuple(number for number, name in named if classes_in(name, task))
+
+
+def in_mask(mask: NamedMask | None, task: Task) -> InMask:
+    """What a mask says of the classes that a task protects."""
+    if mask is None:
+        return NO_MASK
+    there, known = set(numbers_in(mask.image)), {name: numbers_of(name, mask.classes) for name in task.protected}
+    return {name: not there.isdisjoint(own) for name, own in known.items() if own}
+
+
+def require_names(mask: Image.Image, classes: Mapping[int, str]) -> None:
+    """Raises UserError, saying which, when the mask has class numbers without a name."""
+    unknown = [number for number in numbers_in(mask) if number not in classes and number != UNLABELLED]
+    if not unknown:
+        return
+    shown = ", ".join(str(number) for number in unknown[:_NAMED])
+    more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+    one = len(unknown) == 1
+    raise UserError(
+        f"The mask has {'a class number' if one else 'class numbers'} without a name: {shown}{more}. "
+        f"Add {'it' if one else 'them'} to the classes, such as “{unknown[0]} road”."
+    )
+
+
+def parse_classes(text: str) -> dict[int, str]:
+    """The classes in a text such as "0 sky, 1 road": numbers from 0 to 255 and names, with commas or on lines.
+
+    Raises UserError, quoting the piece that cannot be read, for a number that is missing, too large or there twice.
+    """
+    classes: dict[int, str] = {}
+    for piece in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
+        match = re.fullmatch(r"([0-9]{1,4})(?:\s*[:=]\s*|\s+)(\S.*)", piece)
+        if match is None:
+            raise UserError(f"“{piece[:80]}” is no class: write its number and its name, such as “1 road”.")
+        number, name = int(match[1]), " ".join(match[2].split())
+        if number > 255:
+            raise UserError(f"The class “{name[:LONGEST_NAME]}” has the number {number}: numbers go from 0 to 255.")
+        if len(name) > LONGEST_NAME:
+            raise UserError(f"The name of class {number} is too long: at most {LONGEST_NAME} characters are taken.")
+        if number in classes:
+            raise UserError(f"The class number {number} is there twice: “{classes[number]}” and “{name}”.")
+        classes[number] = name
+    return classes
+
+
+def classes_text(classes: Mapping[int, str]) -> str:
+    """What `parse_classes` reads back."""
+    return ", ".join(f"{number} {name}" for number, name in sorted(classes.items()))
+
+
+def colour(number: int) -> tuple[int, int, int]:
+    """The colour in which a class number is shown, RGB, 0 to 255 each. Always the same one."""
+    if number < len(_COLOURS):
+        return _COLOURS[number]
+    hue = (number * 0.618034) % 1.0  # the golden angle keeps neighbours apart
+    red, green, blue = colorsys.hsv_to_rgb(hue, 0.75 if number % 2 else 0.5, 0.95 if number % 3 else 0.7)
+    return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def overlay(mask: Image.Image) -> Image.Image:
+    """The mask as colours to lay over its image: RGBA, the mask's size. Pixels of no class are clear."""
+    table = np.zeros((256, 4), np.uint8)
+    for number in range(256):
+        table[number] = (*colour(number), 0 if number == UNLABELLED else OVERLAY_ALPHA)
+    return Image.fromarray(table[np.asarray(mask, np.uint8)])
+
+
+def _numbers(data: bytes) -> Image.Image:
+    """The class numbers of a file, mode L, not yet judged."""
+    image = opened(data)
+    if image.format in ("JPEG", "WEBP", "GIF"):
+        raise UserError(f"A mask cannot be a {image.format} file, which mixes neighbouring classes: save it as PNG.")
+    mode = image.mode  # before it is loaded: loading may turn a palette into what it stands for
+    try:
+        image.load()
+    except Exception as error:  # a decoder fed with a damaged file may raise anything
+        raise UserError("The mask is damaged or cut short: save or download it again.") from error
+    if mode in ("L", "P"):
+        return Image.fromarray(np.asarray(image, np.uint8))
+    if mode == "1":
+        return Image.fromarray(np.asarray(image).astype(np.uint8))
+    values = np.asarray(image)
+    if mode.startswith("I"):
+        if values.min() >= 0 and values.max() <= 255:
+            return Image.fromarray(values.astype(np.uint8))
+        raise UserError(f"The mask has class numbers up to {values.max()}: numbers go from 0 to 255.")
+    if mode in ("RGB", "RGBA", "LA"):
+        channels = values[..., :3] if mode != "LA" else values[..., :1]
+        opaque = mode == "RGB" or bool((values[..., -1] == 255).all())
+        if opaque and (channels == channels[..., :1]).all():
+            return Image.fromarray(np.ascontiguousarray(channels[..., 0]))
+    raise UserError("The mask is in colours: give one whose pixel values are class numbers, as a grey or palette PNG.")

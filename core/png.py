@@ -1,0 +1,159 @@
+"""The texts inside a PNG file: writes them without touching a pixel, and reads them without trusting them.
+
+Pure functions of a file's bytes. All chunks but the texts stay as they are, byte for byte. What is read is bounded
+before it is unpacked, as a few bytes can unpack to gigabytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+
+from core.errors import UserError
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+XMP_KEYWORD = "XML:com.adobe.xmp"
+"""The keyword under which PNG keeps an XMP packet; it is always UTF-8 and never compressed."""
+LARGEST_TEXT = 8_000_000
+"""Bytes of one text, unpacked."""
+_PACKED_FROM = 4096
+"""Longer texts are compressed; shorter ones stay legible in the file, and readable to the simplest of programs."""
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_OF_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+
+
+def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
+    """The PNG with these texts, in their order, before its pixels; earlier texts of the same keywords are taken out.
+
+    Raises ValueError for what is no whole PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
+    """
+    return b"".join(parts_with_texts(data, texts))
+
+
+def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tuple[bytes | memoryview, ...]:
+    """The same file in parts, one after the other, most of them parts of `data`: nothing large is copied."""
+    whole = memoryview(data)
+    new = b"".join(_chunk_of(keyword, text) for keyword, text in texts.items())
+    parts: list[bytes | memoryview] = []
+    begin, ended = 0, False
+    for kind, body, start, end in _chunks(whole):
+        if kind in _TEXTS and _keyword(body) in texts:
+            parts.append(whole[begin:start])
+            begin = end
+        elif kind == b"IHDR":
+            parts += [whole[begin:end], new]
+            begin = end
+        elif kind == b"IEND":
+            parts.append(whole[begin:end])
+            ended = True
+    if not ended:
+        raise ValueError("this is no whole PNG file")
+    return tuple(parts)
+
+
+def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
+    """The texts of these keywords that a file has; none for a file that is no PNG. The first of each counts.
+
+    Raises UserError when one of them is damaged or larger than `LARGEST_TEXT`. Other texts are not even unpacked.
+    """
+    found: dict[str, str] = {}
+    for kind, body, start, end in _chunks(memoryview(data)):
+        keyword = _keyword(body) if kind in _TEXTS else ""
+        if keyword not in keywords or keyword in found:
+            continue
+        if zlib.crc32(data[start + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
+            raise _damaged()
+        found[keyword] = _text(kind, bytes(body[len(keyword) + 1 :]))
+    return found
+
+
+def bare(data: bytes) -> bytes | None:
+    """The PNG with no chunk but those that its pixels need, not decoded; None for what is no whole PNG."""
+    kinds, parts = [], [SIGNATURE]
+    for kind, _, start, end in _chunks(memoryview(data)):
+        if kind in _OF_PIXELS:
+            kinds.append(kind)
+            parts.append(data[start:end])
+    whole_one = kinds[:1] == [b"IHDR"] and kinds[-1:] == [b"IEND"] and b"IDAT" in kinds
+    return b"".join(parts) if whole_one else None
+
+
+def _chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview, int, int]]:
+    """Kind, body, and where it begins and ends, of each chunk, up to the end or to where the file is cut."""
+    if data[: len(SIGNATURE)] != SIGNATURE:
+        return
+    place = len(SIGNATURE)
+    while place + 12 <= len(data):
+        (length,) = struct.unpack_from(">I", data, place)
+        end = place + 12 + length
+        if end > len(data):
+            return
+        kind = bytes(data[place + 4 : place + 8])
+        yield kind, data[place + 8 : end - 4], place, end
+        if kind == b"IEND":
+            return
+        place = end
+
+
+def _keyword(body: memoryview) -> str:
+    return bytes(body[:80]).split(b"\0", 1)[0].decode("latin-1")
+
+
+def _chunk_of(keyword: str, text: str) -> bytes:
+    name = keyword.encode("latin-1")
+    if not 1 <= len(name) <= 79 or b"\0" in name:
+        raise ValueError(f"{keyword!r} is no keyword of a PNG text")
+    text = text.replace("\0", "")  # which ends a text for many readers
+    raw = text.encode("utf-8", "replace")
+    if len(raw) > LARGEST_TEXT:
+        raise ValueError(f"the text {keyword!r} is too long for a PNG file: {len(raw)} bytes")
+    packed = len(raw) >= _PACKED_FROM and keyword != XMP_KEYWORD
+    try:
+        simple = None if packed or keyword == XMP_KEYWORD else text.encode("latin-1")
+    except UnicodeEncodeError:
+        simple = None
+    if simple is not None:  # the oldest kind, which every program reads
+        return _chunk(b"tEXt", name + b"\0" + simple)
+    head = name + (b"\0\1\0" if packed else b"\0\0\0") + b"\0\0"  # no language, no translated keyword
+    return _chunk(b"iTXt", head + (zlib.compress(raw, 9) if packed else raw))
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def _text(kind: bytes, body: bytes) -> str:
+    """The text of a chunk's body behind its keyword."""
+    if kind == b"tEXt":
+        return _bounded(body).decode("latin-1")
+    if kind == b"zTXt":
+        return _unpacked(body[1:]).decode("latin-1")
+    packed, rest = body[:1] == b"\1", body[2:].split(b"\0", 2)
+    if len(rest) != 3:
+        raise _damaged()
+    try:
+        return (_unpacked(rest[2]) if packed else _bounded(rest[2])).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _damaged() from error
+
+
+def _unpacked(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(data, LARGEST_TEXT + 1)
+    except zlib.error as error:
+        raise _damaged() from error
+    if len(text) <= LARGEST_TEXT and not unpacker.eof:
+        raise _damaged()
+    return _bounded(text)
+
+
+def _bounded(text: bytes) -> bytes:
+    if len(text) > LARGEST_TEXT:
+        raise UserError(f"The text inside this file is larger than {LARGEST_TEXT // 1_000_000} MB: it is not read.")
+    return text
+
+
+def _damaged() -> UserError:
+    return UserError("The text inside this file is damaged: take the file as it was first saved.")

@@ -1,0 +1,294 @@
+"""Every setting of every stage: typed, bounded, described. Forms, validation and cache keys come from here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, ClassVar, Literal, get_args
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from core.seeds import LARGEST
+from core.types import EDIT_TYPES
+
+ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
+Combinations = Literal["spread", "all", "one of each", "at random", "chosen", "model"]
+MOST_AT_ONCE = 64
+"""As many images are drawn at once at most."""
+Combination = tuple[tuple[str, str], ...]
+"""The edits of one caption: keyword and alternative of each."""
+MOST_EDITS = 10
+"""As many edits one caption has at most."""
+LONGEST_REPLY = 2000
+"""In tokens."""
+MOST_COMBINATIONS = 200
+"""As many captions are written of one picture at most."""
+SeedMode = Literal["next", "fixed", "random"]
+SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Settings that earlier versions did not have: as long as they are at their default, nothing hangs on them."""
+
+
+class CaptionSettings(_Settings):
+    """Stage 1."""
+
+    max_new_tokens: int = Field(80, ge=8, le=400, description="Longest caption, in tokens")
+    beams: int = Field(1, ge=1, le=8, description="Beams searched; 1 is greedy when temperature is 0")
+    temperature: float = Field(0.0, ge=0, le=2, description="0 gives the likeliest caption; more gives others")
+
+
+class LanguageSettings(_Settings):
+    """What stages 2 to 4 share."""
+
+    temperature: float = Field(0.2, ge=0, le=2, description="How freely the language model words its reply")
+    top_p: float = Field(0.95, gt=0, le=1, description="Share of the likeliest words that it picks from")
+    max_new_tokens: int = Field(256, ge=8, le=LONGEST_REPLY, description="Longest reply, in tokens")
+    attempts: int = Field(4, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
+
+
+class KeywordSettings(LanguageSettings):
+    """Stage 2."""
+
+    later: ClassVar[frozenset[str]] = frozenset(("together", "edit_types"))
+
+    together: bool = Field(
+        False,
+        description="One request for keywords, alternatives and captions; the model also chooses which edits go "
+        "together",
+    )
+    edit_types: str = Field(
+        "",
+        max_length=200,
+        description="Only keywords of these edit types are ticked, such as: weather, time of day; empty: all",
+    )
+
+    @field_validator("edit_types")
+    @classmethod
+    def _known(cls, typed: str) -> str:
+        names = [" ".join(name.split()).lower() for name in typed.split(",") if name.strip()]
+        for name in names:
+            if name not in EDIT_TYPES:
+                raise ValueError(f"there is no edit type “{name[:40]}”: take {', '.join(EDIT_TYPES)}")
+        return ", ".join(dict.fromkeys(names))
+
+    def ticks(self, edit_type: str) -> bool:
+        """Whether keywords of this edit type are used."""
+        return not self.edit_types or edit_type in self.edit_types.split(", ")
+
+
+class AlternativeSettings(LanguageSettings):
+    """Stage 3."""
+
+    per_keyword: int = Field(3, ge=1, le=10, description="Alternatives kept for each keyword")
+    too_close: float = Field(
+        0.2,
+        ge=-1,
+        le=1,
+        description="From here an alternative is too like its keyword or the label: 0 is any two of a kind, 1 the same",
+    )
+
+
+class CounterfactualSettings(LanguageSettings):
+    """Stage 4."""
+
+    later: ClassVar[frozenset[str]] = frozenset(("combinations", "chosen"))
+
+    edits_at_once: int = Field(
+        1,
+        ge=0,
+        le=MOST_EDITS,
+        description="Edits applied to one caption; 0 means all of them. Where the language model chooses: at most",
+    )
+    captions: int = Field(4, ge=1, le=32, description="How many counterfactual captions to make at most")
+    combinations: Combinations = Field(
+        "spread",
+        description="Which edits become captions: so many, spread evenly (spread) or drawn (at random); all of them; "
+        "one of each keyword, or of each group of keywords; those that a person chose (chosen); or those, so many at "
+        "most, that the language model chooses (model)",
+    )
+    chosen: tuple[Combination, ...] = Field(
+        (), max_length=MOST_COMBINATIONS, description="The edits of each caption that a person chose"
+    )
+
+
+class ConditioningSettings(_Settings):
+    """The control image: what of the source image the generator is held to."""
+
+    kind: ControlKind = Field("canny", description="What the control image shows of the source image")
+    median: int = Field(3, ge=0, le=15, description="Median filter that takes out rain and snow, in pixels; 0 is off")
+    low: int = Field(40, ge=0, le=500, description="Lower threshold: weaker edges are dropped")
+    high: int = Field(100, ge=0, le=500, description="Upper threshold: stronger edges are always kept")
+    stretch: bool = Field(True, description="Stretch the contrast first, so that night and fog keep their edges")
+    coarse: bool = Field(False, description="Draw few bold lines instead of many fine ones")
+
+    def own_fields(self) -> tuple[str, ...]:
+        """The settings that belong to the kind that is chosen."""
+        return _OF_KIND.get(self.kind, ())
+
+    @field_validator("median")
+    @classmethod
+    def _odd(cls, median: int) -> int:
+        if median and median % 2 == 0:
+            raise ValueError("the median filter takes 0 (off) or an odd number of pixels")
+        return median
+
+
+_OF_KIND: dict[ControlKind, tuple[str, ...]] = {"canny": ("low", "high", "median", "stretch"), "line art": ("coarse",)}
+
+
+class GenerationSettings(_Settings):
+    """Stage 5."""
+
+    later: ClassVar[frozenset[str]] = frozenset(("control_until", "batch"))
+
+    images_per_caption: int = Field(1, ge=1, le=8, description="Images made from each caption")
+    steps: int = Field(20, ge=1, le=150, description="Denoising steps")
+    guidance: float = Field(
+        4.0, ge=1, le=20, description="How strongly the caption steers; 1 is off, and drops the negative prompt"
+    )
+    control_strength: float = Field(1.0, ge=0, le=2, description="How strongly the edges steer")
+    control_until: float = Field(
+        1.0, ge=0.05, le=1, description="Up to which share of the steps the edges steer; 1 is to the end"
+    )
+    negative_prompt: str = Field("", max_length=500, description="What the image should not show")
+    short_side: int = Field(512, ge=64, le=1024, multiple_of=8, description="Short side of the image, in pixels")
+    seed_mode: SeedMode = Field(
+        "next",
+        description="Where seeds come from: the next ones of this run, always the same one, or new ones at every yes",
+    )
+    seed: int = Field(0, ge=0, le=LARGEST, description="The seed of every caption's first image, when it is fixed")
+    batch: int = Field(
+        0, ge=0, le=MOST_AT_ONCE, description="Images drawn at once; 0 leaves it to the profile and the machine"
+    )
+
+
+class EditingSettings(_Settings):
+    """Stage 5, where an editor changes the source as an instruction says. How many images are made, and of which seeds,
+    stands in the `GenerationSettings`.
+    """
+
+    steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
+    guidance: float = Field(
+        1.0, ge=1, le=20, description="How strongly the instruction steers; 1 is off, as distilled editors have it"
+    )
+    short_side: int = Field(
+        768,
+        ge=64,
+        le=1024,
+        multiple_of=16,
+        description="Short side at which is edited, in pixels; less where it would have more than a million",
+    )
+    batch: int = Field(
+        0, ge=0, le=MOST_AT_ONCE, description="Images edited at once; 0 leaves it to the profile and the machine"
+    )
+
+
+class UnderTestSettings(_Settings):
+    """Which model under test looks at source and results. It changes no image, so nothing becomes stale by it."""
+
+    later: ClassVar[frozenset[str]] = frozenset(("address", "timeout", "size", "mean", "std", "layout"))
+
+    source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
+        "profile",
+        description="Where it comes from: the profile; torchvision, timm or the hub (transformers) by name; a "
+        "checkpoint or ONNX file; or a server",
+    )
+    name: str = Field(
+        "", max_length=120, description="Its name, such as resnet50; for a file its architecture; on the hub owner/name"
+    )
+    file: str = Field(
+        "",
+        max_length=1000,
+        description="The checkpoint: a .safetensors, .pt or .pth with weights only; an .onnx; a folder of transformers",
+    )
+    classes: str = Field("", max_length=20000, description="Names of a file's classes in order, with commas between")
+    address: str = Field("", max_length=1000, description="Where a model behind HTTP is asked")
+    timeout: float = Field(60.0, gt=0, le=3600, description="Seconds within which a server answers one request")
+    size: str = Field("", max_length=20, description="What an ONNX file wants images scaled to: 224, or width x height")
+    mean: str = Field("", max_length=100, description="What is taken off each channel (0 to 1) for an ONNX file")
+    std: str = Field("", max_length=100, description="What each channel is then divided by")
+    layout: Literal["channels first", "channels last"] = Field(
+        "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"
+    )
+
+    @field_validator("address")
+    @classmethod
+    def _on_the_web(cls, typed: str) -> str:
+        address = typed.strip().rstrip("/")
+        try:
+            parts = urlsplit(address)
+            whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            whole = False
+        if address and not whole:
+            raise ValueError("the address of a model begins with http:// or https:// and names a machine")
+        if address and "@" in parts.netloc:
+            raise ValueError("the address of a model is kept with its results: leave name and password out of it")
+        return address
+
+    @field_validator("size")
+    @classmethod
+    def _of_pixels(cls, typed: str) -> str:
+        size = "".join(typed.lower().replace("×", "x").split())
+        if size and not re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3})?", size):
+            raise ValueError("the size is a number of pixels such as 224, or width x height such as 1024x512")
+        return size
+
+    @field_validator("mean", "std")
+    @classmethod
+    def _of_channels(cls, typed: str, info: ValidationInfo) -> str:
+        try:
+            numbers = [float(number) for number in typed.split(",")] if typed.strip() else [0.5] * 3
+        except ValueError:
+            numbers = []
+        least = 0.0 if info.field_name == "mean" else 1e-6
+        if len(numbers) != 3 or not all(least <= number <= 1e3 for number in numbers):
+            raise ValueError(
+                f"{info.field_name} takes a number for each of three channels, with commas between, such as "
+                + ("0.485, 0.456, 0.406" if info.field_name == "mean" else "0.229, 0.224, 0.225")
+            )
+        return typed.strip()
+
+    @property
+    def title(self) -> str:
+        """What the records and the page call it."""
+        if self.source == "file":
+            return f"{self.name} {self.file}".strip()
+        return f"{self.source} {self.address if self.source == 'http' else self.name or self.file}"
+
+
+class Settings(_Settings):
+    """All settings of a run. A profile overrides the defaults."""
+
+    caption: CaptionSettings = CaptionSettings()
+    keywords: KeywordSettings = KeywordSettings()
+    alternatives: AlternativeSettings = AlternativeSettings()
+    counterfactuals: CounterfactualSettings = CounterfactualSettings()
+    conditioning: ConditioningSettings = ConditioningSettings()
+    generation: GenerationSettings = GenerationSettings()
+    under_test: UnderTestSettings = UnderTestSettings()
+
+
+class SettingsWithEditing(Settings):
+    """Those of a recipe whose images an editor makes."""
+
+    editing: EditingSettings = EditingSettings()
+
+
+def keyed(section: BaseModel, passed_over: Collection[str] = ()) -> dict[str, Any]:
+    """A section of the settings as keys see it: without those that say how something is shown, and as earlier versions
+    wrote it where what came later is at its default.
+    """
+    plain = section.model_dump(mode="json", exclude=set(passed_over))
+    later = {name for name in getattr(section, "later", ()) if name in plain}
+    return {
+        name: value
+        for name, value in plain.items()
+        if name not in later or getattr(section, name) != type(section).model_fields[name].get_default()
+    }

@@ -1,0 +1,103 @@
+"""A terminal's side of a long job: a progress line with the remaining time, and signals that stop in good order."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from core.progress import Progress
+
+
+def remaining(seconds: float | None) -> str:
+    """Such as "about 11 s left" or "about 3 min left"; "" when not known, and at the end."""
+    if not seconds:
+        return ""
+    return f"about {max(1, round(seconds))} s left" if seconds < 90 else f"about {round(seconds / 60)} min left"
+
+
+class ProgressLine:
+    """Progress on stderr: one line that rewrites itself on a terminal, one line per thing finished elsewhere."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._last = ""
+
+    def __call__(self, progress: Progress) -> None:
+        """Shows how far a stage is."""
+        parts = [progress.stage, progress.note]
+        if self._live:
+            counted = f"{progress.done}/{progress.total}" if progress.total > 1 else ""
+            line = " · ".join(part for part in (*parts, counted, remaining(progress.seconds_left)) if part)
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+        elif (told := " · ".join(part for part in parts if part)) != self._last:
+            self._last = told
+            line = " · ".join(part for part in (told, remaining(progress.seconds_left)) if part)
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+
+    def say(self, text: str) -> None:
+        """A sentence on a line of its own."""
+        self.clear()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Takes the progress line away."""
+        if self._live:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+class Terminated(KeyboardInterrupt):
+    """The program was asked to end, by SIGTERM."""
+
+
+class Stop:
+    """How a person, or the machine, stops long work."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        """Set by the first Ctrl-C, and by SIGTERM."""
+        self._saving = False
+        self._wanted: type[KeyboardInterrupt] | None = None
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """While it holds, nothing ends the program: what would, does so afterwards."""
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._saving = False
+        if self._wanted is not None:
+            raise self._wanted
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """A signal came."""
+        at_once = self.asked.is_set() or number == signal.SIGTERM
+        self.asked.set()
+        if not at_once:
+            sys.stderr.write("\nStopping after this step; once more to stop at once.\n")
+            return
+        self._wanted = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if not self._saving:
+            raise self._wanted
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """The first Ctrl-C asks to stop after this step. The second one, and SIGTERM, end the program at once, but for what
+    is being saved.
+    """
+    stop = Stop()
+    before = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,31 @@
+"""Where a check draws its lines: below one it fails, from another on it passes, and between them it cannot tell."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from core.types import Check
+
+
+class Band(BaseModel):
+    """The two lines of one check. One model's figures say nothing of another's: a profile brings those of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    failed_below: float
+    passed_from: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Band:
+        if self.failed_below > self.passed_from:
+            raise ValueError("failed_below is above passed_from")
+        return self
+
+    def judge(self, name: str, value: float, failure: str) -> Check:
+        """The check of a figure; `failure` is the sentence for a person when it failed."""
+        if value >= self.passed_from:
+            return Check(name, True, value, threshold=self.passed_from)
+        if value < self.failed_below:
+            return Check(name, False, value, failure, self.passed_from)
+        note = f"Below {self.failed_below:.2f} it fails, from {self.passed_from:.2f} on it passes: here images differ."
+        return Check(name, None, value, note, self.passed_from)

@@ -1,0 +1,1 @@
+"""Adapters: one for each kind of model under test, behind one seam."""

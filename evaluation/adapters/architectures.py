@@ -1,0 +1,298 @@
+"""Finds the network that a model under test names: of torchvision, of timm, or in a checkpoint file.
+
+The only place here that knows those libraries; `adapters_transformers.py` is that for transformers. Everything that can
+go wrong with a name, a file or a download comes out as a UserError.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from core.errors import UserError
+from core.model_identity import ModelIdentity, Preprocessing, files_hash
+from core.settings import UnderTestSettings
+from evaluation.retraining.trained_file import PREPARED_BY
+
+Kind = Literal["classification", "segmentation"]
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+SMALL_UNET = "small-unet"
+MOST_CLASSES = 255
+"""Of a segmenter: class maps are kept with a byte a pixel."""
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
+"""Under which key training scripts put the weights."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network ready to be asked."""
+
+    net: Any
+    """A torch module: normalised pixels (n, 3, h, w) in; logits (n, classes), or (n, classes, h, w), out."""
+    identity: ModelIdentity
+    prepare: Callable[[Any], Any]
+    """An RGB image in, its pixels as the network wants them out, (3, h, w)."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it does."""
+        return self.identity.kind
+
+
+def find_network(wanted: UnderTestSettings) -> Network:
+    """The network, its weights loaded, on the CPU. Raises UserError for what cannot be found, fetched or fitted."""
+    if wanted.source == "file":
+        return _from_file(wanted)
+    if wanted.source == "transformers":
+        from evaluation.adapters.transformers import from_transformers
+
+        return from_transformers(wanted)
+    if not wanted.name:
+        raise UserError("Give the name of the model under test, such as resnet50.")
+    return _from_torchvision(wanted.name) if wanted.source == "torchvision" else _from_timm(wanted.name)
+
+
+def untrained(network: Network, wanted: UnderTestSettings) -> Any:
+    """The module of a network anew, its weights as chance draws them."""
+    if wanted.source == "transformers":
+        return type(network.net)(network.net.config)
+    auxiliary = any(key.startswith("aux_classifier.") for key in network.net.state_dict())
+    return _empty(network.identity.name, len(network.identity.classes), auxiliary)[0]
+
+
+def checkpoint_path(named: str) -> Path:
+    """The path that a person gave of a checkpoint file, whether there is a file or not; "~" begins a home folder.
+
+    Raises UserError for what can be no path on this machine, such as one in the home folder of nobody.
+    """
+    try:
+        path = Path(named).expanduser()
+        path.stat()
+    except FileNotFoundError:
+        return path
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"There can be no checkpoint file at {named[:200]!r}: give a path on the machine that serves this.",
+            field="file",
+        ) from error
+    return path
+
+
+def _from_torchvision(name: str) -> Network:
+    from torchvision import models
+
+    kinds = torchvision_names()
+    if name not in kinds:
+        raise unknown(name, "torchvision", list(kinds))
+    try:
+        weights = models.get_model_weights(name).DEFAULT
+        net = models.get_model(name, weights=weights)
+    except Exception as error:  # a download may fail in as many ways as there are networks
+        raise not_fetched(name, "torchvision", error) from error
+    shown, prepare = _of_torchvision(weights)
+    return Network(
+        net, ModelIdentity(name, str(weights), kinds[name], shown, tuple(weights.meta["categories"])), prepare
+    )
+
+
+def _from_timm(name: str) -> Network:
+    import timm
+    from timm.data import ImageNetInfo
+
+    if not timm.is_model(name):
+        raise unknown(name, "timm", timm.list_models())
+    try:
+        net = timm.create_model(name, pretrained=True)
+    except Exception as error:
+        raise not_fetched(name, "timm", error) from error
+    info = ImageNetInfo()
+    known = net.num_classes == info.num_classes()
+    classes = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
+    come = net.pretrained_cfg
+    shown, prepare = _of_timm(net)
+    weights = str(come.get("hf_hub_id") or come.get("url") or come.get("tag") or "timm's own")
+    labels = tuple(label.split(",")[0] for label in classes)
+    return Network(net, ModelIdentity(name, weights, "classification", shown, labels), prepare)
+
+
+def _of_torchvision(weights: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
+    """How torchvision prepares images for some weights of its own."""
+    prepare = weights.transforms()
+    shown = Preprocessing(
+        size=_size(getattr(prepare, "crop_size", ())),
+        mean=tuple(getattr(prepare, "mean", ())),
+        std=tuple(getattr(prepare, "std", ())),
+        interpolation=getattr(getattr(prepare, "interpolation", None), "value", ""),
+        more=repr(prepare),
+    )
+    return shown, prepare
+
+
+def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
+    """How timm prepares images for a model of its own."""
+    from timm.data import create_transform, resolve_model_data_config
+
+    config = resolve_model_data_config(net)
+    shown = Preprocessing(
+        size=_size(config["input_size"][1:]),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+        interpolation=str(config["interpolation"]),
+        more=json.dumps({name: config[name] for name in ("crop_pct", "crop_mode") if name in config}),
+    )
+    return shown, create_transform(**config, is_training=False)
+
+
+def _from_file(wanted: UnderTestSettings) -> Network:
+    if not wanted.file:
+        raise UserError("Give the path of the checkpoint file of the model under test.")
+    file = checkpoint_path(wanted.file)
+    if not file.is_file():
+        raise UserError(
+            f"There is no file {wanted.file}: give the path of a checkpoint on the machine that serves this."
+        )
+    try:
+        weights = files_hash([file])
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
+    state, header = _read(file)
+    name = wanted.name or header.get("architecture", "")
+    if not name:
+        raise UserError(f"{file.name} does not say its architecture: name it, such as resnet18.")
+    classes = classes_given(wanted) or listed(header, "classes")
+    if not classes:
+        raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
+    net, kind = _empty(name, len(classes), any(key.startswith("aux_classifier.") for key in state))
+    if kind == "segmentation" and len(classes) > MOST_CLASSES:
+        raise UserError(f"{file.name} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
+    try:
+        net.load_state_dict(state)
+    except RuntimeError as error:
+        reason = [line.strip() for line in str(error).splitlines()[1:] if line.strip()] or [str(error)]
+        raise UserError(
+            f"{file.name} does not fit {name} with {len(classes)} classes: {reason[0][:200].rstrip('.')}."
+        ) from error
+    shown, prepare = _prepared(name, net, kind, header)
+    return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
+
+
+def _prepared(name: str, net: Any, kind: Kind, header: Mapping[str, str]) -> tuple[Preprocessing, Callable[[Any], Any]]:
+    """How images are prepared for the model of a file: as the library does that its header names, which it was trained
+    with; else squeezed into its size.
+    """
+    library = header.get(PREPARED_BY, "")
+    if library == "torchvision" and name in torchvision_names():
+        from torchvision import models
+
+        return _of_torchvision(models.get_model_weights(name).DEFAULT)
+    if library == "timm" and hasattr(net, "pretrained_cfg"):
+        return _of_timm(net)
+    side = int(header.get("size") or (224 if kind == "classification" else 512))
+    mean, std = listed(header, "mean") or IMAGENET_MEAN, listed(header, "std") or IMAGENET_STD
+    shown = Preprocessing((side, side), tuple(mean), tuple(std), "bilinear", "squeezed")
+    return shown, squeezed((side, side), mean, std)
+
+
+def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """The tensors of a checkpoint and what its header says."""
+    import torch
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        if file.suffix == ".safetensors":
+            with safe_open(file, "pt") as opened:
+                return {key: opened.get_tensor(key) for key in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
+        # Only tensors are unpickled: a file from elsewhere must not be able to run anything.
+        held = torch.load(file, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged, or no such file.") from error
+    except Exception as error:  # torch's own unpickling error, which refuses whatever is no tensor
+        raise UserError(
+            f"{file.name} holds more than weights, and that could be a program: save the state dict alone."
+        ) from error
+    for key in _WRAPPERS:
+        if isinstance(held, dict) and isinstance(held.get(key), dict):
+            held = held[key]
+    if not isinstance(held, dict) or not all(isinstance(value, torch.Tensor) for value in held.values()):
+        raise UserError(f"{file.name} holds no weights: save the state dict of the model.")
+    return {str(key).removeprefix("module."): value for key, value in held.items()}, {}
+
+
+def classes_given(wanted: UnderTestSettings) -> tuple[str, ...]:
+    """The names of classes that a person gave; empty for none."""
+    return tuple(name.strip() for name in wanted.classes.split(",") if name.strip())
+
+
+def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
+    """A list in the header of a file; empty where there is none."""
+    try:
+        return tuple(json.loads(header.get(name, "[]")))
+    except (ValueError, TypeError):
+        return ()
+
+
+def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
+    """An architecture without weights. torchvision is asked first, then timm."""
+    if name == SMALL_UNET:
+        from evaluation.adapters.small_unet import SmallUNet
+
+        return SmallUNet(classes), "segmentation"
+    kinds = torchvision_names()
+    if name in kinds:
+        from torchvision import models
+
+        more: dict[str, Any] = {}
+        if kinds[name] == "segmentation":
+            more = {"weights_backbone": None, "aux_loss": auxiliary}
+        return models.get_model(name, weights=None, num_classes=classes, **more), kinds[name]
+    import timm
+
+    if timm.is_model(name):
+        return timm.create_model(name, pretrained=False, num_classes=classes), "classification"
+    raise unknown(name, "torchvision or timm", [SMALL_UNET, *kinds, *timm.list_models()])
+
+
+def torchvision_names() -> dict[str, Kind]:
+    """The classification and segmentation models of torchvision."""
+    from torchvision import models
+
+    names: dict[str, Kind] = dict.fromkeys(models.list_models(module=models), "classification")
+    return names | dict.fromkeys(models.list_models(module=models.segmentation), "segmentation")
+
+
+def _size(size: Sequence[int]) -> tuple[int, int] | None:
+    """Width and height of what torchvision and timm give as height and width, or as a side; None for nothing."""
+    return (int(size[-1]), int(size[0])) if size else None
+
+
+def squeezed(size: tuple[int, int], mean: Sequence[float], std: Sequence[float]) -> Callable[[Any], Any]:
+    """Squeezes a picture into a width and height and normalises it."""
+    import torch
+    from torchvision.transforms import v2
+
+    steps = [
+        v2.PILToTensor(),
+        v2.Resize((size[1], size[0]), antialias=True),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize(list(mean), list(std)),
+    ]
+    return v2.Compose(steps)
+
+
+def unknown(name: str, where: str, known: list[str]) -> UserError:
+    """What is said of a name that a library does not know."""
+    near = difflib.get_close_matches(name, known, 3)
+    hint = f"perhaps you mean {' or '.join(near)}" if near else "look the name up in its list of models"
+    return UserError(f"There is no classifier or segmenter {name[:80]!r} in {where}: {hint}.")
+
+
+def not_fetched(name: str, where: str, error: Exception) -> UserError:
+    """What is said of weights that do not come."""
+    return UserError(
+        f"The weights of {name} of {where} could not be fetched ({type(error).__name__}): connect to the network and "
+        "try again, or give a checkpoint file that is on this machine."
+    )

@@ -1,0 +1,152 @@
+"""The seam that every model under test is asked through: images in, probabilities or class maps out.
+
+An adapter owns how an image is prepared for its model. Those of torch, of ONNX files and of servers differ in nothing
+that anybody else sees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from core.errors import UserError
+from core.model_identity import ModelIdentity
+from core.predictions import Doubt, map_size
+from core.types import TaskKind
+from evaluation.adapters.architectures import Network
+from evaluation.ranking import deep_gini, entropy
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """What a model says of some images, in their order."""
+
+    probabilities: np.ndarray | None = None
+    """(images, classes), float32; classification only."""
+    maps: tuple[Image.Image, ...] = ()
+    """Class numbers (mode L), each of the `map_size` of its image; segmentation only."""
+    doubts: tuple[Doubt, ...] = ()
+    """One for each map; () of a model that gives no probabilities."""
+
+
+DOUBT_SIDE = 64
+"""How unsure a segmenter is of an image is taken at so many places at most across and down, evenly spread: neighbouring
+pixels say nearly the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image."""
+
+
+class Adapter(Protocol):
+    """A model under test that is ready to be asked."""
+
+    kind: TaskKind
+    identity: ModelIdentity
+    at_once: int
+    """How many images it is best asked about at once; fewer where memory ends."""
+
+    def prepare(self, image: Image.Image) -> Any:
+        """An RGB image as the model wants it. Called from several threads."""
+
+    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
+        """What the model says of prepared images, whose own widths and heights were `sizes`; what it says of one does
+        not hang on the others. Raises UserError, or what `out_of_memory` knows where so many at once are too many.
+        """
+
+
+class TorchAdapter:
+    """A network of torch, on the GPU where there is one, at full precision."""
+
+    def __init__(self, network: Network) -> None:
+        import torch
+
+        self.kind, self.identity = network.kind, network.identity
+        self._prepare = network.prepare
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._net = network.net.to(self._device).eval()
+        self.at_once = images_at_once(self.kind, self._device == "cuda")
+
+    def prepare(self, image: Image.Image) -> Any:
+        """A tensor (3, height, width)."""
+        return self._prepare(image)
+
+    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
+        import torch
+
+        def ask(pixels: Sequence[Any]) -> Any:
+            with torch.inference_mode():
+                found = self._net(torch.stack(list(pixels)).to(self._device))
+            if isinstance(found, dict):  # of torchvision's segmenters, and of transformers
+                found = found["logits" if "logits" in found else "out"]
+            return found.float()
+
+        return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
+
+
+def images_at_once(kind: TaskKind, gpu: bool) -> int:
+    """How many images a model is asked about at once, unless memory ends before."""
+    if gpu:
+        return 128 if kind == "classification" else 16
+    return 32 if kind == "classification" else 4
+
+
+def output_of(
+    kind: TaskKind, classes: Sequence[str], prepared: Sequence[Any], sizes: Sequence[tuple[int, int]], ask: Any
+) -> Output:
+    """Asks by `ask` for each shape among the prepared images at once, as images are never padded to another's shape.
+
+    `ask` takes images of one shape and gives logits (images, classes) or (images, classes, h, w) as a torch tensor.
+    """
+    places: dict[tuple[int, ...], list[int]] = {}
+    for place, pixels in enumerate(prepared):
+        places.setdefault(tuple(pixels.shape), []).append(place)
+    rows: dict[int, Any] = {}
+    doubts: dict[int, Doubt] = {}
+    for members in places.values():
+        logits = ask([prepared[place] for place in members])
+        _check(logits, kind, classes, len(members))
+        if kind == "classification":
+            rows.update(zip(members, logits.softmax(1).cpu().numpy(), strict=True))
+        else:
+            for number, place in enumerate(members):
+                rows[place] = class_map(logits[number : number + 1], sizes[place])
+                doubts[place] = doubt(logits[number])
+    if kind == "classification":
+        return Output(np.stack([rows[place] for place in range(len(prepared))]).astype(np.float32))
+    order = range(len(prepared))
+    return Output(maps=tuple(rows[place] for place in order), doubts=tuple(doubts[place] for place in order))
+
+
+def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> None:
+    shape, rank = tuple(logits.shape), 2 if kind == "classification" else 4
+    if len(shape) != rank or shape[:2] != (count, len(classes)):
+        raise UserError(
+            f"The model under test answers {count} images with numbers of the shape {shape}, which do not fit its "
+            f"{len(classes)} classes: correct the list of classes, or the model."
+        )
+    if not bool(logits.isfinite().all()):
+        raise UserError(
+            "The model under test answers with something that is no number (NaN or infinite): its weights are damaged, "
+            "or its mean and std are not those that it was trained with."
+        )
+
+
+def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:
+    """Class numbers (mode L) of the logits (1, classes, h, w) of an image of that width and height. The logits are
+    scaled up, and only then is the largest taken: edges would be jagged otherwise.
+    """
+    import torch
+
+    width, height = map_size(size)
+    whole = torch.nn.functional.interpolate(logits, size=(height, width), mode="bilinear", align_corners=False)
+    return Image.fromarray(whole[0].argmax(0).to(torch.uint8).cpu().numpy())
+
+
+def doubt(logits: Any) -> Doubt:
+    """How unsure a segmenter is of an image, by its logits (classes, h, w)."""
+    down, across = (math.ceil(side / DOUBT_SIDE) for side in logits.shape[1:])
+    some = logits[:, ::down, ::across].flatten(1).T.softmax(1).cpu().numpy()
+    # Squares of probabilities that add up to a little more than 1 by rounding.
+    return Doubt(float(entropy(some).mean()), max(0.0, float(deep_gini(some).mean())))

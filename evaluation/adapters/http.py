@@ -1,0 +1,340 @@
+"""A model under test behind HTTP, asked in a small protocol of our own: docs/models-under-test.md has it.
+
+A fault that may pass is tried again with pauses. Everything else that is no answer becomes one sentence, with what was
+expected. No redirect is followed: images go to the address that a person gave and to no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from PIL import Image
+
+from core.errors import UserError
+from core.model_identity import UNKNOWN_VERSION, ModelIdentity, Preprocessing
+from core.predictions import map_size
+from core.progress import stop_if, stop_signal
+from core.settings import UnderTestSettings
+from evaluation.adapters.architectures import MOST_CLASSES, Kind, classes_given
+from evaluation.adapters.base import Output
+
+IMAGES = 8
+"""In one request at most."""
+REQUESTS = 4
+"""On their way at once at most."""
+TRIES = 4
+TRIES_OF_SLOW = 2
+"""A server that is too slow is not made faster by asking it more often."""
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""Seconds between two tries: the first pause, which doubles, and the longest that a server may ask for."""
+CONNECT_SECONDS = 10.0
+MOST_BYTES = 32 << 20
+"""No answer is longer."""
+MOST_PIXELS = 1 << 25
+"""Of a class map in an answer."""
+ROUNDING = 0.02
+"""By so much may probabilities add up to more than 1."""
+_NO_CARD = (400, 401, 403, 404, 405, 406, 410, 415, 422, 501)
+"""What a server answers that says nothing of itself."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """None for what is no JSON."""
+        try:
+            return json.loads(self.content)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def shown(self) -> str:
+        """Its beginning, in one line."""
+        return " ".join(self.content[:600].decode("utf-8", "replace").split())[:120]
+
+
+class _Passing(Exception):
+    """A fault that may be over at the next try."""
+
+    def __init__(self, told: UserError, wait: float | None = None, tries: int = TRIES) -> None:
+        super().__init__(str(told))
+        self.told, self.wait, self.tries = told, wait, tries
+
+
+class HttpAdapter:
+    """A model behind an address."""
+
+    def __init__(self, wanted: UnderTestSettings) -> None:
+        """Asks what it is. Raises UserError where nobody answers, or where its classes are not known."""
+        import httpx
+
+        if not wanted.address:
+            raise UserError(
+                "Give the address at which the model under test is asked, such as http://127.0.0.1:8000/predict.",
+                field="address",
+            )
+        self._address, self._timeout = wanted.address, wanted.timeout
+        parts = urlsplit(self._address)
+        self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False
+        # A proxy of the surroundings is for the world outside, never for this machine.
+        self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        card = self._card()
+        self.kind: Kind = self._kind(card)
+        classes = self._classes(card, wanted)
+        named = " ".join(str(card[key]) for key in ("name", "version") if card.get(key))[:200]
+        weights = named if card.get("version") else UNKNOWN_VERSION
+        shown = Preprocessing(more="by the server")
+        self.identity = ModelIdentity(self._address, weights, self.kind, shown, classes)
+        self._places = {name: place for place, name in enumerate(classes)}
+        self.at_once = IMAGES * REQUESTS
+
+    def prepare(self, image: Image.Image) -> str:
+        """A PNG of the image as it is, in base64."""
+        file = io.BytesIO()
+        image.save(file, "PNG", compress_level=1)
+        return base64.b64encode(file.getvalue()).decode("ascii")
+
+    def answer(self, prepared: Sequence[str], sizes: Sequence[tuple[int, int]]) -> Output:
+        """What the server says. Raises Cancelled within a moment when the person asks to stop."""
+        parts = [list(prepared[start : start + IMAGES]) for start in range(0, len(prepared), IMAGES)]
+        answers = self._exchange([("POST", {"images": part}) for part in parts])
+        found = [
+            entry for part, answer in zip(parts, answers, strict=True) for entry in self._entries(answer, len(part))
+        ]
+        if self.kind == "classification":
+            return Output(np.stack([self._row(entry) for entry in found]))
+        return Output(maps=tuple(self._map(entry, size) for entry, size in zip(found, sizes, strict=True)))
+
+    # What the server says of itself
+
+    def _card(self) -> Mapping[str, Any]:
+        (answer,) = self._exchange([("GET", None)])
+        found = answer.json() if answer.status == 200 else None
+        return found if isinstance(found, dict) else {}
+
+    def _kind(self, card: Mapping[str, Any]) -> Kind:
+        said = card.get("kind", "classification")
+        if said == "classification":
+            return "classification"
+        if said == "segmentation":
+            return "segmentation"
+        raise UserError(
+            f"The server at {self._address} calls itself a model for {str(said)[:60]!r}: classification and "
+            "segmentation are what is taken here."
+        )
+
+    def _classes(self, card: Mapping[str, Any], wanted: UnderTestSettings) -> tuple[str, ...]:
+        own, given = card.get("classes"), classes_given(wanted)
+        whole = isinstance(own, list) and all(isinstance(name, str) and name for name in own)
+        said = tuple(own) if isinstance(own, list) and whole else ()
+        if said and given and set(said) != set(given):
+            other = sorted(set(said) ^ set(given))[0]
+            raise UserError(
+                f"The server at {self._address} has {len(said)} classes, which are not the {len(given)} that are given "
+                f"({other[:60]!r} is only in one list): correct the list, or leave it empty.",
+                field="classes",
+            )
+        classes = said or given
+        if not classes or len(set(classes)) != len(classes):
+            raise UserError(
+                f"The server at {self._address} does not say its classes: give their names, each once, with commas "
+                'between, or have it answer GET with {"classes": [...]}.',
+                field="classes",
+            )
+        if self.kind == "segmentation" and len(classes) > MOST_CLASSES:
+            raise UserError(
+                f"The server at {self._address} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are "
+                "taken."
+            )
+        return classes
+
+    # What it says of images
+
+    def _entries(self, answer: _Answer, count: int) -> list[Any]:
+        found = answer.json()
+        entries = found.get("predictions") if isinstance(found, dict) else None
+        if not isinstance(entries, list):
+            raise self._nonsense(answer.shown or "nothing", count)
+        if len(entries) != count:
+            raise self._nonsense(f"{len(entries)} predictions", count)
+        return entries
+
+    def _nonsense(self, got: str, count: int = 0) -> UserError:
+        one = (
+            '{"classes": {"name": probability, ...}}'
+            if self.kind == "classification"
+            else '{"map": "a PNG of class numbers in base64"}'
+        )
+        many = f" with one entry for each of {count} images" if count else ""
+        return UserError(
+            f'The server at {self._address} answers with {got}; expected was {{"predictions": [{one}, ...]}}{many}: '
+            "correct the address, or what runs there."
+        )
+
+    def _row(self, entry: Any) -> np.ndarray:
+        """The probabilities (classes,) of one image; a class that is not named has none."""
+        held = entry.get("classes") if isinstance(entry, dict) else None
+        if not isinstance(held, dict) or not held:
+            raise self._nonsense(f"an entry {json.dumps(entry)[:80]}")
+        row = np.zeros(len(self._places), np.float32)
+        for name, probability in held.items():
+            if name not in self._places:
+                raise UserError(
+                    f"The server at {self._address} answers with the class {name[:60]!r}, which is not among its "
+                    f"{len(self._places)} classes: correct the list of classes, or what runs there."
+                )
+            number = isinstance(probability, int | float) and not isinstance(probability, bool)
+            if not number or not 0 <= probability <= 1 + ROUNDING:  # NaN is not between either
+                raise self._nonsense(f"{json.dumps(probability)[:40]} as the probability of {name[:60]!r}")
+            row[self._places[name]] = min(1.0, probability)
+        total = math.fsum(held.values())
+        if not 0 < total <= 1 + ROUNDING:
+            raise self._nonsense(f"probabilities that add up to {total:.3g} and not to 1")
+        return row
+
+    def _map(self, entry: Any, size: tuple[int, int]) -> Image.Image:
+        held = entry.get("map") if isinstance(entry, dict) else None
+        if not isinstance(held, str):
+            raise self._nonsense(f"an entry {json.dumps(entry)[:80]}")
+        try:
+            with Image.open(io.BytesIO(base64.b64decode(held, validate=True)), formats=["PNG"]) as opened:
+                if opened.mode not in ("L", "P") or opened.width * opened.height > MOST_PIXELS:
+                    raise self._nonsense(f"a picture of mode {opened.mode} and {opened.width} × {opened.height} pixels")
+                numbers = Image.frombytes("L", opened.size, opened.tobytes())
+        except (Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
+            raise self._nonsense("a map that is no PNG") from error
+        largest = int(np.asarray(numbers).max())
+        if largest >= len(self._places):
+            raise self._nonsense(
+                f"a map with the class number {largest}, where the last of its classes has {len(self._places) - 1}"
+            )
+        wide, high = map_size(size)
+        if abs(numbers.width * size[1] - numbers.height * size[0]) > max(size) + max(numbers.size):
+            raise self._nonsense(
+                f"a map of {numbers.width} × {numbers.height} for an image of {size[0]} × {size[1]} pixels"
+            )
+        return numbers.resize((wide, high), Image.Resampling.NEAREST)
+
+    # The wire
+
+    def _exchange(self, requests: Sequence[tuple[str, Any]]) -> list[_Answer]:
+        """The answers to some requests, in their order; the first fault ends the others."""
+        return asyncio.run(self._all(requests))
+
+    async def _all(self, requests: Sequence[tuple[str, Any]]) -> list[_Answer]:
+        import httpx
+
+        stopped = stop_signal()
+        limits = httpx.Timeout(None, connect=min(CONNECT_SECONDS, self._timeout))
+        free = asyncio.Semaphore(REQUESTS)
+        async with httpx.AsyncClient(
+            verify=self._tls, trust_env=not self._local, timeout=limits, follow_redirects=False
+        ) as client:
+            tasks = [asyncio.ensure_future(self._tried(client, free, *request)) for request in requests]
+            try:
+                waiting = set(tasks)
+                while waiting:
+                    done, waiting = await asyncio.wait(waiting, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
+                    for task in done:
+                        task.result()
+                    stop_if(stopped)
+                return [task.result() for task in tasks]
+            finally:
+                for task in tasks:
+                    task.cancel()
+                with suppress(Exception):
+                    await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _tried(self, client: Any, free: asyncio.Semaphore, method: str, body: Any) -> _Answer:
+        """The answer to one request, asked for again where that may help."""
+        import tenacity
+
+        def last(state: tenacity.RetryCallState) -> bool:
+            error = state.outcome.exception() if state.outcome is not None else None
+            return state.attempt_number >= (error.tries if isinstance(error, _Passing) else 1)
+
+        doubling = tenacity.wait_exponential_jitter(multiplier=FIRST_WAIT, max=LONGEST_WAIT, jitter=FIRST_WAIT / 2)
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome is not None else None
+            asked = error.wait if isinstance(error, _Passing) else None
+            return doubling(state) if asked is None else asked
+
+        again = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(_Passing), stop=last, wait=pause, reraise=True
+        )
+        try:
+            async with free:
+                return await again(self._once, client, method, body)
+        except _Passing as error:
+            raise error.told from error
+
+    async def _once(self, client: Any, method: str, body: Any) -> _Answer:
+        import httpx
+
+        who = f"The server at {self._address}"
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._read(client, method, body)
+        except TimeoutError as error:
+            raise _Passing(
+                UserError(
+                    f"{who} gave no whole answer within {self._timeout:g} seconds: try again when it is less busy, or "
+                    "allow it more time (timeout)."
+                ),
+                tries=TRIES_OF_SLOW,
+            ) from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            why = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+            raise _Passing(
+                UserError(f"{who} cannot be reached ({why}): start it, or correct the address of the model.")
+            ) from error
+        if answer.status == 200 or (method == "GET" and answer.status in _NO_CARD):
+            return answer
+        if 300 <= answer.status < 400:
+            to = answer.headers.get("location", "elsewhere")[:200]
+            raise UserError(
+                f"{who} sends on to {to}, and images are sent to no other place than the one that was given: give that "
+                "address if it is the right one."
+            )
+        told = UserError(
+            f"{who} failed ({answer.status}: {answer.shown or 'no reason given'}): look at its log, and try again."
+        )
+        if answer.status >= 500 or answer.status in (408, 409, 425, 429):
+            raise self._later(told, answer)
+        raise told
+
+    def _later(self, told: UserError, answer: _Answer) -> Exception:
+        """Another try, when the server says so; none where it asks for more patience than a person has."""
+        try:
+            wait = max(0.0, float(answer.headers.get("retry-after", "")))
+        except ValueError:
+            return _Passing(told)
+        return _Passing(told, wait) if wait <= LONGEST_WAIT else told
+
+    async def _read(self, client: Any, method: str, body: Any) -> _Answer:
+        plain = {"accept": "application/json", "accept-encoding": "identity"}  # a packed answer could hide its size
+        async with client.stream(method, self._address, json=body, headers=plain) as response:
+            content = bytearray()
+            async for piece in response.aiter_bytes():
+                content += piece
+                if len(content) > MOST_BYTES:
+                    raise UserError(
+                        f"The server at {self._address} answers with more than {MOST_BYTES >> 20} MB: look at what "
+                        "runs there."
+                    )
+            return _Answer(response.status_code, response.headers, bytes(content))

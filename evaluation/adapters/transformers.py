@@ -1,0 +1,157 @@
+"""Classifiers and segmenters of transformers, by their repository on the hub or from a folder.
+
+Only safetensors are read and no code that comes with a model is run. Segmenters answer at a quarter of the size or so;
+whoever asks scales the logits up before taking the largest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.errors import UserError, out_of_memory
+from core.model_identity import ModelIdentity, Preprocessing, files_hash
+from core.settings import UnderTestSettings
+from evaluation.adapters.architectures import MOST_CLASSES, Kind, Network, checkpoint_path, classes_given, not_fetched
+
+FILES = ("*.json", "*.safetensors")
+"""What is fetched of a repository: its weights and how images are prepared; neither code nor pickles."""
+CLASSES: dict[str, Kind] = {"ForImageClassification": "classification", "ForSemanticSegmentation": "segmentation"}
+"""How the names of the classes end that are taken."""
+_LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+
+
+def from_transformers(wanted: UnderTestSettings) -> Network:
+    """The network with its weights, on the CPU. Raises UserError for what is not to be had, or is no such model."""
+    folder, called, weights = _folder(wanted)
+    config = _config(folder, called)
+    kind = _kind(config, called)
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{called} has no weights in safetensors, and others could hold a program: save it anew with "
+            "save_pretrained of a current transformers."
+        )
+    net = _load(folder, called, kind, own_code=bool(config.get("auto_map")))
+    held = net.config.id2label
+    classes = classes_given(wanted) or tuple(str(held[number]) for number in sorted(held))
+    if len(classes) != len(held):
+        raise UserError(
+            f"{called} has {len(held)} classes and not the {len(classes)} that are given: correct the list, or leave "
+            "it empty to take the model's own.",
+            field="classes",
+        )
+    if kind == "segmentation" and len(classes) > MOST_CLASSES:
+        raise UserError(f"{called} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
+    processor = _processor(folder, called)
+
+    def prepare(image: Any) -> Any:
+        return processor(images=image, return_tensors="pt")["pixel_values"][0]
+
+    shown = _shown(processor.to_dict())
+    name = type(net).__name__ if wanted.file else called  # of a folder its name says nothing
+    return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
+
+
+def _folder(wanted: UnderTestSettings) -> tuple[Path, str, str]:
+    """Where the files are, what the model is called, and what its weights are."""
+    if wanted.file:
+        folder = checkpoint_path(wanted.file)
+        if not folder.is_dir():
+            raise UserError(
+                f"There is no folder {wanted.file}: give one that save_pretrained wrote, on the machine that serves "
+                "this, or the name of a repository.",
+                field="file",
+            )
+        files = [file for pattern in FILES for file in sorted(folder.glob(pattern))]
+        return folder, folder.resolve().name, files_hash(files) if files else ""
+    if not wanted.name:
+        raise UserError("Give the repository of the model under test, such as google/vit-base-patch16-224.")
+    from huggingface_hub import snapshot_download
+
+    repository, _, revision = wanted.name.partition("@")
+    try:
+        folder = Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(FILES)))
+    except Exception as error:  # a download may fail in as many ways as there are networks
+        raise not_fetched(wanted.name, "the hub", error) from error
+    return folder, repository, f"{repository}@{folder.name}"  # the hub's cache names a folder by its commit
+
+
+def _config(folder: Path, called: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise UserError(f"{called} is no model of transformers: it has no config.json that can be read.")
+    return found
+
+
+def _kind(config: Mapping[str, Any], called: str) -> Kind:
+    """Raises UserError for what is neither a classifier nor a segmenter."""
+    named = [str(name) for name in config.get("architectures") or ()]
+    kinds = {kind for name in named for ending, kind in CLASSES.items() if name.endswith(ending)}
+    if len(kinds) != 1:
+        raise UserError(
+            f"{called} is a {', '.join(named) or 'model of no stated kind'}, and not one for image classification or "
+            "semantic segmentation: take one of these."
+        )
+    return kinds.pop()
+
+
+def _load(folder: Path, called: str, kind: Kind, own_code: bool) -> Any:
+    from transformers import AutoModelForImageClassification, AutoModelForSemanticSegmentation
+
+    loader = AutoModelForImageClassification if kind == "classification" else AutoModelForSemanticSegmentation
+    try:
+        # Left to itself it says of other shapes that there are some, and not of which layers.
+        net, told = loader.from_pretrained(
+            folder, **_LOCAL, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+    except Exception as error:  # of transformers, of safetensors or of the operating system
+        if out_of_memory(error):
+            raise UserError(
+                f"There is not enough memory to load {called}: free some, or take a smaller one."
+            ) from error
+        if own_code:
+            raise UserError(
+                f"{called} wants to run code of its own, which is not done: take a model that needs none."
+            ) from error
+        said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        raise UserError(f"{called} cannot be loaded by transformers: {said}.") from error
+    for what, names in (("lack", told["missing_keys"]), ("have another shape of", told["mismatched_keys"])):
+        if names:
+            first = min(name if isinstance(name, str) else str(name[0]) for name in names)
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise UserError(
+                f"The weights of {called} do not fit its config.json: they {what} {first}{more}. Take both from one "
+                "save_pretrained."
+            )
+    return net
+
+
+def _processor(folder: Path, called: str) -> Any:
+    from transformers import AutoImageProcessor
+
+    try:
+        return AutoImageProcessor.from_pretrained(folder, **_LOCAL)
+    except Exception as error:  # of transformers or of the operating system
+        raise UserError(
+            f"{called} does not say how images are prepared for it: add the preprocessor_config.json that its image "
+            "processor was saved with."
+        ) from error
+
+
+def _shown(held: Mapping[str, Any]) -> Preprocessing:
+    """What an image processor does, by its own record."""
+    size = held.get("crop_size") if held.get("do_center_crop") else held.get("size")
+    whole = isinstance(size, dict) and size.get("width") and size.get("height")
+    normalised = bool(held.get("do_normalize", True))
+    return Preprocessing(
+        size=(int(size["width"]), int(size["height"])) if whole and isinstance(size, dict) else None,
+        mean=tuple(held.get("image_mean") or ()) if normalised else (),
+        std=tuple(held.get("image_std") or ()) if normalised else (),
+        interpolation=str(held.get("resample", "")),
+        more=json.dumps(dict(held), sort_keys=True, default=str),
+    )

@@ -1,0 +1,111 @@
+"""Where the weights of a model under test are, or come from: a file, torchvision's cache, or the hub.
+
+Knows what those libraries know; asks no network.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from core.errors import UserError
+from core.model_sections import ROOT, WebFile, Weights
+from core.settings import UnderTestSettings
+from evaluation.adapters.architectures import checkpoint_path, torchvision_names, unknown
+from evaluation.adapters.transformers import FILES
+
+_BYTES = 4
+"""Of a parameter: models under test run at full precision."""
+
+
+def weights_of(wanted: UnderTestSettings) -> Weights:
+    """The weights of a model under test. Raises UserError for a name that the library does not know, and for a file
+    that can be none.
+    """
+    if wanted.source == "http":
+        raise UserError(
+            f"The weights of the model at {wanted.address} are its server's own: there is nothing to fetch."
+        )
+    if wanted.source in ("file", "onnx") or (wanted.source == "transformers" and wanted.file):
+        file = checkpoint_path(wanted.file)
+        return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))
+    if not wanted.name:
+        raise UserError("Give the name of the model under test, such as resnet50.")
+    if wanted.source == "transformers":
+        return _of_transformers(wanted)
+    return _of_torchvision(wanted) if wanted.source == "torchvision" else _of_timm(wanted)
+
+
+def _of_torchvision(wanted: UnderTestSettings) -> Weights:
+    from torchvision import models
+
+    known = torchvision_names()
+    if wanted.name not in known:
+        raise unknown(wanted.name, "torchvision", list(known))
+    chosen = models.get_model_weights(wanted.name).DEFAULT
+    memory = int(chosen.meta["num_params"]) * _BYTES
+    return WebFile(
+        called=wanted.title,
+        url=chosen.url,
+        path=str(_cached(chosen.url)),
+        revision=chosen.name,
+        bytes=round(chosen.meta["_file_size"] * 2**20),  # torchvision's own figure
+        memory_half=memory,
+        memory_full=memory,
+        licence=str(chosen.meta.get("license", "")),
+    )
+
+
+def _of_transformers(wanted: UnderTestSettings) -> Weights:
+    repository, _, revision = wanted.name.partition("@")
+    try:
+        return Weights(hub=repository, revision=revision or "main", files=FILES)
+    except ValidationError as error:
+        raise UserError(
+            f"{wanted.name!r} is no repository of the hub: give owner/name, such as google/vit-base-patch16-224."
+        ) from error
+
+
+def _of_timm(wanted: UnderTestSettings) -> Weights:
+    import timm
+    import torch
+    from timm.models import get_pretrained_cfg
+    from timm.models._hub import hf_split  # its own reading of an id with a revision
+
+    if not timm.is_model(wanted.name):
+        raise unknown(wanted.name, "timm", timm.list_models())
+    come = get_pretrained_cfg(wanted.name)
+    if come is None or not come.has_weights:
+        raise UserError(f"timm has no weights for {wanted.name}: name one of timm.list_pretrained().")
+    with torch.device("meta"):  # counted, and no memory taken
+        net = timm.create_model(wanted.name, pretrained=False)
+    size = sum(tensor.numel() for tensor in net.state_dict().values()) * _BYTES
+    licence = str(come.license or "")
+    if come.hf_hub_id:
+        hub, revision = hf_split(come.hf_hub_id)
+        # As timm asks for them: safetensors wherever there are any.
+        named = Path(come.hf_hub_filename or "model.safetensors").with_suffix(".safetensors").name
+        return Weights(
+            hub=hub,
+            revision=revision or "main",
+            files=(named,),
+            bytes=size,
+            memory_half=size,
+            memory_full=size,
+            licence=licence,
+        )
+    if not come.url:
+        raise UserError(f"timm does not say where the weights of {wanted.name} are: give a checkpoint file.")
+    place = str(_cached(come.url))
+    return WebFile(
+        called=wanted.title, url=come.url, path=place, bytes=size, memory_half=size, memory_full=size, licence=licence
+    )
+
+
+def _cached(url: str) -> Path:
+    """Where torch keeps what it fetched from an address."""
+    import torch
+
+    return Path(torch.hub.get_dir()).expanduser() / "checkpoints" / Path(urlsplit(url).path).name

@@ -1,0 +1,305 @@
+"""Trains a model under test further: arms that differ in their images alone, each by the same number of optimiser
+updates (the paper's RQ3). Loads torch at first use.
+
+A batch hangs on the seed and on the number of its update, so that training that was stopped goes on to the same
+weights.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from core.errors import UserError
+from core.progress import stop_if
+from core.types import TaskKind
+
+if TYPE_CHECKING:
+    import torch
+
+IGNORED = 255
+"""The number of a pixel of a mask that nothing is learnt from."""
+STATE, BEST, ABOUT = "state", "best.safetensors", "about.json"
+Augmentation = Literal["", "randaugment", "augmix"]
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    """How a model is trained."""
+
+    name: str
+    updates: int
+    batch: int
+    optimiser: Literal["sgd", "adam"]
+    learning_rate: float
+    momentum: float = 0.9
+    """Of "sgd"."""
+    weight_decay: float = 0.0
+    falls: int = 0
+    """How many times the learning rate falls to a tenth, after equal parts of the updates."""
+    looks: int = 10
+    """How often the tuning images are looked at: the best state of these is kept."""
+
+
+def short(updates: int = 400, batch: int = 32) -> TrainingRecipe:
+    """A fine-tuning from the weights that there are."""
+    return TrainingRecipe("short fine-tuning", updates, batch, "sgd", 1e-3, weight_decay=1e-4)
+
+
+def paper_resnet(images: int) -> TrainingRecipe:
+    """The paper's for ResNet-18 (section III, RQ3): batches of 100, SGD at 0.1 with momentum 0.9 and a weight decay of
+    1e-4, a tenth after every 30 of 90 epochs. `images` are those of the arm "original only": every arm has its updates.
+    """
+    return TrainingRecipe("paper, ResNet", max(1, 90 * images // 100), 100, "sgd", 0.1, 0.9, 1e-4, falls=2)
+
+
+def paper_deeplab(images: int) -> TrainingRecipe:
+    """The paper's for DeepLabV3: batches of 12, Adam at 0.002, 200 epochs; `images` as in `paper_resnet`."""
+    return TrainingRecipe("paper, DeepLabV3", max(1, 200 * images // 12), 12, "adam", 0.002)
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image to learn from: its file, and its class or its mask."""
+
+    image: Path
+    target: int | tuple[int, ...] | Path
+    """The number of its class, or of several where each of them is right; or a mask, a PNG of mode L with class
+    numbers, `IGNORED` for none."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What one of several trainings learns from."""
+
+    name: str
+    examples: tuple[Example, ...]
+    augmentation: Augmentation = ""
+    """Of torchvision, on every image before it is learnt from."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of it."""
+
+    weights: Path
+    """A state dict in safetensors: that of the update with the best score on the tuning images."""
+    update: int
+    score: float
+    updates: int
+    """How many there were in all."""
+
+
+def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
+    """The examples of each update from number `begin` on. All are gone through before any comes again, each time in
+    another order; a batch may reach from one round into the next.
+    """
+    orders: dict[int, np.ndarray] = {}
+
+    def at(place: int) -> int:
+        turn, within = divmod(place, examples)
+        if turn not in orders:
+            orders.pop(turn - 2, None)
+            orders[turn] = np.random.default_rng((seed, turn)).permutation(examples)
+        return int(orders[turn][within])
+
+    for update in range(begin, updates):
+        yield [at(update * batch + place) for place in range(batch)]
+
+
+def train(
+    net: Any,
+    kind: TaskKind,
+    prepare: Callable[[Image.Image], Any],
+    arm: Arm,
+    recipe: TrainingRecipe,
+    seed: int,
+    score: Callable[[Any], float],
+    folder: Path,
+    on_update: Callable[[int, float], None] = lambda update, loss: None,
+    cancelled: threading.Event | None = None,
+    groups: Sequence[Sequence[int]] = (),
+) -> Trained:
+    """Train a torch module, whose weights change, and leave what came of it in `folder`; where that holds a training
+    that was stopped, it goes on. `prepare` gives the pixels of an image as the module takes them, (3, h, w); `score`
+    says how good the module is on the tuning images, the larger the better. Where a mask has the numbers of `groups` of
+    classes of a segmenter, each class of a group is right.
+
+    Raises UserError for an arm without examples or with a file that cannot be read, ValueError for a folder that holds
+    another training, and Cancelled when asked to stop: then it can go on later.
+    """
+    from accelerate import Accelerator
+    from safetensors.torch import save_file
+
+    if not arm.examples:
+        raise UserError(f"There is nothing to learn from in “{arm.name}”: no image of it is on the training side.")
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"arm": arm.name, "examples": len(arm.examples), "recipe": recipe.__dict__, "seed": seed, "kind": kind}
+    held = _read(folder / ABOUT)
+    if held is not None and held["training"] != about:
+        raise ValueError(f"{folder} holds another training")
+    accelerator = Accelerator()
+    optimiser, schedule = _optimiser(net, recipe)
+    net, optimiser, schedule = accelerator.prepare(net, optimiser, schedule)
+    update, best = 0, (-1, float("-inf"))
+    if held is not None:
+        if held["update"] >= recipe.updates:
+            return Trained(folder / BEST, held["best"][0], held["best"][1], recipe.updates)
+        accelerator.load_state(str(folder / STATE))
+        update, best = held["update"], (held["best"][0], held["best"][1])
+    every = max(1, recipe.updates // recipe.looks)
+    learnt = _Examples(arm, kind, prepare, seed)
+    for some in batches(len(arm.examples), recipe.batch, recipe.updates, seed, update):
+        stop_if(cancelled)
+        loss = _step(accelerator, net, optimiser, learnt.batch(some, update), kind, groups)
+        schedule.step()
+        update += 1
+        on_update(update, loss)
+        if update % every and update != recipe.updates:
+            continue
+        net.eval()
+        found = score(accelerator.unwrap_model(net))
+        if found > best[1]:
+            best = (update, found)
+            # Cloned: weights that a network uses twice would be refused.
+            state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
+            _replace(folder / BEST, partial(save_file, state))
+        accelerator.save_state(str(folder / STATE))
+        told = json.dumps({"training": about, "update": update, "best": best})
+        _replace(folder / ABOUT, partial(_write, told))
+    return Trained(folder / BEST, best[0], best[1], recipe.updates)
+
+
+class _Examples:
+    """The pixels and the targets of batches."""
+
+    def __init__(self, arm: Arm, kind: TaskKind, prepare: Callable[[Image.Image], Any], seed: int) -> None:
+        from torchvision.transforms import v2
+
+        self._arm, self._kind, self._prepare, self._seed = arm, kind, prepare, seed
+        self._several = max((len(one.target) for one in arm.examples if isinstance(one.target, tuple)), default=0)
+        """Of how many classes each may be the right one, at most; 0 where an image has one class."""
+        if arm.augmentation and kind == "segmentation":
+            # Nothing that moves pixels: the mask would not follow.
+            self._augment: Any = v2.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.05)
+        else:
+            self._augment = {"": None, "randaugment": v2.RandAugment(), "augmix": v2.AugMix()}[arm.augmentation]
+
+    def batch(self, places: Sequence[int], update: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pixels (batch, 3, h, w), and class numbers (batch,) or (batch, h, w); (batch, classes) where several are
+        right, -1 for none. Raises UserError where a model takes each image in a size of its own.
+        """
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed((self._seed << 20) + update)
+            pairs = [self._one(self._arm.examples[place]) for place in places]
+        if len({pixels.shape for pixels, _ in pairs}) > 1:
+            raise UserError("The model takes each image in a size of its own, and what is learnt together has one.")
+        return torch.stack([pixels for pixels, _ in pairs]), torch.stack([target for _, target in pairs])
+
+    def _one(self, example: Example) -> tuple[torch.Tensor, torch.Tensor]:
+        import torch
+
+        image = _image(example.image).convert("RGB")
+        if self._augment is not None:
+            image = self._augment(image)
+        pixels = self._prepare(image)
+        if not isinstance(example.target, Path):
+            if not self._several:
+                return pixels, torch.tensor(example.target)
+            right = example.target if isinstance(example.target, tuple) else (example.target,)
+            return pixels, torch.tensor([*right, *[-1] * (self._several - len(right))])
+        size = (pixels.shape[-1], pixels.shape[-2])
+        mask = _image(example.target).convert("L").resize(size, Image.Resampling.NEAREST)
+        return pixels, torch.from_numpy(np.asarray(mask).astype(np.int64))
+
+
+def _step(
+    accelerator: Any,
+    net: Any,
+    optimiser: Any,
+    batch: tuple[torch.Tensor, torch.Tensor],
+    kind: TaskKind,
+    groups: Sequence[Sequence[int]],
+) -> float:
+    from torch.nn import functional
+
+    pixels, target = (one.to(accelerator.device) for one in batch)
+    net.train()
+    logits = _grouped(logits_of(net(pixels)).float(), groups)
+    if kind == "segmentation" and logits.shape[-2:] != target.shape[-2:]:
+        logits = functional.interpolate(logits, size=target.shape[-2:], mode="bilinear", align_corners=False)
+    if kind == "classification" and target.ndim == 2:
+        own = logits.gather(1, target.clamp(min=0)).masked_fill(target < 0, float("-inf"))
+        loss = (logits.logsumexp(1) - own.logsumexp(1)).mean()
+    else:
+        loss = functional.cross_entropy(logits, target, ignore_index=IGNORED if kind == "segmentation" else -100)
+    accelerator.backward(loss)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return float(loss.detach())
+
+
+def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Tensor:
+    """The logits of groups of classes (batch, groups, ...), and behind them that of all classes of none."""
+    import torch
+
+    if not groups:
+        return logits
+    rest = sorted(set(range(logits.shape[1])) - {number for one in groups for number in one})
+    return torch.stack([logits[:, list(one)].logsumexp(1) for one in (*groups, rest) if len(one)], 1)
+
+
+def logits_of(said: Any) -> Any:
+    """The logits among what a network gives: of torchvision's segmenters, of those with a second head, and of
+    transformers.
+    """
+    if isinstance(said, dict) and "out" in said:
+        return said["out"]
+    return getattr(said, "logits", said)
+
+
+def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:
+    import torch
+
+    if recipe.optimiser == "adam":
+        optimiser: Any = torch.optim.Adam(net.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
+    else:
+        optimiser = torch.optim.SGD(
+            net.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay
+        )
+    every = max(1, recipe.updates // (recipe.falls + 1)) if recipe.falls else recipe.updates + 1
+    return optimiser, torch.optim.lr_scheduler.StepLR(optimiser, every, 0.1)
+
+
+def _image(file: Path) -> Image.Image:
+    try:
+        with Image.open(file) as opened:
+            opened.load()
+            return opened
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read to learn from it: it is missing or damaged.") from error
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    return json.loads(file.read_text()) if file.is_file() else None
+
+
+def _write(text: str, file: Path) -> None:
+    file.write_text(text, encoding="utf-8")
+
+
+def _replace(file: Path, write: Callable[[Path], Any]) -> None:
+    """A file that is there is whole."""
+    half = file.with_name(f"{file.name}.tmp")
+    write(half)
+    half.replace(file)

@@ -1,0 +1,202 @@
+"""Asks the judges about generated images: whether the edit shows, the label is right, and all is in its place."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import cv2
+import numpy as np
+from PIL import Image, ImageDraw
+
+from core.lineage import TestCase
+from demo.check_truth import edited_scene, painted_pixels, part_shows
+from demo.language import TIME_PHRASES, canonical
+from demo.render import render
+from demo.scene import MAX_VEHICLES, SEMANTIC_CLASSES
+from experiments.demo_report.rows import Row, percent, share
+from experiments.demo_report.walk import Walk, edited_slots, edited_things
+
+if TYPE_CHECKING:
+    from demo.judges import Judges
+
+IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
+"""Wanted of the masks of all generated roads."""
+IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
+"""How much less than on the untouched scenes is allowed: of thin things the judges miss a part there too."""
+THINGS = ("vehicle", "pedestrian", "object")
+"""Classes of which single things can be counted."""
+SMALLEST = 12
+"""Pixels of a patch that counts as a thing; the judges leave smaller crumbs on untouched scenes too."""
+FOUND = 0.25
+"""Share of a thing's pixels that have to be read as its class, or it is lost."""
+
+
+class Overlap:
+    """Intersection over union of one class, over the pixels of all scenes together."""
+
+    def __init__(self, name: str) -> None:
+        self._number, self._both, self._either = SEMANTIC_CLASSES.index(name), 0, 0
+
+    def add(self, truth: np.ndarray, seen: np.ndarray) -> None:
+        """Two masks of the same size."""
+        a, b = truth == self._number, seen == self._number
+        self._both += int((a & b).sum())
+        self._either += int((a | b).sum())
+
+    @property
+    def value(self) -> float:
+        """0 to 1, or NaN when neither mask ever showed the class."""
+        return self._both / self._either if self._either else math.nan
+
+
+@dataclass
+class ImageFindings:
+    """What the judges found so far, for generated images and, beside, for the untouched scenes."""
+
+    air: list[bool] = field(default_factory=list)
+    colour: list[bool] = field(default_factory=list)
+    part: list[bool] = field(default_factory=list)
+    """Of the background: ground, trees, walls, water or hills."""
+    label: list[bool] = field(default_factory=list)
+    untouched_air: list[bool] = field(default_factory=list)
+    untouched_colour: list[bool] = field(default_factory=list)
+    untouched_label: list[bool] = field(default_factory=list)
+    other_colours: list[bool] = field(default_factory=list)
+    """Of what was not edited."""
+    third_car: list[bool] = field(default_factory=list)
+    """Those of `other_colours` that are the farthest of three cars."""
+    whole: list[bool] = field(default_factory=list)
+    """Nothing lost and nothing added, one for each image, beside what the judges make of the ideal one."""
+    as_drawn: list[bool] = field(default_factory=list)
+    """The same beside the scene's own mask."""
+    untouched_whole: list[bool] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+    added: Counter[str] = field(default_factory=Counter)
+    kept: dict[str, Overlap] = field(default_factory=lambda: _overlaps())
+    untouched_kept: dict[str, Overlap] = field(default_factory=lambda: _overlaps())
+
+    def add(self, walk: Walk, case: TestCase, judges: Judges) -> None:
+        """Judge one image with one edit, and the scene that it was made from."""
+        edit = case.lineage.counterfactual.edits[0]
+        scene, source = walk.scene, judges.read(np.asarray(walk.image))
+        made, new = judges.read(np.asarray(case.image)), canonical(edit.alternative)
+        slots = edited_slots(walk, edit)
+        goal = edited_scene(scene, slots)
+        if edit.edit_type == "weather":
+            self.air.append(made.weather == new)
+        elif edit.edit_type == "time of day":
+            self.air.append(TIME_PHRASES[made.time] == new)
+        elif edit.edit_type == "background":
+            ((slot, _),) = slots
+            self.part.append(part_shows(scene, goal, slot, np.asarray(case.image)))
+        else:
+            places = [painted_pixels(scene, place) for place in edited_things(walk, edit)]
+            self.colour.append(all(made.colour(pixels) == new for pixels in places if pixels.any()))
+        edited = edited_things(walk, edit) if edit.edit_type == "attribute" else []
+        for place, colour in enumerate(scene.look.colours):
+            pixels = painted_pixels(scene, place)
+            if place not in edited and pixels.any():
+                self.other_colours.append(made.colour(pixels) == colour)
+                self.third_car += [self.other_colours[-1]] if place == MAX_VEHICLES - 1 else []
+        lost, added = lost_and_added(walk.mask, made.mask, judges.read(render(goal)[0]).mask)
+        self.whole.append(not lost and not added)
+        self.as_drawn.append(not any(lost_and_added(walk.mask, made.mask)))
+        self.untouched_whole.append(not any(lost_and_added(walk.mask, source.mask)))
+        self.lost.update(lost)
+        self.added.update(added)
+        self.untouched_air += [source.weather == scene.look.weather, source.time == scene.look.time]
+        for place, colour in enumerate(scene.look.colours):
+            pixels = painted_pixels(scene, place)
+            if pixels.any():
+                self.untouched_colour.append(source.colour(pixels) == colour)
+        if scene.family == "object":
+            self.label.append(made.label == scene.label)
+            self.untouched_label.append(source.label == scene.label)
+            return
+        for name, overlap in self.kept.items():
+            overlap.add(walk.mask, made.mask)
+            self.untouched_kept[name].add(walk.mask, source.mask)
+
+    def rows(self) -> list[Row]:
+        """The figures against their floors."""
+        air = "generated image shows the edited weather or time of day"
+        floors = dict(IOU_FLOORS)
+        floors |= {name: self.untouched_kept[name].value - margin for name, margin in IOU_MARGINS.items()}
+        third = f"the third car's: {percent(self.third_car)}"
+        told = (
+            f"lost: {_counted(self.lost)}; added: {_counted(self.added)}; beside the mask instead of the ideal image: "
+            f"{percent(self.as_drawn)}, untouched scenes {percent(self.untouched_whole)}"
+        )
+        return [
+            share(air, self.air, 0.85, _beside(self.untouched_air)),
+            share("generated image shows the edited colour", self.colour, 0.75, _beside(self.untouched_colour)),
+            share("generated image shows the edited ground, trees, walls, water or hills", self.part, 0.75),
+            share("colours that were not edited are kept", self.other_colours, 0.90, third),
+            share("label still right in the generated image", self.label, 0.93, _beside(self.untouched_label)),
+            share("nothing lost and nothing added in the generated image", self.whole, 0.90, told),
+            *(
+                Row(
+                    f"{name} pixels kept",
+                    self.kept[name].value,
+                    floor,
+                    "IoU",
+                    beside=f"untouched scenes: {self.untouched_kept[name].value:.3f}",
+                )
+                for name, floor in floors.items()
+            ),
+        ]
+
+
+def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None = None) -> tuple[list[str], list[str]]:
+    """The classes of the things that only the one mask shows, and of those that only the other does.
+
+    All are uint8 (height, width) of indices into `SEMANTIC_CLASSES`; `ideal` is what the judges read in the picture as
+    it should be: what they miss or imagine there too counts as neither. Things that touch in the picture are one.
+    """
+    lost, added, readable = [], [], truth if ideal is None else ideal
+    for name in THINGS:
+        number = SEMANTIC_CLASSES.index(name)
+        there, found, could = (mask == number for mask in (truth, seen, readable))
+        patches = [patch for patch in _patches(there) if could[patch].mean() >= FOUND]
+        lost += [name for patch in patches if found[patch].mean() < FOUND]
+        near = cv2.dilate((there | could).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        added += [name for patch in _patches(found) if not near[patch].any()]
+    return lost, added
+
+
+def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
+    """Source, control image and generated image of each case, with its edit below; two cases a row. RGB."""
+    side, line, gap = cases[0][0].image.width, 16, 6
+    cell = (3 * side + 2 * gap, side + line + gap)
+    rows = (len(cases) + 1) // 2
+    sheet = Image.new("RGB", (2 * cell[0] + 3 * gap, rows * cell[1] + gap), "white")
+    draw = ImageDraw.Draw(sheet)
+    for place, (walk, case) in enumerate(cases):
+        left, top = gap + place % 2 * (cell[0] + gap), gap + place // 2 * cell[1]
+        for column, image in enumerate((walk.image, case.artifacts["control image"], case.image)):
+            sheet.paste(image, (left + column * (side + gap), top))
+        told = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.lineage.counterfactual.edits)
+        draw.text((left, top + side + 2), told, fill="black")
+    return sheet
+
+
+def _overlaps() -> dict[str, Overlap]:
+    return {name: Overlap(name) for name in (*IOU_FLOORS, *IOU_MARGINS)}
+
+
+def _patches(pixels: np.ndarray) -> list[np.ndarray]:
+    """The connected patches of a mask, bool (height, width) each, without crumbs."""
+    count, numbered, stats, _ = cv2.connectedComponentsWithStats(pixels.astype(np.uint8), connectivity=8)
+    return [numbered == number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= SMALLEST]
+
+
+def _counted(found: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in found.most_common()) or "none"
+
+
+def _beside(hits: list[bool]) -> str:
+    return f"judges on untouched scenes: {percent(hits)}"

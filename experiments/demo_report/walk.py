@@ -1,0 +1,285 @@
+"""Takes scenes that no training saw through the real pipeline, stage by stage, and keeps what the report looks at.
+
+Each scene gets one planned edit: weather, time of day, a colour and the background in turns, chosen among the
+keywords and the alternatives that the language model itself named. Models say everything; nothing is put right here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from core.errors import UnreadableReply
+from core.settings import ControlKind, LanguageSettings
+from core.types import (
+    Alternative,
+    Alternatives,
+    Caption,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    KeywordAlternatives,
+    Task,
+)
+from core.words import protected_words_in
+from demo.check_truth import PARTS
+from demo.language import TIME_PHRASES, canonical
+from demo.render import render
+from demo.scene import COLOURS, WEATHERS, Scene, random_scene
+from experiments.demo_report.facts import Facts, facts_of, names_in
+from pipeline.driver import Driver
+from pipeline.profiles.profile import Profile
+from pipeline.recipes import DILLEMA
+from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Models, Sentences
+from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
+
+FIRST_SEED = 1_000_000
+"""Far below the seeds that training draws from."""
+PLANNED = ("weather", "time of day", "attribute", "background")
+_WORLD = {
+    "weather": WEATHERS,
+    "time of day": tuple(TIME_PHRASES.values()),
+    "attribute": COLOURS,
+    "background": tuple(word for words in PARTS.values() for word in words),
+}
+"""What the judges can recognise, by edit type."""
+
+
+@dataclass
+class Walk:
+    """One scene and what the pipeline made of it. Filled as far as the walk went."""
+
+    number: int
+    scene: Scene
+    image: Image.Image
+    mask: np.ndarray
+    task: Task
+    caption: str = ""
+    first_replies_read: list[bool] = field(default_factory=list)
+    """One for each thing that the language model was asked for."""
+    keywords: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    """Of all keywords."""
+    keywords_free: bool | None = None
+    """Whether its first keywords leave out everything protected; None when it gave none."""
+    edits_right: list[bool] = field(default_factory=list)
+    """One for each counterfactual caption: edits made, everything else that counts kept."""
+    planned: CounterfactualCaption | None = None
+    """The counterfactual caption with the one planned edit."""
+
+    @property
+    def facts(self) -> Facts:
+        """What the caption says."""
+        return facts_of(self.caption)
+
+
+class ListeningModels:
+    """The models of a profile; what the language model replies is also kept in `replies`."""
+
+    def __init__(self, models: Models) -> None:
+        self._models, self.replies = models, list[str]()
+        self.language: LanguageModel = self
+        self.name = "language model"
+
+    @property
+    def captioner(self) -> Captioner:
+        return self._models.captioner
+
+    @property
+    def generator(self) -> Generator:
+        return self._models.generator
+
+    @property
+    def editor(self) -> Editor:
+        return self._models.editor
+
+    def editor_name(self) -> str:
+        """What the editor is called."""
+        return self._models.editor_name()
+
+    @property
+    def embedder(self) -> Embedder:
+        return self._models.embedder
+
+    @property
+    def sentences(self) -> Sentences:
+        return self._models.sentences
+
+    def generator_name(self, kind: ControlKind) -> str:
+        """What the generator for this kind of control image is called."""
+        return self._models.generator_name(kind)
+
+    def detector(self, kind: ControlKind) -> Detector:
+        """The model that draws this kind of control image."""
+        return self._models.detector(kind)
+
+    def complete(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The real model's continuation."""
+        reply = self._models.language.complete(prompt, settings, seed, stop, schema)
+        self.replies.append(reply)
+        return reply
+
+
+def start_walk(number: int, profile: Profile) -> Walk:
+    """The scene of a number, drawn, with its task."""
+    scene = random_scene(FIRST_SEED + number)
+    image, mask = render(scene)
+    if scene.family == "object":
+        task = Task("classification", label=scene.label)
+    else:
+        task = Task("segmentation", protected=profile.tasks.protected)
+    return Walk(number, scene, Image.fromarray(image), mask, task)
+
+
+def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
+    """Stages 2 to 4 on the caption that the walk holds: the planned edit alone, then two edits at once."""
+    caption = Caption(walk.caption)
+    try:
+        models.replies.clear()
+        known: dict[str, Any] = {"caption": caption}
+        keywords = driver.produce(DILLEMA, "keywords", walk.image, walk.task, known, seed=walk.number).value
+        walk.first_replies_read.append(_reads(read_keywords, models.replies[0]))
+        walk.keywords_free = _leaves_out_protected(models.replies[0], walk.task)
+        models.replies.clear()
+        walk.keywords = tuple(item.text for item in keywords.items)
+        known["keywords"] = keywords
+        alternatives = driver.produce(DILLEMA, "alternatives", walk.image, walk.task, known, seed=walk.number).value
+        walk.first_replies_read.append(_reads(read_alternatives, models.replies[0]))
+        walk.alternatives = tuple(option.text for item in alternatives.items for option in item.options)
+        edit = plan_edit(walk, alternatives)
+        if edit is None:
+            return
+        walk.planned = _counterfactual(walk, driver, models, (edit,))
+        second = plan_second_edit(walk, alternatives, edit)
+        if second is not None:
+            _counterfactual(walk, driver, models, (edit, second))
+    except UnreadableReply:
+        walk.first_replies_read.append(False)
+
+
+def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
+    """The edit whose turn it is, or the next type that this scene can show; None when it can show none."""
+    for turn in range(len(PLANNED)):
+        edits = _edits(walk, alternatives, PLANNED[(walk.number + turn) % len(PLANNED)])
+        if edits:
+            return random.Random(walk.number).choice(edits)
+    return None
+
+
+def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edit | None:
+    """An edit of another type than `first`, which shows beside it."""
+    others = [edit for kind in PLANNED if kind != first.edit_type for edit in _edits(walk, alternatives, kind)]
+    others = [edit for edit in others if not _buried((first, edit))]
+    return random.Random(walk.number + 1).choice(others) if others else None
+
+
+def edited_things(walk: Walk, edit: Edit) -> list[int]:
+    """Which coloured things of the scene a colour edit is about: those that the caption gives the keyword's colour."""
+    said = walk.facts.colours[: len(walk.scene.look.colours)]
+    return [place for place, colour in enumerate(said) if colour == canonical(edit.keyword)]
+
+
+def edited_slots(walk: Walk, edit: Edit) -> list[tuple[str, str]]:
+    """What an edit changes of the scene's look: slots and their new words, as `check_truth.edited_scene` takes them."""
+    old, new = canonical(edit.keyword), canonical(edit.alternative)
+    match edit.edit_type:
+        case "weather":
+            return [("weather", new)]
+        case "time of day":
+            return [("time", new)]
+        case "background":
+            return [(slot, new) for slot, words in PARTS.items() if old in words]
+        case _:
+            return [(f"colour {place}", new) for place in edited_things(walk, edit)]
+
+
+def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
+    """What a right counterfactual caption says."""
+    for edit in edits:
+        old, new = canonical(edit.keyword), canonical(edit.alternative)
+        if edit.edit_type == "weather":
+            facts = dataclasses.replace(facts, weather=new)
+        elif edit.edit_type == "time of day":
+            facts = dataclasses.replace(facts, time=new)
+        elif edit.edit_type == "attribute":
+            # A word that stands twice is one keyword: both change.
+            colours = tuple(new if colour == old else colour for colour in facts.colours)
+            facts = dataclasses.replace(facts, colours=colours)
+    return facts
+
+
+def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
+    edits = [
+        Edit(item.keyword, option.text, item.edit_type)
+        for item in alternatives.items
+        for option in item.options
+        if item.edit_type == kind
+        and canonical(item.keyword) in _WORLD[kind]
+        and canonical(option.text) in _WORLD[kind]
+        and option.used
+    ]
+    if kind == "background":  # one part of the scene to another look of the same part
+        return [edit for edit in edits if any(_both(words, edit) for words in PARTS.values())]
+    if kind != "attribute":
+        return edits
+    # Where one colour is told by two names, an edit of the one leaves the other: nobody could say which car is meant.
+    once = [edit for edit in edits if len(names_in(walk.caption, canonical(edit.keyword))) == 1]
+    return [edit for edit in once if edited_things(walk, edit)]
+
+
+def _buried(edits: Sequence[Edit]) -> bool:
+    """Whether one edit brings the snow under which another one's ground cannot be seen, and is not told of."""
+    snow = any(canonical(edit.alternative) == "snowy" for edit in edits)
+    return snow and any(_both(PARTS["ground"], edit) for edit in edits)
+
+
+def _both(words: Sequence[str], edit: Edit) -> bool:
+    return canonical(edit.keyword) in words and canonical(edit.alternative) in words
+
+
+def _counterfactual(
+    walk: Walk, driver: Driver, models: ListeningModels, edits: tuple[Edit, ...]
+) -> CounterfactualCaption:
+    """What the pipeline writes for exactly these edits."""
+    items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
+    own = driver.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
+    settings = driver.profile.settings.model_copy(update={"counterfactuals": own})
+    models.replies.clear()
+    known = {"caption": Caption(walk.caption), "alternatives": Alternatives(items)}
+    found: CounterfactualCaptions = driver.produce(
+        DILLEMA, "counterfactuals", walk.image, walk.task, known, settings, walk.number
+    ).value
+    walk.first_replies_read.append(_reads(read_caption, models.replies[0]))
+    text = found.items[0].text
+    kept = set(protected_words_in(walk.caption, walk.task)) == set(protected_words_in(text, walk.task))
+    told = all(edit.alternative in text for edit in edits if edit.edit_type == "background")
+    walk.edits_right.append(kept and told and facts_of(text) == expected_facts(walk.facts, edits))
+    return found.items[0]
+
+
+def _reads(parser: Callable[[str], object], reply: str) -> bool:
+    try:
+        parser(reply)
+    except Unreadable:
+        return False
+    return True
+
+
+def _leaves_out_protected(reply: str, task: Task) -> bool | None:
+    try:
+        return not any(protected_words_in(keyword, task) for keyword, _ in read_keywords(reply))
+    except Unreadable:
+        return None

@@ -1,0 +1,159 @@
+"""`python -m experiments.paper`: the paper's three questions on the drawn world, from nothing to a report.
+
+`--small` shows in a minute or two that every part works.
+What a stage has found is kept in the work folder, so that a run that was stopped goes on there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from core.errors import UserError
+from experiments.paper import making, report, world
+from experiments.paper.breaking import breaking
+from experiments.paper.goals import CAPTIONS, Results
+from experiments.paper.prioritising import prioritising
+from experiments.paper.reading import Read, read
+from experiments.paper.retraining import Parts, Retraining, retraining
+from experiments.paper.size import FULL, SMALL, Size
+from experiments.paper.validity import validity
+from experiments.paper.world import FAMILIES, Family
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+REPORT = ROOT / "docs" / "paper-demo.md"
+SHOWN = 4
+"""Sources of each family that the report shows, each with its first test cases."""
+WRONG, INTERRUPTED = 2, 130
+_SIZE, _MINUTES = "size.json", "minutes.json"
+T = TypeVar("T")
+
+
+class Work:
+    """The folder in which stages keep what they found, and how long each took, all runs together."""
+
+    def __init__(self, folder: Path, size: Size) -> None:
+        """Raises UserError where another size was worked on there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, about = folder, folder / _SIZE
+        plain = json.dumps(asdict(size), indent=2) + "\n"
+        if about.exists() and about.read_text(encoding="utf-8") != plain:
+            raise UserError(f"{folder} holds a run of another size: remove it, or take another folder with --work.")
+        about.write_text(plain, encoding="utf-8")
+
+    def kept(self, stage: str, name: str, do: Callable[[], T]) -> T:
+        """What a step of a stage gives: of an earlier run where it was done there."""
+        file = self.folder / f"{name}.pickle"
+        if not file.exists():
+            print(f"{stage}: {name}", flush=True)
+            with self._timed(stage):
+                half = file.with_suffix(".half")
+                half.write_bytes(pickle.dumps(do()))
+                half.replace(file)
+        found: T = pickle.loads(file.read_bytes())
+        return found
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:  # what a step took that was stopped counts too
+            took = self.minutes
+            took[stage] = took.get(stage, 0.0) + (time.monotonic() - began) / 60
+            (self.folder / _MINUTES).write_text(json.dumps(took, indent=2) + "\n", encoding="utf-8")
+
+    @property
+    def minutes(self) -> dict[str, float]:
+        """What each stage took so far."""
+        file = self.folder / _MINUTES
+        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+
+
+def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
+    """All that is to be found out, with what was read of the images."""
+    data = {family: work.folder / "data" / family for family in FAMILIES}
+
+    def made_of(family: Family) -> tuple[making.Made, ...]:
+        world.write_data(work.folder / "data", family, size)
+        return making.make(family, data[family], work.folder, size)
+
+    made = {one: work.kept("making", f"{one}-made", partial(made_of, one)) for one in FAMILIES}
+    found = {
+        one: work.kept("reading", f"{one}-read", partial(read, one, data[one], made[one], size.workers))
+        for one in FAMILIES
+    }
+    valid = {one: work.kept("figures", f"{one}-validity", partial(validity, found[one], size)) for one in FAMILIES}
+    broken = {one: work.kept("figures", f"{one}-breaking", partial(breaking, found[one])) for one in FAMILIES}
+    ranked = work.kept("figures", "prioritising", partial(prioritising, found["object"], size))
+
+    def retrained(family: Family) -> Retraining:
+        parts = Parts(found[family], data[family], world.write_shift(work.folder / "data", family, size))
+        return retraining(parts, size, work.folder / "retraining", size.workers)
+
+    trained = {one: work.kept("retraining", f"{one}-retraining", partial(retrained, one)) for one in FAMILIES}
+    counts = {one: Counter(case.source for case in found[one].cases) for one in FAMILIES}
+    held = Results(
+        size,
+        valid,
+        broken,
+        ranked,
+        trained,
+        {one: len(found[one].cases) for one in FAMILIES},
+        {one: sum(number >= CAPTIONS for number in counts[one].values()) for one in FAMILIES},
+        work.minutes,
+    )
+    return held, found
+
+
+def examples(found: dict[Family, Read], data: Path) -> Iterator[tuple[Path, Path, str]]:
+    """The first sources with their first test cases, and what was edited."""
+    for family, own in found.items():
+        for number in range(min(SHOWN, len(own.sources))):
+            cases = [one for one in own.cases if one.source == number][:SHOWN]
+            for one in cases:
+                edit = one.told.edits[0]
+                words = f"{edit.keyword} -> {edit.alternative}"
+                yield data / family / own.sources[number].key, Path(one.image), words
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 1 when a goal is missed; a small run has none to miss."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.paper", description="Answer the paper's questions.")
+    parser.add_argument("--small", action="store_true", help="few sources and seeds: shows that every part works")
+    parser.add_argument("--work", type=Path, help="where stages keep what they found (default: build/paper-demo)")
+    parser.add_argument(
+        "--out", type=Path, help="the report (default: docs/paper-demo.md, of --small in the work folder)"
+    )
+    options = parser.parse_args(arguments)
+    size = SMALL if options.small else FULL
+    folder = (options.work or ROOT / "build" / "paper-demo" / size.name).absolute()
+    out = options.out or (folder / "paper-demo.md" if options.small else REPORT)
+    try:
+        work = Work(folder, size)
+        held, found = results(work, size)
+        reached = report.write(held, out, list(examples(found, folder / "data")))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    except KeyboardInterrupt:
+        print("Stopped: the same command goes on from here.", file=sys.stderr)
+        return INTERRUPTED
+    for goal in reached:
+        print(f"{goal.words}: {goal.question}, {goal.what}: {goal.measured} (wanted {goal.wanted})")
+    print(f"The report is in {out}")
+    return 1 if not options.small and any(goal.reached is False for goal in reached) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""Makes the test cases of the paper's questions as anybody would: batches of a workspace, through the real pipeline.
+
+The one module of the demo that knows workspaces. A batch that was stopped goes on where it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+from core.errors import UserError
+from core.types import CounterfactualCaption
+from demo.scene import PROTECTED_ROAD_CLASSES
+from experiments.paper.size import Size
+from experiments.paper.world import Family, mask_classes
+from pipeline.models import load_models
+from pipeline.profiles.profile import load_profile
+from pipeline.recipes import DILLEMA, RECONSTRUCTION
+from pipeline.seams import Models
+from services.batches.engine import Engine, Told
+from services.batches.plan_file import plan_from_text
+from services.batches.pools import HerePool, Pool, ProcessPool
+from services.batches.service import BatchService
+from services.batches.work import Order
+from storage.workspace import Workspace
+
+SEED = 1
+CHOICES = 12
+"""Captions that are written of a source, among which so many are drawn that edit types are even."""
+_PLAN = """
+name = "The paper's questions: {family}, {recipe}"
+[data]
+root = "{root}"
+layout = "csv"
+options = {{ table = "sources.csv"{options} }}
+[task]
+{task}
+[make]
+profile = "demo"
+recipe = "{recipe}"
+seed = {seed}
+settings = {{ "generation.steps" = {steps}{settings} }}
+"""
+_EDITS = """
+[edits]
+captions_a_source = {captions}
+types = {{ weather = 1, "time of day" = 1, attribute = 1, background = 1 }}
+"""
+
+
+@dataclass(frozen=True)
+class Made:
+    """An image that was made of a source, without its pixels."""
+
+    source: int
+    """The number of the source."""
+    recipe: str
+    image: str
+    """Its file."""
+    caption: str
+    """What the captioner said of the source."""
+    told: CounterfactualCaption
+    checks: Mapping[str, float | None]
+    """What each check measured; None where it could not tell."""
+
+    @property
+    def control(self) -> bool:
+        """Whether it is a reconstruction."""
+        return self.recipe == RECONSTRUCTION.name
+
+
+def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ...]:
+    """The test cases and the reconstructions of all sources. Raises UserError for a batch that was stopped."""
+    made = list[Made]()
+    with Workspace(folder / "workspace") as workspace:
+        service = BatchService(workspace)
+        for recipe in (DILLEMA.name, RECONSTRUCTION.name):
+            number = service.plan(plan_from_text(plan_text(family, data, recipe, size), folder / "plan.toml"))
+            if service.status(number).batch.approved is None:
+                workspace.batches.approve(number, ahead=True)
+            order = service.order(number)
+            progress = _Progress(f"{family}, {recipe}")
+            outcome = Engine(workspace, number, order, partial(_pool, size.workers), tell=progress.tell).run()
+            if outcome != "done":
+                raise UserError(f"The batch “{service.status(number).batch.name}” was stopped: start again to go on.")
+            made += _made(workspace, number, recipe)
+    return tuple(made)
+
+
+def plan_text(family: Family, data: Path, recipe: str, size: Size) -> str:
+    """The plan of one batch."""
+    if family == "object":
+        task, options = 'kind = "classification"', ""
+    else:
+        listed = ", ".join(f'"{name}"' for name in PROTECTED_ROAD_CLASSES)
+        task, options = f'kind = "segmentation"\nprotected = [{listed}]', f', mask_classes = "{mask_classes()}"'
+    edited = recipe == DILLEMA.name
+    settings = f', "counterfactuals.captions" = {max(CHOICES, size.captions)}' if edited else ""
+    text = _PLAN.format(
+        family=family,
+        recipe=recipe,
+        root=data,
+        task=task,
+        options=options,
+        seed=SEED,
+        steps=size.steps,
+        settings=settings,
+    )
+    return text + (_EDITS.format(captions=size.captions) if edited else "")
+
+
+def _pool(workers: int, order: Order) -> Pool:
+    return ProcessPool(order, workers) if workers > 1 else HerePool(order, _models())
+
+
+@lru_cache(maxsize=1)
+def _models() -> Models:
+    return load_models(load_profile("demo"))
+
+
+class _Progress:
+    """Says how far a batch is, now and then."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._done, self._said = what, 0, 0
+
+    def tell(self, told: Told) -> None:
+        """Something was done."""
+        self._done += told.done
+        if self._done - self._said >= 100:
+            self._said = self._done
+            print(f"  {self._what}: {self._done:,} pieces of work are done, at the {told.stage}", flush=True)
+
+
+def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:
+    """What a batch has made, in the order of its sources."""
+    sources: dict[str, int] = {}
+    captions: dict[str, str] = {}
+    after = 0
+    while some := workspace.batches.sources(batch, None, after, 500):
+        held = workspace.batches.held([one.run for one in some if one.run])
+        for one in some:
+            if one.run:
+                sources[one.run] = int(Path(one.item.key).stem)
+                captions[one.run] = held[one.run].values["caption"].value.text
+        after = some[-1].id
+    for candidate in workspace.test_cases.candidates():
+        if candidate.run_id in sources:
+            case = workspace.test_cases.get(candidate.test_case)
+            yield Made(
+                source=sources[candidate.run_id],
+                recipe=recipe,
+                image=str(case.image_path),
+                caption=captions[candidate.run_id],
+                told=case.lineage.counterfactual,
+                checks={check.name: check.value for check in case.checks},
+            )

@@ -1,0 +1,446 @@
+"""The report of the paper's questions as Markdown, with its pictures: goals first, then every figure behind them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from demo.check_truth import Truth
+from evaluation.by_source import Figure
+from evaluation.report import CANNOT_TELL, latex, per_cent, rows, with_interval
+from evaluation.sensitivity import SensitivityRow
+from experiments.paper import charts
+from experiments.paper import retraining as rq3
+from experiments.paper.annotators import crew_in_words
+from experiments.paper.breaking import Breaking, factor_of, named_planted
+from experiments.paper.charts import Bar
+from experiments.paper.goals import MAIN_ARM, TITLES, Goal, Results, goals
+from experiments.paper.prioritising import WEAK, Found
+from experiments.paper.size import FULL
+from experiments.paper.validity import Validity
+from experiments.paper.world import FAMILIES, PLANTED, SHIFTS, Family
+
+_BROKEN = {
+    "edit_missing": "the edit does not show",
+    "label_lost": "it shows another label",
+    "class_lost": "a protected class is lost",
+    "thing_lost": "a vehicle or pedestrian is lost",
+    "surroundings_lost": "a large piece of the surroundings is lost",
+    "form_lost": "a form has melted",
+}
+assert set(_BROKEN) == set(Truth.__dataclass_fields__)
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown."""
+    return [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *(f"| {' | '.join(line)} |" for line in lines)]
+
+
+def write(held: Results, file: Path, examples: Sequence[tuple[Path, Path, str]]) -> tuple[Goal, ...]:
+    """Write the report and its pictures beside it; returns the goals. `examples` are sources and what was made of them,
+    with the edit in words.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    found = goals(held)
+    pictures = {name: file.with_name(f"{file.stem}-{name}.png") for name in ("cases", "edits", "coverage", "arms")}
+    charts.sheet(examples, pictures["cases"])
+    _chart_edits(held, pictures["edits"])
+    _chart_coverage(held, pictures["coverage"])
+    _chart_arms(held, pictures["arms"])
+    names = {name: one.name for name, one in pictures.items()}
+    parts = (
+        _head(held, found),
+        _set(held, names),
+        _rq1(held, names),
+        _rq2(held, names),
+        _ranking(held),
+        _rq3(held, names),
+    )
+    file.write_text("\n".join(line for part in parts for line in part) + "\n", encoding="utf-8")
+    return found
+
+
+def _head(held: Results, found: Sequence[Goal]) -> Iterator[str]:
+    missed = [goal for goal in found if goal.reached is False]
+    unknown = [goal for goal in found if goal.reached is None]
+    yield "# The paper's questions on the drawn world"
+    yield ""
+    yield "Written by `make paper-demo`; every figure comes from a run on this machine."
+    yield ""
+    if held.size != FULL:
+        yield f"**A {held.size.name} run: it shows that every part works, and its figures say nothing of the models.**"
+        yield ""
+    reached = len(found) - len(missed) - len(unknown)
+    yield (
+        f"Of {len(found)} goals {reached} are reached, {len(missed)} are missed and of {len(unknown)} nobody can tell."
+    )
+    yield ""
+    yield from (
+        f"- **MISSED:** {goal.question}, {goal.what}: {goal.measured}, wanted {goal.wanted}." for goal in missed
+    )
+    yield from ("",) if missed else ()
+    lines = [(goal.question, goal.what, goal.wanted, goal.measured, goal.words) for goal in found]
+    yield from table(("question", "goal", "wanted", "measured", "reached"), lines)
+    yield ""
+    yield "Figures in brackets are 95 % intervals: over sources, never over images, unless it is said otherwise."
+    yield ""
+
+
+def _set(held: Results, names: dict[str, str]) -> Iterator[str]:
+    yield "## What is tested, and with what"
+    yield ""
+    yield (
+        f"- Sources: {held.size.sources:,} pictures of single things and {held.size.sources:,} road scenes with "
+        "masks, "
+        "drawn by the renderer, all of fair days (sunny or cloudy, by day), as data sets of the layout “csv”. No "
+        "model of "
+        "the demo saw them, nor scenes with their seeds."
+    )
+    yield (
+        "- Models under test: the demo's classifier and segmenter, which learnt from fair days alone. **Planted "
+        f"weaknesses** are all other conditions: {', '.join(PLANTED)}."
+    )
+    yield (
+        f"- Test cases: batches of a workspace with the demo profile at {held.size.steps} steps; the captioner's own "
+        "captions, the language model's own edits, one edit a case, and as many of each edit type. Nothing is "
+        "picked by "
+        "hand or put right. **Control:** a reconstruction of each source, from its unedited caption."
+    )
+    yield (
+        "- Truth: the scene says where everything is and how it looks after its edit, and judges that were trained on "
+        "rendered scenes only, and share nothing with generator, CLIP or models under test, read what the image "
+        "shows of "
+        "that (`demo/check_truth.py`). What they do not read in the ideal image either is held against no image. So "
+        "“valid” here means: the edit shows, the label is right, and nothing is lost or melted **as far as these "
+        "judges "
+        "see**; they err, and people may find otherwise. Of an edit that the world cannot place in the scene (the "
+        "captioner was wrong, or the word is none of the world's) nobody can tell: such images count in RQ2 and in no "
+        "figure of validity."
+    )
+    took = ", ".join(f"{stage} {minutes:.1f}" for stage, minutes in held.minutes.items())
+    yield (
+        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}. Minutes: {took}."
+    )
+    yield ""
+    yield f"![Sources, each beside one of its test cases]({names['cases']})"
+    yield ""
+    yield "The first test cases of the first sources, chosen by nobody."
+    yield ""
+
+
+def _rq1(held: Results, names: dict[str, str]) -> Iterator[str]:
+    yield "## RQ1: are the images valid?"
+    yield ""
+    yield f"Votes are of **{crew_in_words()}**; who they are is made up, and what they vote on is the truth above."
+    yield ""
+    for family in FAMILIES:
+        yield from _validity(family, held.validity[family])
+    yield "### Do the intervals hold the truth?"
+    yield ""
+    yield (
+        f"{held.size.studies:,} simulated studies, each with {held.size.study_sources:,} sources drawn with "
+        "replacement "
+        f"from those that there are, and votes on {held.size.judged:,} of their images by simulated annotators of its "
+        "own; the sample is stratified by whether the model is right, and by edit type. An interval that claims 95 % "
+        "should hold the truth of all images in 93 to 97 of 100 studies."
+    )
+    yield ""
+    lines = [
+        (TITLES[family], row.figure, per_cent(row.truth), f"{row.studies:,}", per_cent(row.share), per_cent(row.width))
+        for family in FAMILIES
+        for row in held.validity[family].coverage
+    ]
+    yield from table(("task", "figure", "truth", "studies", "interval holds it", "mean width"), lines)
+    yield ""
+    yield f"![How often intervals hold the truth]({names['coverage']})"
+    yield ""
+
+
+def _validity(family: Family, found: Validity) -> Iterator[str]:
+    yield f"### Images of the {TITLES[family]}"
+    yield ""
+    lines = [
+        (
+            row.name,
+            f"{row.images:,}",
+            per_cent(row.valid / known if (known := row.images - row.cannot_tell) else None),
+            f"{row.cannot_tell:,}",
+        )
+        for row in found.by_type
+    ]
+    yield from table(("edit type", "test cases", "valid by the truth", "cannot tell"), lines)
+    yield ""
+    broken = ", ".join(f"{_BROKEN[name]} ({number:,})" for name, number in found.broken_by)
+    yield f"Broken by: {broken or 'nothing'}. An image may be broken in several ways."
+    yield ""
+    study = found.study
+    decided = study.images - study.discarded
+    yield (
+        f"One simulated study of {study.images:,} of them, one a source: {study.found.words} are found valid, "
+        f"{per_cent(study.true)} are. Without a consensus, and so discarded: {study.discarded:,}; of the other "
+        f"{decided:,} the simulated annotators are right about {study.right:,}."
+    )
+    yield ""
+    score = found.score
+    if score is None:
+        yield f"Automatic score: {CANNOT_TELL}, since {found.score_why}."
+    else:
+        auc = (
+            with_interval(score.auc)
+            if score.auc.value is None
+            else f"{score.auc.value:.3f} ({score.auc.low:.3f} to {score.auc.high:.3f})"
+        )
+        yield (
+            "Automatic score: a logistic regression on what the checks measure, learnt from simulated votes on the "
+            "test "
+            f"cases of the training side and held against the truth of {score.images:,} test cases of other sources "
+            f"({score.valid:,} of them valid): AUC {auc}; from {score.threshold:g} on, precision "
+            f"{per_cent(score.precision)} and recall {per_cent(score.recall)}."
+        )
+    yield ""
+    if found.effect is not None:
+        yield "What one simulated study with a stratified sample makes of the error on generated images:"
+        yield ""
+        effect = found.effect
+        judged = [
+            ("as measured", with_interval(effect.as_measured)),
+            ("times the share judged valid (the paper's way)", with_interval(effect.times_valid)),
+            ("wrong and valid, by strata", with_interval(effect.by_strata)),
+            ("wrong and valid, with the automatic score", with_interval(effect.with_score)),
+            ("error among valid images", with_interval(effect.among_valid)),
+        ]
+        yield from table(("figure", f"{effect.judged:,} images judged"), judged)
+        yield ""
+
+
+def _rq2(held: Results, names: dict[str, str]) -> Iterator[str]:
+    yield "## RQ2: where do the models break?"
+    yield ""
+    whole, roads = held.breaking["object"].classifier, held.breaking["road"].segmenter
+    assert whole is not None and roads is not None
+    yield "### Classifier"
+    yield ""
+    lines = [
+        (row.figure, _figure(Figure(row.value, row.low, row.high, row.images, row.sources, row.why), row.figure))
+        for row in rows(whole)
+        if row.part == "all"
+    ]
+    yield from table(("figure", f"{whole.cases:,} test cases of {whole.sources:,} sources"), lines)
+    yield ""
+    if whole.error_original.value == 0:
+        yield (
+            "Where there is no error at all, a bootstrap over sources takes that for certain (0.0 to 0.0). It is not: "
+            f"{factor_of(whole)[1]}."
+        )
+        yield ""
+    yield "As the paper's Table I, with what it lacks:"
+    yield ""
+    yield f"```latex\n{latex({'The demo classifier': whole})}```"
+    yield ""
+    yield from _edits(held.breaking["object"], "error", "the change of the probability of the true class")
+    yield "### Segmenter"
+    yield ""
+    lines = [
+        ("mIoU on originals", with_interval(roads.miou_original)),
+        ("mIoU on generated images", with_interval(roads.miou_generated)),
+        ("mIoU on reconstructions", with_interval(roads.miou_reconstructed)),
+        ("generated less original", with_interval(roads.difference, points=True)),
+        ("generated less reconstructed", with_interval(roads.excess, points=True)),
+        (
+            f"mIoU on the {roads.kept:,} generated images whose mask a check finds in place",
+            with_interval(roads.miou_where_kept),
+        ),
+    ]
+    yield from table(("figure", f"{roads.cases:,} test cases of {roads.sources:,} sources"), lines)
+    yield ""
+    classes = [
+        (
+            one.name,
+            *(
+                per_cent(value) if value is not None else "-"
+                for value in (one.iou_original, one.iou_reconstructed, one.iou_generated)
+            ),
+        )
+        for one in roads.classes
+    ]
+    yield from table(("IoU", "original", "reconstructed", "generated"), classes)
+    yield ""
+    yield from _edits(held.breaking["road"], "mIoU", "the change of the share of right pixels")
+    yield f"![Error and mIoU by edit type]({names['edits']})"
+    yield ""
+
+
+def _figure(figure: Figure, name: str) -> str:
+    if figure.value is None or "error" in name:
+        return with_interval(figure)
+    if name.startswith(("generated less", "net flips")):
+        return with_interval(figure, points=True)
+    if name == "generated over original":
+        ends = f" ({figure.low:.1f} to {figure.high:.1f})" if figure.low is not None and figure.high is not None else ""
+        return f"{figure.value:.1f} times{ends}"
+    return f"{figure.value:,.2f}" if figure.value % 1 else f"{figure.value:,.0f}"
+
+
+def _edits(found: Breaking, figure: str, change: str) -> Iterator[str]:
+    lines = [
+        (
+            row.name,
+            "yes" if row.planted else "no",
+            f"{row.cases:,}",
+            with_interval(row.generated),
+            with_interval(row.excess, points=True),
+        )
+        for row in found.types
+    ]
+    yield from table(("edit type", "planted", "test cases", figure, "excess over reconstruction"), lines)
+    yield ""
+    weakest = found.planted_rows
+    if weakest:
+        yield (
+            f"By what the edit brings in ({change}, beside the reconstruction, over all words together), of the "
+            f"{len(weakest)} weakest {named_planted(weakest)} were planted, and {len(weakest)} planted ones have a "
+            "figure:"
+        )
+        yield ""
+        shown = [row for row in found.by_alternative if row.change.value is not None][: len(weakest) + 3]
+        lines = [
+            (row.name, "yes" if row.name in PLANTED else "no", f"{row.n:,}", _change(row), _p(row)) for row in shown
+        ]
+        yield from table(("brings in", "planted", "test cases", "change", "p, corrected"), lines)
+    else:
+        yield f"By what the edit brings in: {CANNOT_TELL}, since no planted word has 20 test cases."
+    yield ""
+
+
+def _change(row: SensitivityRow) -> str:
+    one = row.change
+    ends = f" ({one.low:+.2f} to {one.high:+.2f})" if one.low is not None and one.high is not None else ""
+    return f"{one.value:+.2f}{ends}"
+
+
+def _p(row: SensitivityRow) -> str:
+    return f"{row.p_adjusted:.3f}" if row.p_adjusted is not None else CANNOT_TELL
+
+
+def _ranking(held: Results) -> Iterator[str]:
+    found = held.prioritising
+    yield "### In which order to look"
+    yield ""
+    yield (
+        "A weak cell is a class under a planted condition on which the classifier is wrong on at least "
+        f"{100 * WEAK:.0f} % of {held.size.renders} scenes that the renderer itself draws so: {len(found.weak)} of "
+        "them. A cell "
+        "is found by an image of it on which the classifier is wrong and which is valid by the truth. “ours” ranks by "
+        "P(wrong) x P(valid) x novelty, where what is new is a class with what the edit brings in; what the model "
+        "says is compared with the label of the source, which entropy and "
+        "DeepGini do not know, and P(valid) is the automatic score by simulated votes on other sources. “before an "
+        "image "
+        "is made” knows the edit and the class alone, and what came of the training side; it orders the test cases of "
+        "the other sides."
+    )
+    yield ""
+    for orders, shown, what in (
+        (found.orders, found.shown, "All test cases"),
+        (found.before, found.shown_before, "Test cases of the tuning and the test side"),
+    ):
+        images = [f"{100 * share:.0f} %: {number:,} images" for share, _, number in orders[0].cells]
+        yield f"{what}, of which {shown} weak cells can be found; weak cells found among the first"
+        yield ""
+        yield from table(("order", *images, "APFD, of the best"), [_order(one) for one in orders])
+        yield ""
+
+
+def _order(one: Found) -> tuple[str, ...]:
+    apfd = f"{one.apfd:.3f}" if one.apfd is not None else CANNOT_TELL
+    return (one.order, *(f"{cells:g}" if cells == int(cells) else f"{cells:.1f}" for _, cells, _ in one.cells), apfd)
+
+
+def _alike(held: Results) -> str:
+    """How many images are left out because they look like one of another side."""
+    numbers = " and ".join(f"{held.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
+    return f"what looks like an image that is measured or tuned with is not learnt from ({numbers} left out)."
+
+
+def _rq3(held: Results, names: dict[str, str]) -> Iterator[str]:
+    yield "## RQ3: what does retraining gain?"
+    yield ""
+    recipe = held.retraining["object"].recipe
+    shifts = " and ".join(f"{look['weather']} {look['time']}s" for look in SHIFTS)
+    yield (
+        "Sources are parted first (60 % train, 15 % tune, 25 % test), and what is made of one stays on its side; "
+        f"{_alike(held)} "
+        f"Models are trained on from the weights under test by {recipe.updates} updates, the same number for every arm "
+        f"({_recipe(held, 'object')} for the classifier, {_recipe(held, 'road')} for the segmenter; set on small runs "
+        "with other scenes than these); "
+        "the state is chosen on the tuning side. **No arm learns from weather edits**: they are the unseen edit "
+        f"type. The natural shift is drawn by the renderer itself: {shifts}. Generated tests hold the images that are "
+        "valid by the truth. “valid” learns from what simulated annotators accept. A segmenter's accuracy is the "
+        "share "
+        "of right pixels, and its augmentation jitters colours, since masks have to stay in place."
+    )
+    yield ""
+    for family in FAMILIES:
+        found = held.retraining[family]
+        yield f"### {TITLES[family].capitalize()}"
+        yield ""
+        yield "Images: " + ", ".join(f"{name} {number:,}" for name, number in found.images.items()) + "."
+        yield ""
+        lines = []
+        for arm in rq3.ARMS:
+            cells = [with_interval(found.row(arm, on).accuracy) for on in found.images]
+            back = next((with_interval(one.share) for one in found.won_back if one.arm == arm), "-")
+            lines.append((f"**{arm}**" if arm == MAIN_ARM else arm, f"{found.examples[arm]:,}", *cells, back))
+        yield from table(("arm", "learns from", *found.images, "of the loss won back"), lines)
+        yield ""
+        if found.miou:
+            yield "mIoU, mean over the seeds:"
+            yield ""
+            lines = [(arm, *(per_cent(found.miou[arm, on]) for on in found.images)) for arm in rq3.ARMS]
+            yield from table(("arm", *found.images), lines)
+            yield ""
+    yield f"![Accuracy of every arm on generated images of unseen sources]({names['arms']})"
+    yield ""
+    yield f"Intervals here are over seeds and sources together; goals are held against “{MAIN_ARM}”, the paper's arm."
+
+
+def _recipe(held: Results, family: Family) -> str:
+    own = held.retraining[family].recipe
+    name = "SGD" if own.optimiser == "sgd" else "Adam"
+    return f"{name} at {own.learning_rate:g}, batches of {own.batch}"
+
+
+def _chart_edits(held: Results, file: Path) -> None:
+    whole, roads = held.breaking["object"].classifier, held.breaking["road"].segmenter
+    assert whole is not None and roads is not None
+    bars = [_bar("classifier, error: originals", whole.error_original, 2)]
+    bars += [_bar("reconstructions", whole.error_reconstructed, 2)]
+    bars += [_bar(row.name, row.generated, int(row.planted)) for row in held.breaking["object"].types]
+    bars += [_bar("segmenter, mIoU: originals", roads.miou_original, 2)]
+    bars += [_bar("reconstructions", roads.miou_reconstructed, 2)]
+    bars += [_bar(row.name, row.generated, int(row.planted)) for row in held.breaking["road"].types]
+    charts.forest("By edit type (planted weaknesses in red)", bars, 0, 1, file)
+
+
+def _chart_coverage(held: Results, file: Path) -> None:
+    bars = [
+        Bar(f"{TITLES[family]}: {row.figure.partition(' (')[0]}", row.share, 0.93, 0.97)
+        for family in FAMILIES
+        for row in held.validity[family].coverage
+    ]
+    charts.forest("Intervals that hold the truth (bar: what is wanted)", bars, 0.5, 1, file)
+
+
+def _chart_arms(held: Results, file: Path) -> None:
+    bars = [
+        _bar(f"{TITLES[family]} {arm}", held.retraining[family].row(arm, rq3.ON_GENERATED).accuracy, place)
+        for place, family in enumerate(FAMILIES)
+        for arm in rq3.ARMS
+        if rq3.ON_GENERATED in held.retraining[family].images
+    ]
+    charts.forest("Accuracy on generated images of unseen sources", bars, 0, 1, file)
+
+
+def _bar(name: str, figure: Figure, colour: int) -> Bar:
+    return Bar(name, figure.value, figure.low, figure.high, colour)

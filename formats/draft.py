@@ -1,0 +1,516 @@
+"""The folder that an export is written into: called unfinished until all of it is there, its manifest last.
+
+The manifest (`manifest.json`) names every file with its sha256. A folder without one is not whole. The same set gives
+the same bytes, so nothing in here knows the time or the machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+from PIL import Image
+
+from core.errors import UserError
+from core.images import png_of
+from core.masks import resized
+from core.png import XMP_KEYWORD, parts_with_texts
+from core.progress import OnProgress, Pace, Progress, stop_if
+from core.version import version
+from formats.naming import folded, name_of_file
+from formats.pages import CLASSES, RECORDS, SHEET, Sheet, classes_of
+from formats.types import Example, TestSet, json_lines, row_of
+from pipeline.run_files.provenance import xmp
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+KIND = "DILLEMA Studio test set"
+EXPORTING, IMPORTING = "export", "import"
+"""What progress calls the work."""
+WORKERS = max(2, min(8, os.cpu_count() or 2))
+"""Threads that read and write files: they wait for the disk or hash, which other threads do not wait for."""
+_UNFINISHED = re.compile(r"\.unfinished-(?:\d+-)?[0-9a-f]{8}(?:\.before)?$")
+_BEFORE = ".before"
+"""What the export that is replaced is called, while the new one takes its place."""
+_SAID_AT_ONCE = 200
+"""Examples whose captions, edits and facts are in memory at once."""
+_AHEAD = 4
+"""As many files a thread are in memory at once."""
+_PARTS = 1000
+"""Of a file, written by one call; systems take 1024."""
+
+T = TypeVar("T")
+U = TypeVar("U")
+Parts = Sequence[bytes | memoryview]
+Named = Callable[[Example], tuple[str, str | None]]
+"""The names of the files of an example: of its image, and of its mask where a mask is to be written as it is."""
+Said = Callable[[Sequence[Example]], Iterable[Example]]
+"""Gives some examples again, in their order, with all that is known of them."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An example with the bytes of its files."""
+
+    example: Example
+    size: tuple[int, int]
+    """Width and height, from the header."""
+    mask: bytes | None
+    """PNG of mode L, the size of the image."""
+    data: bytes = b""
+    """PNG; of a generated image with its IPTC digital source type. Empty where it was written into a file already."""
+
+    @cached_property
+    def row(self) -> dict[str, Any]:
+        """The example as `row_of` has it."""
+        return row_of(self.example)
+
+
+class Draft:
+    """A folder while it is written. One thread at a time, but for what `pictures` does itself."""
+
+    def __init__(
+        self,
+        folder: Path,
+        progress: OnProgress | None,
+        cancelled: threading.Event | None,
+        said: Said | None = None,
+    ) -> None:
+        self.folder = folder
+        self._progress, self._cancelled, self._said = progress, cancelled, said
+        self._files: list[dict[str, Any]] = []
+        self._folders = {str(folder)}
+        self._loading: list[Generator[Picture]] = []
+        self.classes: dict[str, Any] = {}
+        """What the class list will say; a format may add to it."""
+        self._records: HashedFile | None = None
+        self._sheet: Sheet | None = None
+
+    def put(self, name: str, data: bytes | Parts, sha: str = "") -> None:
+        """One file whole, from its bytes or their parts in order. Any thread may call it.
+
+        `sha` is the sha256 of all of it, where that is known already.
+        """
+        parts: Parts = [data] if isinstance(data, bytes) else data
+        if not sha:
+            digest = hashlib.sha256()
+            for part in parts:
+                digest.update(part)
+            sha = digest.hexdigest()
+        # Not by pathlib, and not by a file object: an export makes tens of thousands of them.
+        file = os.open(self._path(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            _write(file, parts)
+        finally:
+            os.close(file)
+        self._note(name, sum(map(len, parts)), sha)
+
+    @contextmanager
+    def stream(self, name: str) -> Iterator[HashedFile]:
+        """A long file, piece by piece."""
+        with open(self._path(name), "xb") as file:
+            hashed = HashedFile(file)
+            yield hashed
+            hashed.flush()
+        self._note(name, hashed.tell(), hashed.sha256)
+
+    @contextmanager
+    def records(self, examples: Sequence[Example]) -> Iterator[None]:
+        """While it holds, the format writes the examples, and `record` each of them."""
+        self.classes, self._sheet = classes_of(examples), Sheet(len(examples))
+        with self.stream(RECORDS) as self._records:
+            yield
+        self.put(SHEET, self._sheet.jpeg())
+        self.put(CLASSES, (json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n").encode())
+
+    def record(self, picture: Picture, file: str, mask_file: str | None = None, **more: Any) -> None:
+        """The row of an example in `records.jsonl`: the same in every format."""
+        assert self._records is not None and self._sheet is not None
+        width, height = picture.size
+        row = {"file": file, "mask_file": mask_file, "width": width, "height": height, **more}
+        self._records.write(json_lines([{**picture.row, **row}]))
+        self._sheet.offer(picture.example.image)
+
+    def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
+        """The examples in their order with the bytes of their files, checked. Tells progress; stops when asked to.
+
+        With `named` the files are written under these names by the threads that read them, a few ahead. Raises
+        UserError for a file that is missing or not the one that the set names, OSError where one cannot be written.
+        """
+        loading = in_threads(lambda example: self._loaded(example, named), self._told(examples), self._cancelled)
+        self._loading.append(loading)
+        pace = Pace(len(examples))
+        for done, picture in enumerate(loading, start=1):
+            yield picture
+            if self._progress is not None:
+                self._progress(Progress(EXPORTING, done, len(examples), pace.seconds_left(done)))
+
+    def close(self) -> None:
+        """Wait until no thread writes into the folder."""
+        for loading in self._loading:
+            loading.close()
+
+    def finish(self, layout: str, test_set: TestSet, examples: int) -> None:
+        """Wait until all files are on the disk; then the manifest, on the disk too."""
+        stop_if(self._cancelled)
+        _settle(self.folder)
+        held = {
+            "format": FORMAT,
+            "kind": KIND,
+            "layout": layout,
+            "program": version(),
+            "test_set": {
+                "name": test_set.name,
+                "version": test_set.version,
+                "note": test_set.note,
+                "created": test_set.created,
+                "licences": dict(sorted(test_set.licences.items())),
+                "counts": dict(sorted(test_set.counts.items())),
+            },
+            "examples": examples,
+            "files": self.files,
+        }
+        with open(self.folder / MANIFEST, "x", encoding="utf-8") as file:
+            json.dump(held, file, ensure_ascii=False, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    @property
+    def files(self) -> tuple[dict[str, Any], ...]:
+        """What the manifest will say of the files so far: name, bytes, sha256; by name."""
+        return tuple(sorted(self._files, key=lambda file: str(file["name"])))
+
+    def _told(self, examples: Sequence[Example]) -> Iterable[Example]:
+        """The examples with all that is known of them."""
+        if self._said is None:
+            return examples
+        starts = range(0, len(examples), _SAID_AT_ONCE)
+        return chain.from_iterable(self._said(examples[start : start + _SAID_AT_ONCE]) for start in starts)
+
+    def _loaded(self, example: Example, named: Named | None) -> Picture:
+        """An example with the bytes of its files, checked, and written where they have names."""
+        mask = None if example.mask is None else bytes(_read(example.mask, example.name))
+        held = _read(example.image, example.name)
+        if hashlib.sha256(held).hexdigest() != example.sha:
+            raise UserError(f"The image of “{example.name}” was changed or is damaged: restore {example.image.name}.")
+        size = png_size(held)
+        if mask is not None and example.mask_sha not in ("", hashlib.sha256(mask).hexdigest()):
+            raise UserError(f"The mask of “{example.name}” was changed or is damaged: restore it from a backup.")
+        if mask is not None and png_size(mask) != size:
+            mask = _at_size(mask, size)
+        parts: Parts = [held]
+        sha = example.sha
+        if example.role == "generated":
+            lineage = example.facts.get("lineage")
+            method = lineage.get("method", "") if isinstance(lineage, dict) else ""
+            parts, sha = parts_with_texts(held, {XMP_KEYWORD: xmp(str(method))}), ""
+        if named is None:
+            return Picture(example, size, mask, b"".join(parts))
+        image_file, mask_file = named(example)
+        self.put(image_file, parts, sha)
+        if mask is not None and mask_file is not None:
+            self.put(mask_file, mask)
+        return Picture(example, size, mask)
+
+    def _path(self, name: str) -> str:
+        path = os.path.join(self.folder, *name.split("/"))
+        folder = os.path.dirname(path)
+        if folder not in self._folders:
+            os.makedirs(folder, exist_ok=True)
+            self._folders.add(folder)
+        return path
+
+    def _note(self, name: str, size: int, sha: str) -> None:
+        self._files.append({"name": name, "bytes": size, "sha256": sha})
+
+
+class HashedFile:
+    """A file to write into that knows the hash of what was written. Cannot seek."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._hash, self._bytes = file, hashlib.sha256(), 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Some bytes more."""
+        self._hash.update(data)
+        self._bytes += len(memoryview(data).cast("B"))
+        return int(self._file.write(data))
+
+    def tell(self) -> int:
+        """How many bytes there are."""
+        return self._bytes
+
+    def flush(self) -> None:
+        """To the system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """For writers that close their file; `Draft.stream` does it."""
+
+    def seekable(self) -> bool:
+        """No."""
+        return False
+
+    def readable(self) -> bool:
+        """No."""
+        return False
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def sha256(self) -> str:
+        """Of all bytes so far."""
+        return self._hash.hexdigest()
+
+
+def in_threads(work: Callable[[T], U], items: Iterable[T], cancelled: threading.Event | None = None) -> Generator[U]:
+    """The results in the order of the items; a few are worked on ahead. What one raises is raised in its place.
+
+    Raises Cancelled when the person asked to stop.
+    """
+    waiting: deque[Future[U]] = deque()
+    pool = ThreadPoolExecutor(WORKERS, "formats")
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) >= WORKERS * _AHEAD:
+                stop_if(cancelled)
+                yield waiting.popleft().result()
+        while waiting:
+            stop_if(cancelled)
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def drafted(
+    into: Path,
+    replace: bool = False,
+    progress: OnProgress | None = None,
+    cancelled: threading.Event | None = None,
+    said: Said | None = None,
+) -> Iterator[Draft]:
+    """A draft that takes the name `into` when all went well, and is gone when not.
+
+    Raises UserError when `into` is a file, or a folder that is not empty: unless `replace`, and all that it holds is of
+    an earlier export.
+    """
+    into = Path(os.path.abspath(into))
+    try:
+        _sweep(into)
+        _require_free(into, replace)
+        into.parent.mkdir(parents=True, exist_ok=True)
+        with _unfinished(into) as folder:
+            draft = Draft(folder, progress, cancelled, said)
+            try:
+                yield draft
+            finally:
+                draft.close()
+            if not (folder / MANIFEST).is_file():
+                raise RuntimeError("an export ended without its manifest")
+            _take_place(folder, into, replace)
+    except OSError as error:
+        raise UserError(
+            f"The export was not written to {into} ({error.strerror or error}): make room there, or choose another "
+            "folder. Nothing of it was left."
+        ) from error
+
+
+def read_manifest(data: bytes) -> dict[str, Any] | None:
+    """What a manifest of this studio says; None for anything else."""
+    try:
+        held = json.loads(data)
+        known = held["kind"] == KIND and held["format"] == FORMAT and isinstance(held["layout"], str)
+        return held if known and all(isinstance(file["name"], str) for file in held["files"]) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def png_size(data: bytes | memoryview) -> tuple[int, int]:
+    """Width and height of a PNG, by its header."""
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+def require_names_of_their_own(examples: Sequence[Example]) -> None:
+    """Raises ValueError when names are unsafe, or two would be one file somewhere."""
+    unsafe = [example.name for example in examples if name_of_file(example.name) != example.name]
+    if unsafe:
+        raise ValueError(f"{unsafe[0]!r} is no safe file stem")
+    if len({folded(example.name) for example in examples}) < len(examples):
+        raise ValueError("two examples have the same name")
+
+
+def _at_size(mask: bytes, size: tuple[int, int]) -> bytes:
+    return png_of(resized(Image.open(io.BytesIO(mask)), size))
+
+
+class _Buffer(threading.local):
+    """What a thread reads images into: new memory for each would take longer than reading it."""
+
+    def __init__(self) -> None:
+        self.memory = bytearray(1 << 20)
+
+
+_BUFFER = _Buffer()
+
+
+def _read(path: Path, name: str) -> memoryview:
+    """The bytes of a file, until this thread reads the next."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > len(_BUFFER.memory):
+                _BUFFER.memory = bytearray(size)
+            held = memoryview(_BUFFER.memory)[:size]
+            there = 0
+            while more := file.readinto(held[there:]):
+                there += more
+            return held[:there]
+    except OSError as error:
+        raise UserError(f"A file of “{name}” cannot be read: {path.name} ({error.strerror or error}).") from error
+
+
+def _write(file: int, parts: Parts) -> None:
+    left = [memoryview(part) for part in parts if len(part)]
+    while left:
+        written = os.writev(file, left[:_PARTS])
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if left:
+            left[0] = left[0][written:]
+    if hasattr(os, "posix_fadvise"):
+        # It begins to go to the disk now, while others are read and hashed, and not only when all is waited for.
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _settle(folder: Path) -> None:
+    """Wait until all that was written to the disk of a folder is on it. To wait for file after file takes much longer.
+
+    Raises OSError where the disk did not take something.
+    """
+    sync_disk = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if sync_disk is None:  # not Linux
+        os.sync()
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if sync_disk(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(descriptor)
+
+
+def _require_free(into: Path, replace: bool) -> None:
+    if not into.exists():
+        return
+    if not into.is_dir():
+        raise UserError(f"{into} is a file: choose a folder for the export.", field="into")
+    held = sorted(path.relative_to(into).as_posix() for path in into.rglob("*") if not path.is_dir())
+    if not held:
+        return
+    if not replace:
+        raise UserError(
+            f"{into} is not empty: choose another folder, or ask for what is in it to be replaced.", field="into"
+        )
+    manifest = into / MANIFEST
+    known = read_manifest(manifest.read_bytes()) if manifest.is_file() else None
+    ours = {MANIFEST, *(file["name"] for file in known["files"])} if known is not None else set()
+    others = [name for name in held if name not in ours]
+    if others:
+        raise UserError(
+            f"{into} holds files that are of no export, such as “{others[0]}”: they would be lost. Choose another "
+            "folder, or move them away.",
+            field="into",
+        )
+
+
+def _take_place(folder: Path, into: Path, replace: bool) -> None:
+    """Rename the finished folder; what was there before goes only when the new one has its place."""
+    if not into.exists():
+        os.rename(folder, into)
+        return
+    _require_free(into, replace)
+    before = folder.with_name(f"{folder.name}{_BEFORE}")
+    with _locked(into):
+        os.rename(into, before)
+        try:
+            os.rename(folder, into)
+        except OSError:
+            os.rename(before, into)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
+
+
+@contextmanager
+def _unfinished(into: Path) -> Iterator[Path]:
+    """A new folder beside `into`, locked as long as it is written, and gone in the end if it is still called so."""
+    while True:
+        folder = into.parent / f"{into.name}.unfinished-{secrets.token_hex(4)}"
+        folder.mkdir()
+        try:
+            with _locked(folder) as locked:
+                if locked is not False and folder.is_dir():
+                    yield folder
+                    return
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        # Else another export took it for what a dead one left, before it was locked.
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool | None]:
+    """While it holds, no other export takes the folder for what a dead one left; False where another one holds it, None
+    on a disk that has no locks, where nothing is swept.
+
+    The kernel lets go of the lock when a process ends, however it ends. A process id may belong to another one then.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held: bool | None = True
+        except OSError as error:
+            held = False if isinstance(error, BlockingIOError) else None
+        yield held
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(into: Path) -> None:
+    """Remove what exports to the same place left whose process is gone. An export that one of them was about to replace
+    gets its name back.
+    """
+    left = into.parent.glob(f"{_escaped(into.name)}.unfinished-*")
+    ours = [path for path in left if _UNFINISHED.search(path.name) and path.is_dir()]
+    for path in sorted(ours, key=lambda path: not path.name.endswith(_BEFORE)):
+        with suppress(FileNotFoundError), _locked(path) as locked:  # another one may sweep at the same time
+            if locked and path.name.endswith(_BEFORE) and not into.exists():
+                os.rename(path, into)
+            elif locked:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)

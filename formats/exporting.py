@@ -1,0 +1,100 @@
+"""Writes a test set as files: the one way in, whatever the format; and the list of the formats."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import UserError
+from core.progress import OnProgress
+from formats import folders, regions, tables
+from formats.draft import Draft, Said, drafted, require_names_of_their_own
+from formats.pages import CARD, CROISSANT, Kept, card, croissant
+from formats.sources import Files, Found, Report
+from formats.types import SPLITS, Example, TestSet
+
+Find = Callable[[Files, Report], Iterator[Found]]
+"""What of the files of an import are examples."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A format."""
+
+    title: str
+    find: Find
+    write: Callable[[Draft, Sequence[Example]], Kept] | None = None
+    """None for one that is only read."""
+    count: Callable[[Files], int] = folders.count_images
+    """About how many examples there are, found out before they are read."""
+
+
+LAYOUTS: Mapping[str, Layout] = {
+    "imagefolder": Layout("Hugging Face ImageFolder", folders.find_imagefolder, folders.write_imagefolder),
+    "torchvision": Layout("torchvision ImageFolder", folders.find_plain, folders.write_torchvision),
+    "coco": Layout("COCO", regions.find_coco, regions.write_coco),
+    "cityscapes": Layout("Cityscapes folders", folders.find_cityscapes, folders.write_cityscapes),
+    "yolo": Layout("YOLO", regions.find_yolo, regions.write_yolo),
+    "webdataset": Layout("WebDataset shards", tables.find_webdataset, tables.write_webdataset, tables.count_webdataset),
+    "csv": Layout("CSV", tables.find_csv, tables.write_csv),
+    "parquet": Layout("Parquet", tables.find_parquet, tables.write_parquet, tables.count_parquet),
+    "folder": Layout("a plain folder", folders.find_plain),
+}
+"""By their names in commands."""
+
+_COLUMNS = {
+    "name": "The name of the image, its own in the set.",
+    "label": "The class of the image; empty where it has none.",
+    "split": "train, validation or test; empty where the set is not split.",
+    "role": "generated, or source: what generated images were made from.",
+    "file": "The image file, from the folder of this description.",
+    "sha256": "sha256 of the image's PNG file as the studio keeps it, without what an export writes into it.",
+    "source_sha256": "The same of the image that this one was made from.",
+    "caption": "What the source image shows.",
+    "new_caption": "What the image was made to show.",
+    "edits": "What was changed, as JSON text: keyword, alternative, edit type.",
+    "edit_types": "The kinds of the edits.",
+    "mask_classes": "The class numbers of the mask and their names, as JSON text.",
+    "facts": "How the image was made, checked and judged, as JSON text.",
+}
+
+
+def export(
+    test_set: TestSet,
+    examples: Iterable[Example],
+    into: Path,
+    layout: str,
+    *,
+    replace: bool = False,
+    progress: OnProgress | None = None,
+    cancelled: threading.Event | None = None,
+    said: Said | None = None,
+) -> Path:
+    """Write the set into the new folder `into` and give its path. The same set gives the same bytes.
+
+    With `said`, `examples` may be without captions, edits and facts, which take most of the memory: what they lack is
+    asked for when it is written, some hundred at a time.
+
+    Until all of it is there the folder beside it is called unfinished; its manifest is written last. A failed or
+    stopped export leaves nothing. Raises UserError for an unknown or read-only format, an empty set, a file that is
+    missing or damaged, a set that the format cannot hold, a full disk, and a folder that is not empty (with `replace`:
+    unless all that it holds is of an earlier export). Raises Cancelled when the person asked to stop, and ValueError
+    for names that are unsafe or there twice.
+    """
+    held = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))
+    known = LAYOUTS.get(layout)
+    if known is None or known.write is None:
+        names = ", ".join(name for name, each in LAYOUTS.items() if each.write is not None)
+        raise UserError(f"“{layout}” is no format to write: choose one of {names}.", field="layout")
+    if not held:
+        raise UserError("The set is empty: there is nothing to export.")
+    require_names_of_their_own(held)
+    with drafted(into, replace, progress, cancelled, said) as draft:
+        with draft.records(held):
+            kept = known.write(draft, held)
+        draft.put(CARD, card(test_set, held, known.title, kept).encode())
+        draft.put(CROISSANT, croissant(test_set, kept, draft.files, _COLUMNS))
+        draft.finish(layout, test_set, len(held))
+    return into

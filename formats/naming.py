@@ -1,0 +1,61 @@
+"""Names of files: safe ones made of any text, one for each, and the words that folders use for splits."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+
+from formats.types import Split
+
+UNSPLIT = "unsplit"
+"""The folder of what is in no split. It is not called “all”, which `datasets` takes for all splits together."""
+SPLIT_OF: Mapping[str, Split] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval"), "test"),
+    UNSPLIT: "",
+}  # type: ignore[assignment]
+"""What people call splits, by its folder in lower case."""
+LONGEST = 120
+
+
+def name_of_file(words: str) -> str:
+    """A name that every system takes, without its ending."""
+    return re.sub(r"[^\w.-]+", "-", words).strip("-.")[:LONGEST] or "image"
+
+
+def folded(name: str) -> str:
+    """What two names have in common that some file systems take for one."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def split_folder(split: Split, validation: str = "validation") -> str:
+    """The folder of a split; `validation` as the format calls it."""
+    return UNSPLIT if not split else validation if split == "validation" else split
+
+
+class Names:
+    """Gives each text a safe name of its own: a second one that would be the same file gets a number."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+        """By a name without its number: what to try next, or many equal names would take very long."""
+
+    def take(self, words: str) -> str:
+        """The name of one more."""
+        stem = name_of_file(unicodedata.normalize("NFC", words))
+        name, short = stem, stem[: LONGEST - 10]
+        number = self._next.get(folded(short), 2)
+        while folded(name) in self._taken:
+            name, number = f"{short}-{number}", number + 1
+        self._next[folded(short)] = number
+        self._taken.add(folded(name))
+        return name
+
+
+def folder_names(labels: Iterable[str]) -> dict[str, str]:
+    """A folder for each label. The same labels give the same folders."""
+    names = Names()
+    return {label: names.take(label) for label in sorted(set(labels))}

@@ -1,0 +1,308 @@
+"""What lies beside the images of every export: the card (README.md), a sheet of pictures, Croissant, the class list."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from core.masks import UNLABELLED
+from core.version import version
+from formats.naming import split_folder
+from formats.types import Example, TestSet, compact
+
+CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.json", "classes.json", "records.jsonl"
+_PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
+"""On the sheet: how many at most, their longer side, how many a line, and the space between, in pixels."""
+_MOST_LISTED = 40
+"""Rows of a table in the card; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How a format keeps the files, for who describes it."""
+
+    loads: str
+    """The lines of Python that load it from the folder SET."""
+    holds: tuple[tuple[str, str], ...]
+    """Files and what they hold, for the card."""
+    images: str = ""
+    """A glob of the image files; "" where they are inside others."""
+    masks: str = ""
+    shards: str = ""
+    """A glob of the files that images are inside of."""
+    configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Splits and their files, for `datasets`; empty where `datasets` has no reader."""
+    notes: tuple[str, ...] = field(default=())
+    """What a user of the format should know, a sentence each."""
+
+
+def classes_of(examples: Sequence[Example]) -> dict[str, Any]:
+    """Labels in their order, and the numbers of masks where they mean the same in all examples."""
+    named: dict[int, str] = {}
+    one_list = all(
+        named.setdefault(number, name) == name
+        for example in examples
+        for number, name in example.mask_classes.items()
+        if example.mask is not None
+    )
+    return {
+        "labels": sorted({example.label for example in examples if example.label}),
+        "masks": {str(number): name for number, name in sorted(named.items())} if one_list else None,
+        "unlabelled": UNLABELLED,
+    }
+
+
+def card(test_set: TestSet, examples: Sequence[Example], layout_title: str, kept: Kept) -> str:
+    """The page that a person reads first; its head tells the hub and `datasets` what the files are."""
+    title = _plain(test_set.name)
+    lines = [
+        "---",
+        f"pretty_name: {compact(test_set.name)}",
+        "license: other",
+        "tags:",
+        "- synthetic",
+        "- counterfactual",
+        "- dillema-studio",
+        *_configs(kept),
+        "---",
+        f"# {title}",
+        "",
+        *([_plain(test_set.note), ""] if test_set.note else []),
+        f"A test set for vision models, made with DILLEMA Studio {version()}, as {layout_title}.",
+        "",
+        "| | |",
+        "| --- | --- |",
+        f"| version | `{_cell(test_set.version or 'none')}` |",
+        *([f"| released | {_cell(test_set.created)} |"] if test_set.created else []),
+        f"| images | {len(examples):,} |",
+        f"| with a mask | {sum(example.mask is not None for example in examples):,} |",
+        f"| source images | {len({example.source_sha for example in examples if example.source_sha}):,} |",
+        *(f"| {_cell(what)} | {count:,} |" for what, count in sorted(test_set.counts.items())),
+        "",
+        f"![Some of the images]({SHEET})",
+        "",
+        *_table("Splits", Counter(split_folder(example.split) for example in examples)),
+        *_table("Labels", Counter(example.label for example in examples if example.label)),
+        *_table("Edit types", Counter(kind for example in examples for kind in dict.fromkeys(example.edit_types))),
+        *_table("What they are", Counter(example.role for example in examples)),
+        "## Load it",
+        "",
+        "```python",
+        kept.loads,
+        "```",
+        "",
+        *(f"- {note}" for note in kept.notes),
+        *([""] if kept.notes else []),
+        "| file | what it holds |",
+        "| --- | --- |",
+        *(f"| `{file}` | {holds} |" for file, holds in kept.holds),
+        f"| `{RECORDS}` | a line an image: label, captions, edits; in `facts` how it was made, checked and judged |",
+        f"| `{CLASSES}` | the labels, and the class numbers of the masks |",
+        f"| `{CROISSANT}` | the same for machines, as Croissant 1.1 |",
+        "| `manifest.json` | every file with its sha256; written last, so a folder without it is not whole |",
+        "",
+        "## Where the images come from",
+        "",
+        "Images of the role “generated” were drawn by a machine; each file says so in the words of IPTC "
+        "(DigitalSourceType in its XMP). Images of the role “source” are what they were made from. How each image was "
+        f"made, checked and reviewed stands in `facts` of `{RECORDS}`.",
+        "",
+        *_licences(test_set),
+    ]
+    return "\n".join(lines)
+
+
+def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> bytes:
+    """The set as Croissant 1.1. `files` are those written so far (name, sha256); `columns` those of the records, and
+    what they hold.
+    """
+    held = {str(file["name"]): str(file["sha256"]) for file in files}
+    shard_kind = "application/vnd.apache.parquet" if kept.shards.endswith("parquet") else "application/x-tar"
+    sets = [
+        {"@type": "cr:FileSet", "@id": name, "name": name, "encodingFormat": kind, "includes": pattern}
+        for name, kind, pattern in (
+            ("images", "image/png", kept.images),
+            ("masks", "image/png", kept.masks),
+            ("shards", shard_kind, kept.shards),
+        )
+        if pattern
+    ]
+    records = {
+        "@type": "cr:FileObject",
+        "@id": RECORDS,
+        "name": RECORDS,
+        "contentUrl": RECORDS,
+        "encodingFormat": "application/jsonlines",
+        "sha256": held[RECORDS],
+    }
+    fields: list[dict[str, Any]] = [
+        {
+            "@type": "cr:Field",
+            "@id": f"examples/{name}",
+            "name": name,
+            "description": description,
+            "dataType": "sc:Text",
+            **({"repeated": True} if name == "edit_types" else {}),
+            "source": {"fileObject": {"@id": RECORDS}, "extract": {"column": name}},
+        }
+        for name, description in columns.items()
+    ]
+    described: dict[str, Any] = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
+        "name": test_set.name,
+        "description": test_set.note or f"{test_set.name}: a test set for vision models, made with DILLEMA Studio.",
+        "creator": {"@type": "sc:Organization", "name": f"DILLEMA Studio {version()}"},
+        "license": [f"{title}: {licence or 'not known'}" for title, licence in sorted(test_set.licences.items())]
+        or ["not known"],
+        "url": RECORDS,
+        **({"identifier": test_set.version} if test_set.version else {}),
+        **({"datePublished": test_set.created} if test_set.created else {}),
+        "distribution": [records, *sets],
+        "recordSet": [
+            {
+                "@type": "cr:RecordSet",
+                "@id": "examples",
+                "name": "examples",
+                "description": "A record an image.",
+                "field": fields,
+            }
+        ],
+    }
+    return (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+class Sheet:
+    """Gathers a few pictures, spread over the set, and lays them side by side."""
+
+    def __init__(self, total: int) -> None:
+        self._wanted = {number * total // _PICTURES for number in range(_PICTURES)} if total else set()
+        self._pictures: list[Any] = []
+        self._seen = 0
+
+    def offer(self, file: Path) -> None:
+        """The file of the next picture of the set."""
+        if self._seen in self._wanted:
+            with Image.open(file) as opened:
+                image = opened.convert("RGB")
+            image.thumbnail((_SIDE, _SIDE))
+            self._pictures.append(image)
+        self._seen += 1
+
+    def jpeg(self) -> bytes:
+        """The sheet as a file."""
+        columns = max(1, min(_COLUMNS, len(self._pictures)))
+        lines = max(1, -(-len(self._pictures) // columns))
+        step = _SIDE + _GAP
+        sheet = Image.new("RGB", (columns * step + _GAP, lines * step + _GAP), (255, 255, 255))
+        for number, image in enumerate(self._pictures):
+            left, top = number % columns * step + _GAP, number // columns * step + _GAP
+            sheet.paste(image, (left + (_SIDE - image.width) // 2, top + (_SIDE - image.height) // 2))
+        file = io.BytesIO()
+        sheet.save(file, "JPEG", quality=85)
+        return file.getvalue()
+
+
+def _configs(kept: Kept) -> list[str]:
+    if not kept.configs:
+        return []
+    lines = ["configs:", "- config_name: default", "  data_files:"]
+    for split, patterns in kept.configs:
+        lines += [f"  - split: {split}", "    path:", *(f'    - "{pattern}"' for pattern in patterns)]
+    return lines
+
+
+def _table(title: str, counted: Counter[str]) -> list[str]:
+    if not counted:
+        return []
+    rows = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    more = len(rows) - _MOST_LISTED
+    return [
+        f"## {title}",
+        "",
+        "| | images |",
+        "| --- | --- |",
+        *(f"| {_cell(name)} | {count:,} |" for name, count in rows[:_MOST_LISTED]),
+        *([f"| {more:,} more | {sum(count for _, count in rows[_MOST_LISTED:]):,} |"] if more > 0 else []),
+        "",
+    ]
+
+
+def _licences(test_set: TestSet) -> list[str]:
+    if not test_set.licences:
+        return []
+    return [
+        "## Licences of the models that made it",
+        "",
+        "| model | licence |",
+        "| --- | --- |",
+        *(
+            f"| {_cell(title)} | {_cell(licence or 'not known')} |"
+            for title, licence in sorted(test_set.licences.items())
+        ),
+        "",
+    ]
+
+
+def _plain(text: str) -> str:
+    """A person's words in one line, so that they are no markup."""
+    kept = " ".join(text.split())
+    for mark in "\\`*_[]<>#|":
+        kept = kept.replace(mark, f"\\{mark}")
+    return kept
+
+
+_cell = _plain
+
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isArray": "cr:isArray",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "name": {"@container": "@language"},
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+"""What a Croissant file of version 1.1 begins with."""

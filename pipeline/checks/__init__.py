@@ -1,0 +1,1 @@
+"""Checks of texts and of generated images, and how each is worded."""

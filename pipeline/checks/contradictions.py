@@ -1,0 +1,79 @@
+"""Finds what cannot be true of one picture, such as snow in a desert. The rules are data: `contradictions.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from core.errors import UserError
+from core.words import contains
+
+RULES = Path(__file__).resolve().parent / "contradictions.toml"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """No word of `one` may stand beside a word of `other`."""
+
+    says: str
+    """Why not, as a sentence without its point."""
+    one: tuple[str, ...]
+    other: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A rule that a text breaks, and the words that break it."""
+
+    says: str
+    words: tuple[str, str]
+
+    def describe(self) -> str:
+        """One sentence for a person."""
+        return f"“{self.words[0]}” and “{self.words[1]}” do not go together: {self.says[0].lower()}{self.says[1:]}."
+
+
+@lru_cache(maxsize=4)
+def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
+    """The rules of a file. Raises UserError, naming the rule, when it does not fit."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"The rules in {path} cannot be read: {error}.") from error
+    found = []
+    for number, rule in enumerate(data.get("rules", []), 1):
+        sides = [rule.get("one"), rule.get("other")]
+        fits = set(rule) == {"says", "one", "other"} and isinstance(rule["says"], str) and rule["says"]
+        if not fits or not all(isinstance(side, list) and side and all(map(_phrase, side)) for side in sides):
+            raise UserError(f"Rule {number} in {path} does not fit: give says, one and other, the latter two as lists.")
+        found.append(Rule(rule["says"], tuple(sides[0]), tuple(sides[1])))
+    return tuple(found)
+
+
+def contradictions(text: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
+    """The rules that a text breaks, each told with the first words that do."""
+    return _contradictions(text, load_rules() if rules is None else rules)
+
+
+@lru_cache(maxsize=1000)
+def _contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[Contradiction, ...]:
+    broken, lower = [], text.lower()
+    for rule in rules:
+        # To look for the letters first is far quicker than for whole words, and mostly they are not there.
+        one = next((word for word in rule.one if word.lower() in lower and contains(text, word)), None)
+        other = next((word for word in rule.other if word.lower() in lower and contains(text, word)), None)
+        if one is not None and other is not None:
+            broken.append(Contradiction(rule.says, (one, other)))
+    return tuple(broken)
+
+
+def new_contradictions(before: str, after: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
+    """Those of `after` whose rule `before` did not break already."""
+    known = {held.says for held in contradictions(before, rules)}
+    return tuple(found for found in contradictions(after, rules) if found.says not in known)
+
+
+def _phrase(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())

@@ -1,0 +1,79 @@
+"""What goes wrong with a text that a small language model writes: it repeats itself, or loses what it should keep.
+
+Pure, and without knowledge of grammar: words are compared, not understood. An edit may have consequences (where it
+snows, the grass is gone); a phrase said over and over, a sentence of which nothing is left, and a thing that was
+introduced ("a ball", "two dogs") and is named nowhere any more are no consequences of a weather.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+
+from core.words import says_something, singular, tokens
+
+PHRASE = 3
+"""Words in a row that count as a phrase."""
+OFTEN = 3
+"""A phrase may stand twice; from this often on it is repeated, unless the source says it as often."""
+_INTRODUCES = {"a", "an", "one", "two", "three", "four", "five", "six", "several", "another"}
+_SCENERY = frozenset(
+    "day night morning evening afternoon dawn dusk sunset sunrise sky sun moon weather light background foreground "
+    "view scene picture photo image time season winter summer spring autumn fog mist rain snow storm cloud "
+    "shadow".split()
+)
+"""What an edit of weather, hour or place rightly takes away, though a text introduces it with an article."""
+_LONGEST_NAME = 3
+"""Words behind an article that may name the thing: "a red bird sits" gives red, bird and sits."""
+
+
+def repeated(source: str, text: str) -> tuple[str, int] | None:
+    """The phrase that the text repeats most, and how often; None when it repeats none."""
+    before, after = _phrases(source), _phrases(text)
+    worst = max(after, key=lambda phrase: after[phrase], default=None)
+    if worst is None or after[worst] < OFTEN or after[worst] <= before[worst]:
+        return None
+    return " ".join(worst), after[worst]
+
+
+def lost_sentences(source: str, text: str, asked: Collection[str]) -> tuple[str, ...]:
+    """The sentences of the source of which no word that says something is left, but for what edits `asked` for."""
+    left = {singular(word) for word in tokens(text)}
+    lost = []
+    for sentence in _sentences(source):
+        told = {singular(word) for word in tokens(sentence) if says_something(word)} - set(asked)
+        if told and not told & left:
+            lost.append(sentence)
+    return tuple(lost)
+
+
+def lost_things(source: str, text: str, asked: Collection[str]) -> tuple[str, ...]:
+    """What the source introduces with an article or a number and the text names no more: "a ball", "two dogs".
+
+    A thing is kept when any of its words is; what edits `asked` for is theirs.
+    """
+    left, words = {singular(word) for word in tokens(text)}, tokens(source)
+    lost: list[str] = []
+    for place, word in enumerate(words):
+        if word not in _INTRODUCES:
+            continue
+        name: list[str] = []
+        for following in words[place + 1 : place + 1 + _LONGEST_NAME]:
+            if not says_something(following):
+                break
+            name.append(following)
+        kinds = {singular(one) for one in name}
+        if kinds and not kinds & (left | set(asked) | _SCENERY):
+            lost.append(f"{word} {' '.join(name)}")
+    return tuple(dict.fromkeys(lost))
+
+
+def _phrases(text: str) -> Counter[tuple[str, ...]]:
+    words = tokens(text)
+    found = (tuple(words[at : at + PHRASE]) for at in range(len(words) - PHRASE + 1))
+    return Counter(phrase for phrase in found if any(says_something(word) for word in phrase))
+
+
+def _sentences(text: str) -> list[str]:
+    return [part.strip() for part in re.split(r"(?<=[.!?])\s+", text) if part.strip()]

@@ -1,0 +1,256 @@
+"""Pure checks of texts: each gives `Check`s, whose notes are the plain sentences that the page shows.
+
+Knows nothing of models or images. `require` raises UserError where a stage cannot go on.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+from core.errors import UserError
+from core.types import Check, CounterfactualCaption, Edit, Task
+from core.words import (
+    classes_in,
+    contains,
+    find_phrase,
+    find_run,
+    is_protected,
+    protected_words_in,
+    says_something,
+    singular,
+    tokens,
+)
+from pipeline.checks.contradictions import new_contradictions
+from pipeline.checks.text_defects import lost_sentences, lost_things, repeated
+
+SCENE_WIDE = ("weather", "time of day", "domain")
+"""Edit types that hold for the whole image: their keyword must be gone wherever it stood."""
+WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
+"""Edit types that rightly change more than their keyword: where it snows, the ground is no longer green."""
+
+
+FEW_CONSEQUENCES, MOST_CONSEQUENCES = 4, 0.4
+"""So many words, or this share of those that say something, may change beside such an edit; more is another scene."""
+
+
+def task_checks(task: Task) -> tuple[Check, ...]:
+    """Whether the task says what must be kept."""
+    if task.kind == "classification":
+        note = "A classification task needs a label: say what the image shows, such as bird."
+        return (_check("label given", bool(tokens(task.label)), note),)
+    note = "A segmentation task needs protected classes: name what must stay in place, such as road, vehicle."
+    return (_check("protected classes given", any(tokens(name) for name in task.protected), note),)
+
+
+def caption_checks(text: str, task: Task) -> tuple[Check, ...]:
+    """Whether a caption is there and names the label, or at least one of the protected classes."""
+    if not tokens(text):
+        return (_check("caption not empty", False, "The caption is empty: write one, or caption the image again."),)
+    written = _check("caption not empty", True)
+    if task.kind == "classification":
+        note = f"The caption does not name the label “{task.label}”: nothing in it can be protected. Add the word."
+        return (written, _check("label named", bool(classes_in(text, task)), note))
+    note = f"The caption names none of the protected classes ({', '.join(task.protected)}). Add what the image shows."
+    return (written, _check("protected classes named", bool(classes_in(text, task)), note))
+
+
+def keyword_checks(keyword: str, caption: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
+    """Whether a keyword stands in the caption and may change; one that is `forced` may although it is protected."""
+    if not tokens(keyword):
+        return (_check("keyword not empty", False, "A keyword is empty: fill it in, or remove it."),)
+    missing = f"“{keyword}” is not in the caption: take words of the caption, as they stand there."
+    protected = f"“{keyword}” is protected by the task ({task.describe()}): choose something else."
+    return (
+        _check("keyword in the caption", contains(caption, keyword), missing),
+        _check("keyword not protected", forced or not is_protected(keyword, task), protected),
+    )
+
+
+def may_change(keyword: str, caption: str, task: Task) -> bool:
+    """Whether a keyword passes all of `keyword_checks`, for whoever asks of a hundred phrases and not why."""
+    return bool(tokens(keyword)) and contains(caption, keyword) and not is_protected(keyword, task)
+
+
+def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
+    """Whether an alternative changes its keyword and leaves the protected words alone, unless that is `forced`."""
+    if not tokens(alternative):
+        note = f"An alternative of “{keyword}” is empty: fill it in, or remove it."
+        return (_check("alternative not empty", False, note),)
+    same = f"“{alternative}” is the same as its keyword: choose something else."
+    lost = [word for word in protected_words_in(keyword, task) if not forced and not contains(alternative, word)]
+    checks = [
+        _check("alternative differs", tokens(keyword) != tokens(alternative), same),
+        _check(_kept_name(task), not lost, f"“{alternative}” drops {_quoted(lost)}, which is protected by the task."),
+    ]
+    if task.kind == "segmentation":
+        checks.append(_nothing_added(keyword, alternative, task))
+    else:
+        named = bool(classes_in(alternative, task)) and not classes_in(keyword, task)
+        note = f"“{alternative}” names the label “{task.label}”, which is no other word for “{keyword}”."
+        checks.append(_check("label not named instead", not named, note))
+    return tuple(checks)
+
+
+@lru_cache(maxsize=512)  # a reply is looked at when it comes, and again when it is kept
+def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
+    """Whether a counterfactual caption carries its edits, keeps every protected word, and makes sense.
+
+    Further words may differ where an edit has consequences (a change of the weather rightly rewrites what lies on the
+    ground): that check then passes with a remark, as long as they are few and no thing and no sentence got lost. A
+    protected word that a person insists on changing is not lost.
+    """
+    text = counterfactual.text
+    if not tokens(text):
+        return (_check("caption not empty", False, "The counterfactual caption is empty: write it, or untick it."),)
+    forced = [edit for edit in counterfactual.edits if edit.forced]
+    waived = {word for edit in forced for word in protected_words_in(edit.keyword, task)}
+    lost = [word for word in protected_words_in(source, task) if word not in waived and not contains(text, word)]
+    gone = f"{_quoted(lost)} {'is' if len(lost) == 1 else 'are'} no longer in the caption, but protected by the task."
+    undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
+    checks = [_check("edits made", not undone, " ".join(undone)), _check(_kept_name(task), not lost, gone)]
+    if forced:
+        told = _quoted([edit.keyword for edit in forced])
+        note = f"{told} is protected by the task and changed on purpose: a person insisted."
+        checks.append(Check("protected changed on purpose", True, note=note))
+    if task.kind == "segmentation":
+        checks += [_named_as_often(source, text, task, waived), _nothing_added(source, text, task)]
+    if counterfactual.edits:
+        checks += [_nothing_unasked(source, counterfactual), _nothing_lost(source, counterfactual)]
+    checks.append(_no_repetition(source, text))
+    broken = new_contradictions(source, text)
+    checks.append(_check("no contradiction", not broken, " ".join(found.describe() for found in broken)))
+    return tuple(checks)
+
+
+def edit_made(source: str, text: str, edit: Edit) -> bool:
+    """Whether an edit shows in a text made from `source`."""
+    return not _undone(source, text, edit)
+
+
+def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Those that failed; one that cannot tell did not."""
+    return tuple(check for check in checks if check.passed is False)
+
+
+def require(checks: tuple[Check, ...]) -> None:
+    """Raises UserError with the note of the first check that did not pass."""
+    for check in failed(checks):
+        raise UserError(check.note)
+
+
+def _check(name: str, passed: bool, note: str = "") -> Check:
+    return Check(name, passed, note="" if passed else note)
+
+
+def _kept_name(task: Task) -> str:
+    return "label kept" if task.kind == "classification" else "protected kept"
+
+
+def _quoted(words: list[str]) -> str:
+    return " and ".join(f"“{word}”" for word in words)
+
+
+def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Check:
+    """Whether no words changed but those of the edits; those that tell nothing, and mere plurals, do not count."""
+    name = "nothing unasked changed"
+    gone, came = unasked_words(source, counterfactual)
+    if not gone and not came:
+        return Check(name, True)
+    told = [f"{_few(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
+    told += [f"{_few(came)} came in"] if came else []
+    follows_from_edit = any(edit.edit_type in WITH_CONSEQUENCES for edit in counterfactual.edits)
+    said = sum(says_something(word) for word in tokens(source))
+    few = max(len(gone), len(came)) <= max(FEW_CONSEQUENCES, round(MOST_CONSEQUENCES * said))
+    expected = follows_from_edit and few
+    follows = "as may follow from the edit" if expected else "which no edit asked for"
+    if follows_from_edit and not few:
+        follows = "more than can follow from the edit"
+    return Check(name, expected, note=f"Beside the edits {' and '.join(told)}, {follows}.")
+
+
+def _nothing_lost(source: str, counterfactual: CounterfactualCaption) -> Check:
+    """Whether all sentences and all things that the source introduces are still there, whatever the edit."""
+    asked = _asked(counterfactual)
+    things = lost_things(source, counterfactual.text, asked)
+    sentences = lost_sentences(source, counterfactual.text, asked)
+    told = [f"{_few(things)} {'is' if len(things) == 1 else 'are'} no longer named"] if things else []
+    told += [f"nothing is left of the sentence {_few(sentences, 1)}"] if sentences else []
+    joined = " and ".join(told)
+    return _check("nothing lost", not told, f"{joined[:1].upper()}{joined[1:]}, and no edit asked for that.")
+
+
+def _no_repetition(source: str, text: str) -> Check:
+    found = repeated(source, text)
+    note = f"“{found[0]}” is said {found[1]} times: the caption goes round in circles." if found else ""
+    return _check("no repetition", found is None, note)
+
+
+def _asked(counterfactual: CounterfactualCaption) -> set[str]:
+    """The words of the edits, in the singular."""
+    return {
+        singular(word) for edit in counterfactual.edits for word in (*tokens(edit.keyword), *tokens(edit.alternative))
+    }
+
+
+def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words that are gone and those that came in beside what the edits name, in text order, each once."""
+    before, after = tokens(source), tokens(counterfactual.text)
+    gone: list[str] = []
+    came: list[str] = []
+    for what, a0, a1, b0, b1 in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if what != "equal":
+            gone += before[a0:a1]
+            came += after[b0:b1]
+    asked = _asked(counterfactual)
+    # What went from one place and came at another was only moved.
+    moved = {singular(word) for word in gone} & {singular(word) for word in came}
+
+    def left(words: list[str]) -> tuple[str, ...]:
+        kept = (word for word in words if says_something(word) and singular(word) not in asked | moved)
+        return tuple(dict.fromkeys(kept))
+
+    return left(gone), left(came)
+
+
+def _few(words: tuple[str, ...], most: int = 4) -> str:
+    """The first of many words: a caption that has little in common with its source has too many to read."""
+    rest = len(words) - most
+    return _quoted(list(words)) if rest <= 0 else f"{', '.join(f'“{word}”' for word in words[:most])} and {rest} more"
+
+
+def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Check:
+    """Of two cars one may get lost with the word “car” still there: each word must come as often as before."""
+    words = [word for word in protected_words_in(before, task) if word not in waived and contains(after, word)]
+    fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
+    verb = "is" if len(fewer) == 1 else "are"
+    note = f"{_quoted(fewer)} {verb} named less often than before: one may be lost."
+    return _check("protected named as often", not fewer, note)
+
+
+def _nothing_added(before: str, after: str, task: Task) -> Check:
+    """A protected class that only the new text names would have to be in the mask, and is not."""
+    new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
+    return _check("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
+
+
+def _undone(source: str, new: str, edit: Edit) -> str:
+    """Why an edit does not show in the new text, in one sentence; "" when it does.
+
+    The two texts are aligned word by word, since counting would miss a swap (red becomes blue where blue becomes red).
+    """
+    before, after = tokens(source), tokens(new)
+    old, wanted = tokens(edit.keyword), tokens(edit.alternative)
+    blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    same_before = {block.a + i for block in blocks for i in range(block.size)}
+    same_after = {block.b + i for block in blocks for i in range(block.size)}
+    left = [set(range(at, at + len(old))) <= same_before for at in find_run(before, old)]
+    put = [not set(range(at, at + len(wanted))) <= same_after for at in find_run(after, wanted)]
+    # "trees" -> "palm trees" leaves the keyword standing, "dark red" -> "red" adds no new word.
+    grows, shrinks = bool(find_run(wanted, old)), bool(find_run(old, wanted))
+    if not put or not (any(put) or shrinks):
+        return f"“{edit.alternative}” is not in the caption where “{edit.keyword}” was."
+    stays = any(left) if edit.edit_type in SCENE_WIDE else all(left)
+    if left and stays and not grows:
+        return f"“{edit.keyword}” still stands where it was."
+    return ""

@@ -1,0 +1,102 @@
+"""How fast this machine draws, by size and steps: measured images in, an estimate out. Knows no models and no files."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from core.settings import GenerationSettings
+
+KEPT = 7
+"""Images of one kind that are remembered. Their median counts: the first one also pays for loading."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What makes an image quick or slow to draw."""
+
+    pixels: int
+    steps: int
+    guided: bool = True
+    """With guidance the network is asked twice at each step."""
+    by: str = ""
+    """What draws, where it is not the generator: the speed of one model says nothing of another's."""
+
+    @property
+    def work(self) -> float:
+        """In pixels that the network sees in all."""
+        return float(self.pixels * self.steps * (2 if self.guided else 1))
+
+
+def effort_of(settings: GenerationSettings, size: tuple[int, int]) -> Effort:
+    """The effort of one image, given the source's size."""
+    scale = settings.short_side / max(1, min(size))
+    return Effort(round(size[0] * scale * size[1] * scale), settings.steps, settings.guidance > 1)
+
+
+class Speeds:
+    """Seconds an image, remembered by effort. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._held: dict[Effort, deque[float]] = {}
+        self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        """Whether anything was measured."""
+        return bool(self._held)
+
+    def add(self, effort: Effort | None, seconds: float) -> None:
+        """An image of this effort took so long; one of an unknown effort tells nothing."""
+        if effort is None:
+            return
+        with self._lock:
+            self._held.setdefault(effort, deque(maxlen=KEPT)).append(seconds)
+
+    def seconds(self, effort: Effort | None) -> float | None:
+        """Seconds an image is likely to take; None when nothing was measured, or the effort is not known.
+
+        Where no image of just this effort was measured, the one that comes closest serves, scaled by the work: that
+        takes the time as proportional to pixels and steps, which it nearly is.
+        """
+        with self._lock:
+            alike = [held for held in self._held if effort is not None and held.by == effort.by]
+            if not alike or effort is None:
+                return None
+            closest = min(alike, key=lambda held: _distance(held, effort))
+            return statistics.median(self._held[closest]) * effort.work / closest.work
+
+
+def _distance(held: Effort, wanted: Effort) -> tuple[float, bool, float]:
+    """Another size tells least, then with or without guidance, then another number of steps."""
+    return _ratio(held.pixels, wanted.pixels), held.guided != wanted.guided, _ratio(held.steps, wanted.steps)
+
+
+def _ratio(a: float, b: float) -> float:
+    return max(a, b) / max(1.0, min(a, b))
+
+
+class Work:
+    """Time that goes into something on the side, beside all the time that goes by."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._spent = self._last = 0.0
+
+    def affordable(self, share: float) -> bool:
+        """Whether doing it once more, at the cost of the last time, would stay within a share of the time so far."""
+        return self._spent + self._last <= share * (time.monotonic() - self._start)
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Around doing it."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._last = time.monotonic() - begun
+            self._spent += self._last

@@ -1,0 +1,127 @@
+"""Where a generator runs, in which precision, and whether all of it stays on the GPU: decided from what is free and
+what the weights need, with the reason in words. `place` is pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from core.model_sections import DType
+from pipeline.models.model_memory import WORK, free_memory
+
+if TYPE_CHECKING:
+    import torch
+
+Offload = Literal["none", "models", "layers"]
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_LONGEST_HEADER = 100_000_000
+_OFFLOADS: dict[Offload, str] = {
+    "none": "no offload",
+    "models": "one part at a time on the GPU",
+    "layers": "one layer at a time on the GPU, which is slow",
+}
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What there is to run on, beside the CPU."""
+
+    free: int
+    """Bytes of its memory that nobody uses."""
+    bfloat16: bool = False
+    """Whether it computes in it."""
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where and how a generator runs."""
+
+    device: str
+    dtype: str
+    offload: Offload
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """As in "cuda, bfloat16, no offload: 61 GB free, 18 GB needed"."""
+        how = f", {_OFFLOADS[self.offload]}" if self.device != "cpu" else ""
+        return f"{self.device}, {self.dtype}{how}: {self.reason}"
+
+    @property
+    def plain_words(self) -> str:
+        """For a page, as in "on the GPU, half precision: 61 GB free, 18 GB needed"."""
+        parts = ["on the CPU" if self.device == "cpu" else "on the GPU"]
+        full = self.dtype == "float32"
+        if self.device != "cpu" or not full:  # what is usual on a CPU is not said
+            parts.append("full precision" if full else "half precision")
+        if self.offload != "none":
+            parts.append(_OFFLOADS[self.offload].replace("on the GPU", "on it"))
+        return f"{', '.join(parts)}: {self.reason}"
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        import torch
+
+        found = getattr(torch, self.dtype)
+        assert isinstance(found, torch.dtype)
+        return found
+
+
+def place(gpu: Gpu | None, parts: Mapping[str, int], wanted: DType = "auto", likes: str = "float16") -> Placing:
+    """For `parts` of so many parameters, by name; `likes` is the half precision that the model was made for.
+
+    Where nothing is known of the parts, all of it goes to the GPU.
+    """
+    if gpu is None:
+        return Placing("cpu", "float32" if wanted == "auto" else wanted, "none", "no GPU was found")
+    half = "float32" if likes == "bfloat16" and not gpu.bfloat16 else likes
+    dtype = half if wanted == "auto" else wanted
+    size = _BYTES[dtype]
+    whole, largest = sum(parts.values()) * size + WORK, max(parts.values(), default=0) * size + WORK
+    offload: Offload = "none" if whole <= gpu.free or not parts else "models" if largest <= gpu.free else "layers"
+    needed = f", {_gigabytes(whole)} needed" if parts else ""
+    return Placing("cuda", dtype, offload, f"{_gigabytes(gpu.free)} free{needed}")
+
+
+def this_gpu() -> Gpu | None:
+    """As it is now; None without one."""
+    import torch
+
+    return Gpu(free_memory("cuda"), torch.cuda.is_bf16_supported()) if torch.cuda.is_available() else None
+
+
+def parameters(folder: Path, variant: str = "") -> dict[str, int]:
+    """How many parameters the safetensors files of a folder hold, by the folder in it that each is in; a pipeline has
+    one for each of its parts. A model may also be a single file. Reads their headers alone.
+    """
+    if folder.is_file():
+        return {".": _count(folder)}
+    found: dict[str, int] = {}
+    for file in sorted(folder.rglob("*.safetensors")):
+        # "model.fp16" is of the variant fp16, "model-00001-of-00002" of none.
+        if file.stem.partition(".")[2].partition("-")[0] != variant:
+            continue
+        part = str(file.parent.relative_to(folder))
+        found[part] = found.get(part, 0) + _count(file)
+    return found
+
+
+def _count(file: Path) -> int:
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if not 0 < length < _LONGEST_HEADER:
+            return 0
+        try:
+            header = json.loads(opened.read(length))
+        except ValueError:
+            return 0
+    return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.0f} GB" if size >= 10_000_000_000 else f"{size / 1e9:.1f} GB"

@@ -1,0 +1,182 @@
+"""The models of profiles as a list: where each comes from, what of it is here, what it needs, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import UserError
+from core.model_sections import COMMIT, WebFile, Weights, in_bytes
+from pipeline.models.hub import SPARE, held, page_of
+from pipeline.models.machine import Machine, model_fits, profile_fits
+from pipeline.profiles.profile import Profile
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """One model. Bytes are 0 where nobody said."""
+
+    role: str
+    name: str
+    """Its id on the hub, its path, or its package."""
+    page: str
+    """Of the hub, or the address of the file; "" for one that is not fetched."""
+    revision: str
+    """A commit, or the name that torchvision gives to its weights; "" where none is pinned."""
+    pinned: bool
+    licence: str
+    bytes: int
+    bytes_here: int
+    complete: bool
+    path: str
+    """Where it is, or "" ."""
+    memory_half: int
+    memory_full: int
+    fits: str
+
+    @property
+    def to_fetch(self) -> int:
+        """0 for what is here, and for what is not fetched."""
+        return max(0, self.bytes - self.bytes_here) if self.page and not self.complete else 0
+
+    @property
+    def commit(self) -> str:
+        """Of the hub's, the one that is on this machine; "" where none is."""
+        here = Path(self.path).name
+        return here if self.page and COMMIT.fullmatch(here) else ""
+
+    @property
+    def on_disk(self) -> str:
+        """In words."""
+        if self.complete and not self.bytes_here:
+            return "on a server"
+        if self.complete:
+            return f"here, {in_bytes(self.bytes_here)}"
+        if not self.page:
+            return "missing"
+        size = in_bytes(self.to_fetch) if self.bytes else "size unknown,"
+        return f"{size} to fetch" + (f", {in_bytes(self.bytes_here)} here" if self.bytes_here else "")
+
+    @property
+    def origin(self) -> str:
+        """In words: revision, licence, and where it is."""
+        parts = [f"revision {self.revision[:12] if len(self.revision) == 40 else self.revision}"] if self.pinned else []
+        if self.page and not self.pinned:
+            parts.append(f"not pinned: {f'{self.commit[:12]} is here' if self.commit else 'the newest is taken'}")
+        parts += [f"licence: {self.licence}"] if self.licence else []
+        return " · ".join((*parts, self.path or self.page))
+
+    @property
+    def memory(self) -> str:
+        """In words."""
+        if not self.memory_full:
+            return ""
+        half, full = in_bytes(self.memory_half), in_bytes(self.memory_full)
+        return full if half == full else f"{half} or {full}"
+
+
+@dataclass(frozen=True)
+class ListedProfile:
+    """A profile with its models."""
+
+    name: str
+    title: str
+    models: tuple[ListedModel, ...]
+    fits: str
+    disk_free: int
+    called: str = ""
+    """How it was asked for, where that is not its name."""
+
+    @property
+    def to_fetch(self) -> int:
+        """Bytes, as the profile has them."""
+        return sum(model.to_fetch for model in self.models)
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        models = [{**vars(model), "to_fetch": model.to_fetch, "commit": model.commit} for model in self.models]
+        return {"name": self.name, "title": self.title, "to_fetch": self.to_fetch, "fits": self.fits, "models": models}
+
+
+def sections(profile: Profile) -> dict[str, Any]:
+    """The section of every model by what it is for, in the order of use: weights, and models that a server has."""
+    asked = {"captioner": profile.captioner, "language model": profile.language}
+    return {**asked, **profile.weights()}
+
+
+def listed(
+    profile: Profile, machine: Machine, called: str = "", under_test: Mapping[str, Weights | UserError] | None = None
+) -> ListedProfile:
+    """What is on this machine is looked up, nothing is asked of the hub. `called` is how the profile was asked for,
+    where that is not its name; `under_test` has the models under test, or why there is none such.
+    """
+    models, on_disk = [], {}
+    for role, weights in {**sections(profile), **(under_test or {})}.items():
+        if isinstance(weights, UserError):
+            name = profile.under_test()[role].title
+            models.append(ListedModel(role, name, "", "", False, "", 0, 0, False, "", 0, 0, str(weights)))
+            continue
+        if not isinstance(weights, Weights):
+            models.append(_on_server(role, weights))
+            continue
+        address = weights.url if isinstance(weights, WebFile) else ""
+        there = held(weights)
+        # Files of which nobody can tell whether they are all are taken for such when they are about as large.
+        complete = bool(there.complete) or (there.complete is None and there.bytes >= 0.95 * weights.bytes)
+        on_disk[role] = there.bytes if complete else 0
+        models.append(
+            ListedModel(
+                role=role,
+                name=weights.title,
+                page=page_of(weights) if weights.hub else address,
+                revision=weights.revision if (weights.pinned and weights.hub) or address else "",
+                pinned=bool(address) or (bool(weights.hub) and weights.pinned),
+                licence=weights.licence,
+                bytes=weights.bytes,
+                bytes_here=there.bytes,
+                complete=complete,
+                path=str(there.folder) if there.folder is not None else "",
+                memory_half=weights.memory_half,
+                memory_full=weights.memory_full,
+                fits=model_fits(weights, machine, on_disk[role]),
+            )
+        )
+    fits = profile_fits(profile, machine, on_disk)
+    return ListedProfile(profile.name, profile.title, tuple(models), fits, machine.disk_free, called)
+
+
+def _on_server(role: str, section: Any) -> ListedModel:
+    address = str(getattr(section, "address", ""))
+    licence = str(getattr(section, "licence", ""))
+    return ListedModel(role, section.title, "", "", False, licence, 0, 0, True, address, 0, 0, "takes nothing of it")
+
+
+def in_table(profile: ListedProfile, origins: bool) -> str:
+    """For people; with `origins` each model has a second line with revision, licence and place."""
+    heading = ("FOR", "MODEL", "ON DISK", "MEMORY", "THIS MACHINE")
+    rows = [(model.role, model.name, model.on_disk, model.memory, model.fits) for model in profile.models]
+    lines = _columns([heading, *rows])
+    told = [f"{profile.name}: {profile.title}"]
+    fetch = f"{in_bytes(profile.to_fetch)} to fetch (python -m pipeline fetch {profile.called or profile.name})"
+    if profile.to_fetch + SPARE > profile.disk_free:
+        fetch += f", for which the disk has too little room: {in_bytes(profile.disk_free)} are free"
+    missing = [model.role for model in profile.models if not model.complete]
+    state = "all models are here" if not missing else fetch if profile.to_fetch else f"missing: {', '.join(missing)}"
+    told.append(f"  {state[:1].upper()}{state[1:]}. It {profile.fits}.")
+    told.append(f"  {lines[0]}")
+    for model, line in zip(profile.models, lines[1:], strict=True):
+        told.append(f"  {line}")
+        if origins and model.origin:
+            told.append(f"      {model.origin}")
+    return "\n".join(told)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return ["  ".join(_padded(row, widths)).rstrip() for row in rows]
+
+
+def _padded(row: Iterable[str], widths: Sequence[int]) -> Iterable[str]:
+    return (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

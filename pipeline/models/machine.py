@@ -1,0 +1,216 @@
+"""What a machine can hold: memory, GPU and disk, and whether models fit. The rules are pure: figures are given in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.model_sections import Weights, in_bytes
+from pipeline.models.model_memory import memory_of
+from pipeline.profiles.image_sections import EDITOR
+from pipeline.profiles.profile import Profile
+
+SLOW_FROM = 2_000_000_000
+"""Bytes of weights from which a model on a CPU lets people wait."""
+
+FOR_A_GPU = 10_000_000_000
+"""Bytes of weights of one stage, at full precision, from which a profile is one for a GPU."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine, in bytes."""
+
+    memory: int
+    memory_free: int
+    disk_free: int
+    """On the disk of the hub's cache."""
+    cache: str
+    """The folder of the hub's cache."""
+    gpu: str = ""
+    """Its name; "" without one that can be used."""
+    gpu_memory: int = 0
+    gpu_free: int = 0
+
+    def in_words(self) -> str:
+        """One sentence."""
+        gpu = f"{self.gpu} with {in_bytes(self.gpu_memory)} ({in_bytes(self.gpu_free)} free)" if self.gpu else "no GPU"
+        return (
+            f"This machine: {in_bytes(self.memory)} of memory ({in_bytes(self.memory_free)} free), {gpu}, "
+            f"{in_bytes(self.disk_free)} free on the disk of {self.cache}."
+        )
+
+
+def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Before torch is imported: its threads sleep while they wait for each other, unless a person says otherwise.
+
+    By themselves they wait busily, which is a tenth faster on an idle machine. Where other programs use the cores as
+    well, it keeps the cores from those that work: two sources of the demo took 100 to 175 s in the place of 18 to 30 s.
+    """
+    environment.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def this_machine() -> Machine:
+    """The one that this runs on. Takes the second or two that torch takes to say whether there is a GPU."""
+    import torch
+    from huggingface_hub import constants
+
+    from pipeline.models.hub import free_on_disk
+
+    cache = Path(constants.HF_HUB_CACHE).expanduser()
+    total, free = memory()
+    plain = Machine(total, free, free_on_disk(cache), str(cache))
+    if not torch.cuda.is_available():
+        return plain
+    gpu_free, gpu_total = torch.cuda.mem_get_info()
+    return Machine(
+        total, free, plain.disk_free, plain.cache, torch.cuda.get_device_name(), int(gpu_total), int(gpu_free)
+    )
+
+
+def memory() -> tuple[int, int]:
+    """Bytes of memory that there are, and that are free."""
+    import psutil
+
+    found = psutil.virtual_memory()
+    return _within_limit(found.total, found.available)
+
+
+def memory_in_use(anew: bool = False) -> tuple[int, int]:
+    """Bytes that this process and those that it started have in memory, such as that of a language model, and the most
+    that it had on the GPU since it was asked `anew`.
+    """
+    import psutil
+    import torch
+
+    this, used = psutil.Process(), 0
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.Error):  # it may have ended meanwhile
+            used += process.memory_info().rss
+    if not torch.cuda.is_available():
+        return used, 0
+    if anew:
+        torch.cuda.reset_peak_memory_stats()
+    return used, int(torch.cuda.max_memory_allocated())
+
+
+def _within_limit(total: int, free: int, limits: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:
+    """A container may be given less than the machine has."""
+    try:
+        limit = int((limits / "memory.max").read_text())
+        return min(total, limit), max(0, min(free, limit - int((limits / "memory.current").read_text())))
+    except (OSError, ValueError):
+        return total, free
+
+
+def needs(weights: Weights, on_gpu: bool, on_disk: int = 0) -> int:
+    """Bytes of memory that a model takes, on the GPU or the CPU; where the profile does not say, what its files take on
+    the disk.
+    """
+    return memory_of(weights, on_gpu) or on_disk
+
+
+def runs_on_gpu(weights: Weights, machine: Machine) -> bool:
+    """Whether the model goes to the GPU there."""
+    return bool(machine.gpu) and getattr(weights, "gpu_layers", 1) != 0
+
+
+def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
+    """In words, whether a machine can hold a model."""
+    gpu = runs_on_gpu(weights, machine)
+    needed = needs(weights, gpu, on_disk)
+    if not needed:
+        return "not known: the profile does not say what it needs"
+    if gpu:
+        if needed <= machine.gpu_memory:
+            return "fits" + _free_now(needed, machine.gpu_free)
+        there = f"does not fit the GPU: needs {in_bytes(needed)}, there are {_there(machine.gpu_memory)}"
+        on_cpu = needs(weights, False, on_disk) <= machine.memory
+        return there + ("; on the CPU (CUDA_VISIBLE_DEVICES=) it would, slowly" if on_cpu else "")
+    if needed <= machine.memory:
+        return f"fits on the CPU{', slowly' if needed >= SLOW_FROM else ''}" + _free_now(needed, machine.memory_free)
+    return f"does not fit: needs {in_bytes(needed)}, there are {_there(machine.memory)}"
+
+
+def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int]) -> str:
+    """In words, whether a machine can hold what a profile needs: all at once, or as much as one stage needs at a time.
+
+    `on_disk` has the bytes that are here, by role.
+    """
+    models = profile.weights()
+    together = _most(models, machine, on_disk)
+    stages = [
+        _most({role: models[role] for role in stage if role in models}, machine, on_disk) for stage in _stages(models)
+    ]
+    room = (machine.gpu_memory, machine.memory)
+    slowly = ", slowly" if max(sum(stage) for stage in stages) >= SLOW_FROM else ""
+    where = "fits" if machine.gpu else f"fits on the CPU{slowly}"
+    if all(need <= there for need, there in zip(together, room, strict=True)):
+        part = ", the language model on the CPU, slowly" if machine.gpu and together[1] >= SLOW_FROM else ""
+        return where + part
+    if all(need <= there for stage in stages for need, there in zip(stage, room, strict=True)):
+        return f"{where}, one stage at a time: what the last stage needed is freed for the next"
+    worst = next(
+        (need, there, kind)
+        for stage in stages
+        for need, there, kind in zip(stage, room, ("GPU memory", "memory"), strict=True)
+        if need > there
+    )
+    return f"does not fit: one stage needs {in_bytes(worst[0])} of {worst[2]}, there are {_there(worst[1])}"
+
+
+def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
+    """What to expect of a profile for a GPU on a machine that has none, in one sentence; else "".
+
+    The machine is asked only where the profile is one for a GPU, as that takes a second or two.
+    """
+    models = profile.weights()
+    bare = Machine(0, 0, 0, "")
+    needed = max(
+        _most({role: models[role] for role in stage if role in models}, bare, {})[1] for stage in _stages(models)
+    )
+    if needed < FOR_A_GPU:
+        return ""
+    there = (machine or this_machine)()
+    if there.gpu:
+        return ""
+    room = f"this machine has {'' if there.memory >= needed else 'only '}{in_bytes(there.memory)}"
+    return (
+        f"No GPU was found: on the CPU the profile {profile.name} takes up to {in_bytes(needed)} of memory at a time "
+        f"({room}), and an image takes minutes; the profile cpu is the one for machines without a GPU."
+    )
+
+
+def _stages(models: Mapping[str, Weights]) -> list[list[str]]:
+    """Which models are needed at the same time."""
+    drawing = [role for role in models if role not in ("captioner", "language model", "sentence model", EDITOR)]
+    return [["captioner"], ["language model", "sentence model"], drawing, [EDITOR, "embedder"]]
+
+
+def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
+    """Bytes of GPU memory and of memory: of ControlNets, and of detectors, there is one at work at a time."""
+    gpu = memory = 0
+    alternatives: dict[str, int] = {}
+    for role, weights in models.items():
+        on_gpu = runs_on_gpu(weights, machine)
+        need = needs(weights, on_gpu, on_disk.get(role, 0))
+        kind = next((kind for kind in ("ControlNet", "detector") if role.startswith(kind)), "")
+        if kind:
+            alternatives[kind] = max(alternatives.get(kind, 0), need)
+        elif on_gpu:
+            gpu += need
+        else:
+            memory += need
+    one_each = sum(alternatives.values())
+    return (gpu + one_each, memory) if machine.gpu else (gpu, memory + one_each)
+
+
+def _free_now(needed: int, free: int) -> str:
+    return "" if needed <= free else f" once other programs leave room: {in_bytes(free)} are free now"
+
+
+def _there(number: int) -> str:
+    return in_bytes(number).removesuffix(" GB") if number >= 1_000_000_000 else in_bytes(number)

@@ -1,0 +1,59 @@
+"""Memory for models: what one takes, what is free, which others make room for it, and giving it back to the machine."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+
+from core.model_sections import Weights
+
+WORK = 1_500_000_000
+"""Bytes that are allowed beside the weights, for what a model computes."""
+
+
+def memory_of(weights: Weights, on_gpu: bool) -> int:
+    """Bytes that a model takes; 0 where the profile does not say. Half precision where it runs so."""
+    dtype = getattr(weights, "dtype", "auto")
+    half = on_gpu if dtype == "auto" else dtype != "float32"
+    return weights.memory_half if half else weights.memory_full
+
+
+def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
+    """Which of the models that are loaded, those in front first, make room for one that needs so many bytes.
+
+    None as long as it goes in with what it works in. Where even all of them are not enough, all: it is worth a try.
+    """
+    chosen = list[str]()
+    for role, size in loaded.items():
+        if needed + WORK <= free:
+            break
+        if size:  # what is not known to take anything, frees nothing
+            chosen.append(role)
+            free += size
+    return chosen
+
+
+def free_memory(place: str) -> int:
+    """Bytes that are free on "cuda", or in memory for "cpu"."""
+    if place == "cuda":
+        import torch
+
+        # What torch keeps for itself of what was freed is free for the next model.
+        kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return int(torch.cuda.mem_get_info()[0]) + int(kept)
+    from pipeline.models.machine import memory
+
+    return memory()[1]
+
+
+def give_back_memory() -> None:
+    """After the last reference to a model is gone: what it had goes back to the machine, not only to this process."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    with suppress(OSError, AttributeError):  # glibc keeps what is freed in small pieces
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

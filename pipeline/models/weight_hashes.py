@@ -1,0 +1,62 @@
+"""The sha256 of a model's weights, by which programs that read image files look models up. Fetches nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from core.model_sections import ClipEmbedder, Weights
+
+FILES = (
+    "diffusion_pytorch_model.safetensors",
+    "diffusion_pytorch_model.fp16.safetensors",
+    "diffusion_pytorch_model.bin",
+)
+"""What a diffusers folder calls the weights of a network."""
+TRANSFORMERS_FILES = ("model.safetensors", "pytorch_model.bin")
+"""What a folder of transformers calls them."""
+
+
+def embedder_key(section: ClipEmbedder) -> str:
+    """What the vectors of an embedder are kept under: its name, and which weights it has, so that one that was trained
+    anew, or a later commit of the hub, is another embedder. Loads nothing.
+    """
+    weights = weights_hash(section, files=TRANSFORMERS_FILES)[:16] if section.path else section.revision
+    return f"{section.title}@{weights}"
+
+
+def weights_hash(weights: Weights, part: str = "", files: Sequence[str] = FILES) -> str:
+    """sha256 (hexadecimal) of the weights, of the network in the folder `part` where there are several; "" when they
+    are not on this machine. `files` are the names that they may have.
+    """
+    found = next((file for name in files if (file := _file(weights, f"{part}/{name}" if part else name))), None)
+    if found is None:
+        return ""
+    # The hub's cache names a large file by its hash, which spares reading gigabytes.
+    blob = found.resolve().name
+    if re.fullmatch(r"[0-9a-f]{64}", blob):
+        return blob
+    try:
+        status = found.stat()
+        return _of_file(found, status.st_mtime_ns, status.st_size)
+    except OSError:
+        return ""
+
+
+def _file(weights: Weights, name: str) -> Path | None:
+    folder = weights.local()
+    if folder is not None:
+        return folder / name if (folder / name).is_file() else None
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(weights.hub, name, revision=weights.revision)
+    return Path(cached) if isinstance(cached, str) else None
+
+
+@lru_cache(maxsize=64)
+def _of_file(path: Path, _changed: int, _size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

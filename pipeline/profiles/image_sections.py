@@ -1,0 +1,235 @@
+"""The sections of a profile that say which models draw: the generator, with its ControlNets, detectors and LoRAs, and
+the editor.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from core.model_sections import Data, DType, Weights
+from core.settings import MOST_AT_ONCE, ControlKind
+
+EDITOR = "image editor"
+"""What the list of models calls it."""
+DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
+"""The kinds of control image that a model draws; the others are computed."""
+PREVIEW_VAE = "preview VAE"
+"""What it is called among the models of a profile."""
+
+
+class Scheduler(Data):
+    """A scheduler of diffusers by its class name, and what it changes in the shipped scheduler's configuration."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class ControlNet(Weights):
+    """A ControlNet for one kind of control image, and the model that draws such images where it takes one."""
+
+    family: ClassVar[str] = "ControlNet"
+
+    detector: Weights | None = None
+
+
+class Lora(Weights):
+    """A small change to a generator's weights, such as one that lets it draw in few steps."""
+
+    file: str
+    """The name of its safetensors file, on the hub or in the folder `path`."""
+    weight: float = Field(1.0, ge=-4, le=4)
+    """How much of it is added; more or less than 1 only where its page says so."""
+
+    @property
+    def title(self) -> str:
+        """With the file, of which a repository has several."""
+        part = f" at {self.weight:g}" if self.weight != 1 else ""
+        return f"{super().title}/{self.file}{part}"
+
+
+class DrawingModel(Weights):
+    """What all models have that draw, run by a stock pipeline of diffusers."""
+
+    dtype: DType = "auto"
+    scheduler: Scheduler | None = None
+    """The shipped one when missing."""
+    batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
+    """Images drawn at once where a run's settings do not say; 0 leaves it to the machine."""
+    compile: bool = False
+    """Whether the blocks that its networks repeat are compiled (torch.compile): the first image waits, those after it
+    are faster. Pixels may differ in their last bits, so it is recorded. Needs a C++ compiler; without one it says so
+    and draws as it would have."""
+    preview_vae: Weights | None = None
+    """A tiny VAE (AutoencoderTiny of diffusers) for the latents of this model, through which an image is shown while it
+    is drawn. The result never goes through it."""
+
+
+class ControlledGenerator(DrawingModel):
+    """What all generators have that are held to a control image."""
+
+    loras: tuple[Lora, ...] = ()
+    """Added to the weights when they are loaded, one after another."""
+
+    @abstractmethod
+    def by_kind(self) -> dict[ControlKind, ControlNet]:
+        """The ControlNets by the kind of control image."""
+
+    def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
+        """What the ControlNet of a kind is called among the `parts`, and its weights."""
+        return f"ControlNet for {kind}", self.by_kind()[kind]
+
+    def name_on(self, kind: ControlKind) -> str:
+        """What lineages call it with its ControlNet for a kind of control image."""
+        drawn_by = " with ".join((self.title, *(lora.title for lora in self.loras)))
+        return f"{drawn_by} + {self.by_kind()[kind].title}"
+
+    def parts(self) -> dict[str, Weights]:
+        """Every set of weights by what it is for."""
+        found: dict[str, Weights] = {"image generator": self}
+        for kind, net in self.by_kind().items():
+            found[f"ControlNet for {kind}"] = net
+            if net.detector is not None:
+                found[f"detector of {kind}"] = net.detector
+        return found | self._more()
+
+    def _more(self) -> dict[str, Weights]:
+        numbered = enumerate(self.loras, 1)
+        found: dict[str, Weights] = {
+            "LoRA" if len(self.loras) == 1 else f"LoRA {number}": lora for number, lora in numbered
+        }
+        return found | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
+
+
+def _need_detectors(controlnets: dict[ControlKind, ControlNet]) -> None:
+    for kind, net in controlnets.items():
+        if (kind in DRAWN_BY_MODEL) != (net.detector is not None):
+            word = "needs" if kind in DRAWN_BY_MODEL else "takes no"
+            raise ValueError(f"the kind {kind!r} {word} detector, the model that draws its control images")
+
+
+class ControlNetGenerator(ControlledGenerator):
+    """A Stable Diffusion with ControlNets, one at a time, run by the stock pipeline of diffusers."""
+
+    family: ClassVar[str] = "Stable Diffusion"
+
+    kind: Literal["stable-diffusion-controlnet"]
+    controlnets: dict[ControlKind, ControlNet] = Field(min_length=1)
+    """By the kind of control image that each was trained on. A table `controlnet` is one for "canny"."""
+    safety_checker: bool = True
+    """Whether a safety checker is loaded where one is shipped. What it flags is refused, never shown as black."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _single(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "controlnet" in data:
+            if "controlnets" in data:
+                raise ValueError("give either controlnet (one, for canny) or controlnets (a table of kinds)")
+            data = {**data, "controlnets": {"canny": data["controlnet"]}}
+            del data["controlnet"]
+        return data
+
+    @model_validator(mode="after")
+    def _detectors(self) -> ControlNetGenerator:
+        _need_detectors(self.controlnets)
+        return self
+
+    def by_kind(self) -> dict[ControlKind, ControlNet]:
+        """As the profile has them."""
+        return self.controlnets
+
+
+class _SharedControlNet(ControlledGenerator):
+    """One that has one ControlNet for many kinds of control image."""
+
+    union: Weights
+    """The ControlNet."""
+    kinds: tuple[ControlKind, ...] = Field(("canny",), min_length=1)
+    """The kinds of control image that are offered."""
+    detectors: dict[ControlKind, Weights] = Field(default_factory=dict)
+    """By the kind: the model that draws such images, for those that a model draws."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> _SharedControlNet:
+        unknown = [kind for kind in self.detectors if kind not in self.kinds]
+        if unknown:
+            raise ValueError(f"detectors names {unknown[0]!r}, which is none of the kinds")
+        _need_detectors(self.controlnets)
+        return self
+
+    @property
+    def controlnets(self) -> dict[ControlKind, ControlNet]:
+        """As `by_kind`."""
+        return self.by_kind()
+
+    def by_kind(self) -> dict[ControlKind, ControlNet]:
+        """The one for each kind, with the model that draws such control images."""
+        union = self.union.model_dump(include=set(Weights.model_fields))
+        return {kind: ControlNet(**union, detector=self.detectors.get(kind)) for kind in self.kinds}
+
+    def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
+        """The same for all kinds."""
+        return "ControlNet union", self.union
+
+    def parts(self) -> dict[str, Weights]:
+        """The ControlNet is there once for all kinds."""
+        found: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
+        found |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
+        return found | self._more()
+
+
+class UnionGenerator(_SharedControlNet):
+    """A Stable Diffusion XL with one ControlNet for many kinds of control image."""
+
+    family: ClassVar[str] = "Stable Diffusion XL"
+
+    kind: Literal["sdxl-controlnet-union"]
+    vae: Weights | None = None
+    """Takes the place of the shipped VAE, which gives black images in half precision."""
+
+    def parts(self) -> dict[str, Weights]:
+        """With the VAE."""
+        return super().parts() | ({"VAE": self.vae} if self.vae is not None else {})
+
+
+class SingleFile(Weights):
+    """Weights that are one file, and where their configuration is."""
+
+    file: str
+    """Its name, on the hub or in the folder `path`."""
+    config: Weights
+    """A folder with a `config.json`."""
+
+
+class ZImageGenerator(_SharedControlNet):
+    """A Z-Image with its ControlNet for many kinds of control image."""
+
+    family: ClassVar[str] = "Z-Image"
+
+    kind: Literal["z-image"]
+    union: SingleFile
+    """The ControlNet."""
+
+    @model_validator(mode="after")
+    def _no_loras(self) -> ZImageGenerator:
+        if self.loras:
+            raise ValueError("loras are not added to a Z-Image here: leave them out")
+        return self
+
+    def parts(self) -> dict[str, Weights]:
+        """With the configuration of the ControlNet."""
+        return super().parts() | {"configuration of the ControlNet": self.union.config}
+
+
+class KleinEditor(DrawingModel):
+    """A FLUX.2 klein, which changes a picture as an instruction says. It has no safety checker."""
+
+    family: ClassVar[str] = "FLUX.2 klein"
+
+    kind: Literal["flux2-klein"]
+
+    def parts(self) -> dict[str, Weights]:
+        """Every set of weights by what it is for."""
+        return {EDITOR: self}

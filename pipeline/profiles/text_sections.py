@@ -1,0 +1,262 @@
+"""The sections of a profile that say which model captions, and which language model is asked."""
+
+from __future__ import annotations
+
+import re
+from string import Template
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from core.model_sections import Data, DType, Weights
+
+
+class BlipCaptioner(Weights):
+    """A BLIP that captions without being asked."""
+
+    family: ClassVar[str] = "BLIP"
+
+    kind: Literal["blip"]
+    dtype: DType = "auto"
+
+
+class Question(Data):
+    """One question to a captioner that takes text; its answer becomes one sentence of the caption."""
+
+    prompt: str
+    """What the model reads; may hold $task."""
+    sentence: str = "$answer"
+    """The sentence that is made of the $answer."""
+
+    @model_validator(mode="after")
+    def _variables(self) -> Question:
+        for text, known in ((self.prompt, {"task"}), (self.sentence, {"answer"})):
+            unknown = set(Template(text).get_identifiers()) - known
+            if unknown:
+                raise ValueError(f"{text!r} holds ${min(unknown)}; known is ${min(known)}")
+        return self
+
+
+class Blip2Captioner(Weights):
+    """A BLIP-2, asked several questions or, as in the paper's released code, left to caption several times.
+
+    The paper's preset is `samples = 2` with `top_p = 0.9`, and a temperature of 1 in `[settings.caption]`. Its text
+    says that each sentence looks at another side of the scene: that is what the questions do.
+    """
+
+    family: ClassVar[str] = "BLIP-2"
+
+    kind: Literal["blip-2"]
+    dtype: DType = "auto"
+    questions: tuple[Question, ...] = Field((Question(prompt=""),), min_length=1)
+    samples: int = Field(0, ge=0, le=10)
+    """So many captions are drawn without a question and joined, each once; 0 asks the questions."""
+    top_p: float = Field(0.9, gt=0, le=1)
+    """The share of the likeliest words that samples are drawn from."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Blip2Captioner:
+        if self.samples and "questions" in self.model_fields_set:
+            raise ValueError("give either questions or samples: samples are drawn without a question")
+        return self
+
+
+class Florence2Captioner(Weights):
+    """A Florence-2 as transformers has it: weights of florence-community, not those that bring code of their own."""
+
+    family: ClassVar[str] = "Florence-2"
+
+    kind: Literal["florence-2"]
+    dtype: DType = "auto"
+    task: Literal["<CAPTION>", "<DETAILED_CAPTION>", "<MORE_DETAILED_CAPTION>"] = "<MORE_DETAILED_CAPTION>"
+    """Which of its captions: one sentence, several, or a paragraph."""
+
+
+ONLY_FACTS = (
+    "This picture is used for $task. Describe it in three to six short sentences. Name the main objects with their "
+    "number and colours, where they are, what is in the background, the weather, the light and the time of day, as far "
+    "as they can be seen. Use the words of the task for what it names. Only facts that the picture shows: no guesses, "
+    "no feelings, no opinions, no list and no introduction."
+)
+"""What a chat model is asked unless the profile says otherwise: a mood in a caption would become an edit of moods."""
+
+
+class _Asked(Data):
+    """What a captioner that chats is asked."""
+
+    prompt: str = ONLY_FACTS
+    """The instruction beside the picture; may hold $task."""
+    max_pixels: int = Field(1_000_000, ge=1_024, le=50_000_000)
+    """Pictures with more pixels are made smaller before the model sees them."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _task_only(cls, prompt: str) -> str:
+        unknown = set(Template(prompt).get_identifiers()) - {"task"}
+        if unknown or not Template(prompt).is_valid():
+            raise ValueError("prompt may hold $task and no other variable; a dollar sign is written $$")
+        return prompt
+
+
+class ChatCaptioner(_Asked, Weights):
+    """Any model of transformers that chats about pictures (image-text-to-text) and brings a chat template."""
+
+    family: ClassVar[str] = "Chat model"
+
+    kind: Literal["chat"]
+    dtype: DType = "auto"
+    thinking: bool = False
+    """Whether the model may think before it answers, where its chat template leaves the choice."""
+    image_options: dict[str, Any] = Field(default_factory=dict)
+    """What its processor is told about pictures, as the model's card has it, such as `do_image_splitting = false`."""
+
+
+_OURS = frozenset(
+    "model messages stream seed stop temperature top_p max_tokens max_completion_tokens response_format".split()
+)
+"""The fields of a request that settings and stages decide."""
+
+
+class Server(Data):
+    """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and which of its models is asked.
+
+    Records repeat the profile, but not where the server is and how long it is waited for: they are handed on, and no
+    result hangs on it.
+    """
+
+    address: str = Field("http://127.0.0.1:8000/v1", exclude=True)
+    """Up to what stands before /chat/completions; where vLLM serves on this machine unless the profile says so."""
+    model: str = Field(min_length=1, max_length=200)
+    """As the server calls it."""
+    key_variable: str = Field("", exclude=True)
+    """The environment variable that holds the key; "" for a server that wants none."""
+    timeout: float = Field(120, ge=0.1, le=3600, exclude=True)
+    """Seconds that one answer may take."""
+    tries: int = Field(4, ge=1, le=10, exclude=True)
+    """How often a request is sent before its failure is told, where another try may help."""
+    parallel: int = Field(4, ge=1, le=64, exclude=True)
+    """Requests that are sent at once, where there are several: servers such as vLLM work on them together."""
+    context_length: int = Field(0, ge=0)
+    """Tokens that prompt and reply share; 0 for what the server says, if it does."""
+    thinking: bool = False
+    """Whether the model may think before it replies; thoughts are taken off and counted either way."""
+    more: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of every request, as this server knows them, such as `reasoning_effort = "none"`."""
+    licence: str = ""
+    """In words."""
+
+    @field_validator("address")
+    @classmethod
+    def _plain(cls, address: str) -> str:
+        try:
+            parts = urlsplit(address)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            known = False
+        if not known:
+            raise ValueError('address is such as "http://127.0.0.1:8000/v1"')
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ValueError(
+                "address holds no name, no password and nothing after a ? or #: a key goes by key_variable"
+            )
+        return address.rstrip("/").removesuffix("/chat/completions")
+
+    @field_validator("key_variable")
+    @classmethod
+    def _no_key(cls, name: str) -> str:
+        # What was given is not repeated: it may be the key itself.
+        if name and not re.fullmatch("[A-Z][A-Z0-9_]*", name):
+            raise ValueError(
+                "key_variable is the name of an environment variable in capitals, such as OPENAI_API_KEY; "
+                "the key itself stays out of this file"
+            )
+        return name
+
+    @field_validator("more")
+    @classmethod
+    def _not_ours(cls, more: dict[str, Any]) -> dict[str, Any]:
+        if taken := _OURS & set(more):
+            raise ValueError(f"{min(taken)} is set by the studio itself: take it out of more")
+        return more
+
+    @property
+    def title(self) -> str:
+        """What the records call this model."""
+        return self.model
+
+
+class ServerCaptioner(_Asked, Server):
+    """A model that sees pictures, on an OpenAI-compatible server."""
+
+    kind: Literal["openai"]
+
+
+class ServerLanguage(Server):
+    """A chat model on an OpenAI-compatible server."""
+
+    kind: Literal["openai"]
+    system: str = ""
+    """What the model is told before every prompt."""
+
+
+class GgufLanguage(Weights):
+    """A LLaMA in a GGUF file, run by ctransformers."""
+
+    family: ClassVar[str] = "LLaMA"
+
+    kind: Literal["llama-gguf"]
+    file: str = ""
+    """The file's name on the hub or in the folder `path`; empty when `path` is the file."""
+    context_length: int = Field(512, ge=16)
+    """Tokens that prompt and reply share."""
+    chat_template: str = "$prompt"
+    """What is put around a prompt; variables $prompt and $system."""
+    system: str = ""
+    stop: tuple[str, ...] = ()
+    """Ends every reply, beside the stops of the stage."""
+    top_k: int = Field(40, ge=1)
+    repetition_penalty: float = Field(1.0, gt=0)
+    batch_size: int = Field(64, ge=1)
+    """Prompt tokens read at once; changes speed only."""
+    threads: int = Field(-1, ge=-1)
+    """-1 for as many as ctransformers likes."""
+    gpu_layers: int = Field(0, ge=0)
+    """Layers that run on an NVIDIA GPU, which takes what requirements-gpu.txt names; more than there are is all."""
+    hold_form: bool = True
+    """Whether a reply is held to the form that a stage asks for, so that it can be read."""
+
+    @property
+    def title(self) -> str:
+        return f"{super().title}/{self.file}" if self.file else super().title
+
+    @field_validator("chat_template")
+    @classmethod
+    def _prompt(cls, template: str) -> str:
+        names = set(Template(template).get_identifiers())
+        if "prompt" not in names or names - {"prompt", "system"}:
+            raise ValueError("chat_template holds $prompt, may hold $system, and nothing else")
+        return template
+
+
+class ChatLanguage(Weights):
+    """Any chat model of transformers: a causal language model that brings a chat template."""
+
+    family: ClassVar[str] = "Chat model"
+
+    kind: Literal["transformers"]
+    dtype: DType = "auto"
+    context_length: int = Field(0, ge=0)
+    """Tokens that prompt and reply share, at most; 0 for as many as the model was made for."""
+    system: str = ""
+    """What the model is told before every prompt."""
+    stop: tuple[str, ...] = ()
+    """Ends every reply, beside the stops of the stage and the model's own."""
+    top_k: int = Field(40, ge=1)
+    repetition_penalty: float = Field(1.0, gt=0)
+    thinking: int = Field(0, ge=0, le=100_000)
+    """Tokens that a model may think before it replies, beside the longest reply; 0 has it reply at once."""
+    batch: int = Field(0, ge=0, le=64)
+    """Replies that are written at once, where a stage has several; 0 for as many as suit the machine."""
+    hold_form: bool = True
+    """Whether a reply is held to the form that a stage asks for, so that it can be read."""

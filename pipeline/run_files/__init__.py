@@ -1,0 +1,1 @@
+"""Runs as files: a folder with `run.json`, and images that carry their whole run."""

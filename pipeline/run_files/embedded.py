@@ -1,0 +1,230 @@
+"""The run that an image file has inside: embedded when the file leaves, read when it comes back anywhere.
+
+The record is JSON under the keyword `dillema-studio`; the pictures that the run needs (its source, its mask, the
+artifacts of the image) lie beside it as PNG in base64. Everything that comes back is untrusted: sizes are bounded,
+every field is validated, and pictures are checked against the hashes in the record. Knows no workspace.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+from pydantic import ValidationError
+
+from core.errors import UserError
+from core.images import MAX_SIDE, image_sha, opened, png_of
+from core.lineage import TestCase, UnreadSettings
+from core.masks import UNLABELLED, numbers_in
+from core.png import XMP_KEYWORD, read_texts, with_texts
+from core.types import LONGEST_REASON, Decision, Task, from_plain, read_json, to_plain
+from core.version import version
+from pipeline.methods import method_of
+from pipeline.run_files.provenance import PARAMETERS_KEYWORD, parameters, xmp
+from pipeline.run_files.run_record import FORMAT, RunRecord, image_record, read_image, read_run
+from pipeline.run_files.webui import MadeWith
+
+KEYWORD = "dillema-studio"
+LARGEST_PICTURE = 4_000_000
+"""Bytes of a picture's PNG that still travels inside another one."""
+LARGEST_RECORD = 1_000_000
+"""Characters of the JSON; real ones have some thousands."""
+MOST_ARTIFACTS = 8
+"""Artifacts of an image that travel with it; each lies under a keyword with its number."""
+LONGEST_NAME = 60
+"""Characters in the name of an artifact."""
+_NO_RUN = "There is no run in this file."
+_CHANGED = "The run in this file is damaged or was changed by hand: it cannot be restored."
+_OF_FORMAT_1 = {"control": "control image"}
+"""The artifact that lay beside source and mask, under a keyword of its own."""
+
+
+class NoRun(UserError):
+    """An image has no run inside: one can begin with it."""
+
+
+@dataclass(frozen=True)
+class EmbeddedRun:
+    """What a file holds."""
+
+    run: RunRecord
+    source_sha: str
+    """`image_sha` of the source image, also where the picture itself is not in the file."""
+    source: Image.Image | None
+    """RGB; None when it was too large to travel."""
+    mask: Image.Image | None
+    """Mode L, the source's size."""
+    case: TestCase | None
+    """The image with its lineage; None, for the reason `lost`, when it cannot be taken."""
+    lost: str = ""
+    review: Decision | None = None
+    """What a person decided about the image; None too where the image cannot be taken."""
+
+
+def with_run(
+    image: bytes,
+    run: RunRecord,
+    case: TestCase,
+    source: Image.Image,
+    mask: Image.Image | None = None,
+    made_with: MadeWith | None = None,
+    review: Decision | None = None,
+) -> bytes:
+    """The PNG `image` of a test case with all that is known of it inside: the record with its pictures, the
+    `parameters` text and the XMP packet. Its pixels are not touched. The same arguments give the same bytes.
+
+    Raises ValueError for more artifacts than travel.
+    """
+    if len(case.artifacts) > MOST_ARTIFACTS:
+        raise ValueError(f"{len(case.artifacts)} artifacts do not travel with an image, at most {MOST_ARTIFACTS} do")
+    made_by, lineage, texts = f"DILLEMA Studio {version()}", case.lineage, dict[str, str]()
+
+    def travelling(keyword: str, picture: Image.Image) -> dict[str, Any]:
+        data = png_of(picture)
+        carried = len(data) <= LARGEST_PICTURE
+        if carried:
+            texts[_keyword(keyword)] = base64.b64encode(data).decode("ascii")
+        return {"sha256": image_sha(picture), "carried": carried}
+
+    pictures: dict[str, Any] = {"source": travelling("source", source)}
+    if mask is not None:
+        pictures["mask"] = travelling("mask", mask)
+    pictures["artifacts"] = {
+        name: travelling(f"artifact-{place}", picture) for place, (name, picture) in enumerate(case.artifacts.items())
+    }
+    plain = {
+        "format": FORMAT,
+        "made_by": made_by,
+        "run": {**run.plain(), **({} if mask is not None else {"mask_classes": {}})},
+        "image": {**image_record(case).plain(), **({"review": to_plain(review)} if review else {})},
+        "pictures": pictures,
+    }
+    about = parameters(lineage, case.image.size, made_with, made_by)
+    first = {PARAMETERS_KEYWORD: about, KEYWORD: json.dumps(plain, allow_nan=False)}
+    return with_texts(image, {**first, **texts, XMP_KEYWORD: xmp(lineage.method, made_by)})
+
+
+def read_run_in(data: bytes) -> EmbeddedRun | None:
+    """The run in a file's bytes, or None when there is none.
+
+    Raises UserError for a record that is damaged, changed by hand, too large or of a newer version.
+    """
+    pictures = ("source", "mask", *_OF_FORMAT_1, *(f"artifact-{place}" for place in range(MOST_ARTIFACTS)))
+    texts = read_texts(data, [KEYWORD, *map(_keyword, pictures)])
+    if KEYWORD not in texts:
+        return None
+    if len(texts[KEYWORD]) > LARGEST_RECORD:
+        raise UserError("The run in this file is far larger than any that this program writes: it is not restored.")
+    try:
+        plain = read_json(texts[KEYWORD])
+        if int(plain["format"]) > FORMAT:
+            raise UserError("The run in this file was saved by a newer version of the studio: update this one.")
+        return _embedded(plain, texts, data)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError, OverflowError) as error:
+        raise UserError(_CHANGED) from error
+
+
+def require_run_in(data: bytes) -> EmbeddedRun:
+    """The same for a person who wants a run back: an image without one is refused too (NoRun), and first what is no
+    image.
+    """
+    held = read_run_in(data)
+    if held is None:
+        opened(data)
+        raise NoRun(f"{_NO_RUN} Images that this studio saved carry theirs, unless another program took it out.")
+    return held
+
+
+def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
+    run, pictures = read_run(plain["run"]), plain["pictures"]
+    source, mask = (_unpacked(texts, name, pictures.get(name)) for name in ("source", "mask"))
+    if mask is not None:
+        if mask.mode != "L" or source is None or mask.size != source.size:
+            raise ValueError("the mask is none, or not the source's")
+        if set(numbers_in(mask)) - {*run.mask_classes, UNLABELLED}:
+            raise ValueError("the mask has classes without a name")
+    case, lost = _case(plain["image"], _artifacts(pictures, texts), data, run.task)
+    source_sha = pictures["source"]["sha256"]
+    if not isinstance(source_sha, str):
+        raise TypeError("the hash of the source is no text")
+    review = _review(plain["image"].get("review")) if case is not None else None
+    return EmbeddedRun(run, source_sha, source.convert("RGB") if source is not None else None, mask, case, lost, review)
+
+
+def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Image.Image | None]:
+    """The artifacts that the record names, by name; None for one that did not travel."""
+    if "artifacts" not in pictures:
+        return {
+            name: _unpacked(texts, keyword, pictures[keyword])
+            for keyword, name in _OF_FORMAT_1.items()
+            if keyword in pictures
+        }
+    declared = pictures["artifacts"]
+    if len(declared) > MOST_ARTIFACTS or any(not 0 < len(name) <= LONGEST_NAME for name in declared):
+        raise ValueError("these are no artifacts")
+    return {name: _unpacked(texts, f"artifact-{place}", held) for place, (name, held) in enumerate(declared.items())}
+
+
+def _case(
+    plain: Any, artifacts: Mapping[str, Image.Image | None], data: bytes, task: Task
+) -> tuple[TestCase | None, str]:
+    """The image of the file, or why it cannot be taken; the run can be restored without it."""
+    image = _decoded(data).convert("RGB")
+    if image_sha(image) != plain["sha256"]:
+        return None, "The picture was changed after it was saved, so the run was restored without it."
+    record = read_image(plain, {}, task)
+    method = method_of(record.lineage.method)
+    found: dict[str, Image.Image] = {}
+    for name in dict.fromkeys([*(artifact.name for artifact in method.artifacts), *artifacts]):
+        held = artifacts.get(name)
+        if held is None or held.size != image.size:
+            return None, f"The file does not carry the picture's {name}, so the run was restored without the picture."
+        found[name] = held.convert("L") if held.mode == "L" else held.convert("RGB")
+    if method.known and isinstance(record.lineage.settings, UnreadSettings):
+        return None, "The picture was made with settings that are not known here: the run was restored without it."
+    return record.with_pictures(image, found), ""
+
+
+def _review(plain: Any) -> Decision | None:
+    if plain is None:
+        return None
+    review: Decision = from_plain(Decision, plain)
+    if len(review.reason) > LONGEST_REASON:
+        raise ValueError("no reason is that long")
+    return review
+
+
+def _keyword(picture: str) -> str:
+    return f"{KEYWORD}-{picture}"
+
+
+def _unpacked(texts: Mapping[str, str], name: str, declared: Any) -> Image.Image | None:
+    """One of the pictures beside the record. Raises ValueError when it is not the one that the record names."""
+    text = texts.get(_keyword(name))
+    if text is None or declared is None:
+        return None
+    try:
+        image = _decoded(base64.b64decode(text, validate=True))
+    except (binascii.Error, UserError) as error:
+        raise ValueError("a picture cannot be read") from error
+    if image_sha(image) != declared["sha256"]:
+        raise ValueError("a picture is not the one that the record names")
+    return image
+
+
+def _decoded(data: bytes) -> Image.Image:
+    """The pixels of a PNG. Raises UserError for anything else, or one that is larger than this program makes them."""
+    image = opened(data)
+    if image.format != "PNG" or max(image.size) > MAX_SIDE:
+        raise UserError(_CHANGED)
+    try:
+        image.load()
+    except Exception as error:  # a decoder fed with a damaged file may raise anything
+        raise UserError("The image is damaged or cut short: save or download it again.") from error
+    image.info = {}
+    return image

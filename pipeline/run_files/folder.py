@@ -1,0 +1,264 @@
+"""The folder of a run as a store for the driver: what `augment` fills and resumes, and what `again` compares with.
+
+The images are files beside `run.json` (see `pipeline.run_files.run_file`), which is written after each value and each
+image: what is finished is kept, whatever ends the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from pydantic import ValidationError
+
+from core.errors import UserError
+from core.images import image_sha
+from core.lineage import Failure, Lineage, TestCase
+from core.masks import NamedMask
+from core.types import CounterfactualCaption, StageName, StageValue
+from pipeline.driver import Request
+from pipeline.profiles.profile import Profile
+from pipeline.prompting import PromptSet
+from pipeline.run_files import run_file
+from pipeline.run_files.run_file import ImageFiles, RunFile
+
+
+class FolderStore:
+    """The folder of one request, new or begun earlier; it takes what is made and writes it down.
+
+    Raises UserError when the folder cannot be made or written, or holds another request.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        asked: RunFile,
+        source: Image.Image,
+        mask: Image.Image | None,
+        saving: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`asked` is the run without values and images yet. While something is saved, `saving` holds off whatever would
+        end the program.
+        """
+        self._saving = saving
+        self._folder, self._asked, self._source, self._mask = folder, asked, source, mask
+        held = _open(folder, asked)
+        self._values = dict(held.run.values)
+        self._images = list(held.images)
+        self._failures = list(held.failures)
+        for image in self._images:
+            run_file.load_case(image, folder)  # a file that is missing or was changed is found now
+        run_file.save_png(source, folder / run_file.SOURCE)
+        if mask is not None:
+            run_file.save_png(mask, folder / run_file.MASK)
+        if not self.file.exists():
+            self._write()
+
+    def source(self) -> Image.Image:
+        return self._source
+
+    def mask(self) -> NamedMask | None:
+        return NamedMask(self._mask, self._asked.run.mask_classes) if self._mask is not None else None
+
+    def latest(self, request: Request) -> Request:
+        return request
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        return self._values
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        return ()  # the same command gives the same values
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
+        with self._saving():
+            self._values[stage] = value
+            self._write()
+
+    def drawn(self) -> Collection[Lineage]:
+        return [image.record.lineage for image in self._images]
+
+    def save_case(self, case: TestCase) -> None:
+        with self._saving():
+            so_far, number = self._run(complete=False), len(self._images) + 1
+            self._images.append(run_file.save_case(case, self._folder, number, so_far, self._source, self._mask))
+            self._write()
+
+    def failures(self) -> Collection[Failure]:
+        return self._failures
+
+    def save_failure(self, failure: Failure) -> None:
+        with self._saving():
+            self._failures = [one for one in self._failures if one.what != failure.what]
+            self._failures.append(failure)
+            self._write()
+
+    def file_of(self, lineage: Lineage) -> Path:
+        """Where an image of this folder is."""
+        return self._folder / next(image.file for image in reversed(self._images) if image.record.lineage == lineage)
+
+    @property
+    def images(self) -> int:
+        """How many are there."""
+        return len(self._images)
+
+    @property
+    def file(self) -> Path:
+        """Its `run.json`."""
+        return self._folder / run_file.FILE
+
+    def finish(self, wanted: Collection[Lineage], complete: bool = True) -> None:
+        """All was tried: `run.json` has the `wanted` images, and is complete when none of them failed. Raises UserError
+        when it cannot be written.
+        """
+        order = list(wanted)
+        kept = [image for image in self._images if image.record.lineage in order]
+        self._images = sorted(kept, key=lambda image: order.index(image.record.lineage))
+        with self._saving():
+            self._write(complete)
+
+    def _write(self, complete: bool = False) -> None:
+        run_file.write(self._run(complete), self._folder)
+
+    def _run(self, complete: bool) -> RunFile:
+        return replace(
+            self._asked,
+            run=replace(self._asked.run, values=self._values),
+            images=tuple(self._images),
+            failures=tuple(self._failures),
+            complete=complete,
+        )
+
+
+class RepeatStore:
+    """A finished run whose images are made once more into another folder, each compared with the one on record."""
+
+    def __init__(
+        self,
+        held: RunFile,
+        images: Collection[ImageFiles],
+        source: Image.Image,
+        mask: Image.Image | None,
+        folder: Path,
+        compared: Callable[[Path, bool], None],
+    ) -> None:
+        """`compared` is called with the new file, and whether it has the same pixels."""
+        self._held, self._source, self._mask, self._folder = held, source, mask, folder
+        self._images: dict[tuple[CounterfactualCaption, int], ImageFiles] = {
+            (image.record.lineage.counterfactual, image.record.lineage.seed): image for image in images
+        }
+        self._compared = compared
+
+    def source(self) -> Image.Image:
+        return self._source
+
+    def mask(self) -> NamedMask | None:
+        return NamedMask(self._mask, self._held.run.mask_classes) if self._mask is not None else None
+
+    def latest(self, request: Request) -> Request:
+        return request
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        return self._held.run.values
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        return ()
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
+        raise RuntimeError("a finished run keeps its values: only its images are drawn again")
+
+    def drawn(self) -> Collection[Lineage]:
+        return ()
+
+    def save_case(self, case: TestCase) -> None:
+        lineage = case.lineage
+        image = self._images[lineage.counterfactual, lineage.seed]
+        record, file = image.record, self._folder / image.file
+        # With what was noted then: the same pixels are then the same file, byte for byte.
+        noted = replace(case, lineage=replace(lineage, seconds=record.lineage.seconds), checks=record.checks)
+        run_file.save_image(noted, file, self._held, self._source, self._mask)
+        self._compared(file, image_sha(case.image) == record.sha256)
+
+    def failures(self) -> Collection[Failure]:
+        return ()
+
+    def save_failure(self, failure: Failure) -> None:
+        """The run stays as it is."""
+
+
+def make_folder(folder: Path) -> Path:
+    """The folder, made where it is missing. Raises UserError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"The folder {folder} cannot be made ({error.strerror or error}): choose another one."
+        ) from error
+    return folder
+
+
+def _open(folder: Path, asked: RunFile) -> RunFile:
+    """What the folder holds of the same request already; `asked` itself when it is new. Raises UserError otherwise."""
+    make_folder(folder)
+    if not (folder / run_file.FILE).exists():
+        return asked
+    held = run_file.read(folder / run_file.FILE)
+    unsent = asked.recipe.unsent(asked.settings)  # earlier versions had not all of them
+    for what, then, now in (
+        ("image", held.source_sha256, asked.source_sha256),
+        ("recipe", held.run.recipe, asked.run.recipe),
+        ("task", held.run.task, asked.run.task),
+        ("profile", _as_now(held.profile), _as_now(asked.profile)),
+        ("prompts", _sent(_as_now_worded(held.prompts, asked.prompts), unsent), _sent(asked.prompts, unsent)),
+        ("settings", held.settings, asked.settings),
+        ("seed", held.seed, asked.seed),
+        ("mask", (held.mask_sha256, held.run.mask_classes), (asked.mask_sha256, asked.run.mask_classes)),
+    ):
+        if then != now:
+            raise UserError(f"The folder {folder} holds a run with another {what}: choose another --out.")
+    return held
+
+
+_NO_OTHER_RUN = {
+    "title",
+    "notice",
+    "licence",
+    "samples",
+    "tasks",
+    "model_under_test",
+    "checks",
+    "settings",
+    "recipes",
+    "presets",
+}
+"""Of a profile: what is only shown or tried on the images, and the defaults of settings, which a run holds itself."""
+
+
+def _as_now(profile: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What of a profile makes a run another one, as this version would write it: what an earlier one did not know is at
+    its default.
+    """
+    try:
+        return Profile.model_validate(profile).model_dump(mode="json", exclude=_NO_OTHER_RUN)
+    except ValidationError:
+        return profile
+
+
+def _sent(prompts: PromptSet, unsent: Collection[str]) -> PromptSet:
+    return replace(prompts, prompts={name: one for name, one in prompts.prompts.items() if name not in unsent})
+
+
+def _as_now_worded(prompts: PromptSet, now: PromptSet) -> PromptSet:
+    """Prompts as this version would write them: earlier ones named all protected classes where `$shown` stands now.
+
+    Each image has its own prompt on record, so that one that would be drawn from another now is drawn anew.
+    """
+    templates = {name: one.template.replace("$shown", "$kept") for name, one in now.prompts.items()}
+    same = {
+        name: now[name] if name in templates and replace(now[name], template=templates[name]) == one else one
+        for name, one in prompts.prompts.items()
+    }
+    return replace(prompts, prompts=same)

@@ -1,0 +1,79 @@
+"""What an image file says of itself to other programs: the `parameters` text and the IPTC digital source type."""
+
+from __future__ import annotations
+
+import json
+
+from core.lineage import Lineage, MethodSettings
+from pipeline.methods import method_of
+from pipeline.profiles.image_sections import DrawingModel
+from pipeline.profiles.profile import Profile
+from pipeline.run_files.webui import MadeWith, joined
+
+PARAMETERS_KEYWORD = "parameters"
+"""Where AUTOMATIC1111's web UI, and all that read its files, look for the settings of an image."""
+_SOURCE_TYPES = "http://cv.iptc.org/newscodes/digitalsourcetype/"
+
+
+def parameters(
+    lineage: Lineage,
+    size: tuple[int, int],
+    made_with: MadeWith | None = None,
+    made_by: str = "DILLEMA Studio",
+) -> str:
+    """The settings of an image in AUTOMATIC1111's words. `size` is the image's own (width, height).
+
+    "Size" is the size that was generated, as there; the image may have been brought to another one since. Models are
+    called what a file of them would be called, with the first digits of their hash: the denoising network's, since
+    there is no checkpoint file here whose hash could be given.
+    """
+    fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
+    lines = [lineage.prompt.strip()]
+    if lineage.negative_prompt.strip():
+        lines.append(f"Negative prompt: {lineage.negative_prompt.strip()}")
+    return "\n".join([*lines, joined({**fields, "Version": made_by})])
+
+
+def xmp(method: str, made_by: str = "DILLEMA Studio") -> str:
+    """The XMP packet that says, in IPTC's words, that a machine drew the image."""
+    return (
+        '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'
+        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+        '<rdf:Description rdf:about="" xmlns:xmp="http://ns.adobe.com/xap/1.0/" '
+        'xmlns:Iptc4xmpExt="http://iptc.org/std/Iptc4xmpExt/2008-02-29/" '
+        f'xmp:CreatorTool="{made_by}" Iptc4xmpExt:DigitalSourceType="{digital_source_type(method)}"/>'
+        '</rdf:RDF></x:xmpmeta><?xpacket end="r"?>'
+    )
+
+
+def digital_source_type(method: str) -> str:
+    """IPTC's term for how an image of this method came about.
+
+    A method that draws every pixel anew makes `trainedAlgorithmicMedia`: nothing of the source's pixels is left, and no
+    part of the result may be taken for a photograph. A method that keeps pixels of the source, or is not known here,
+    makes a `compositeWithTrainedAlgorithmicMedia`, which claims less.
+    """
+    return _SOURCE_TYPES + (
+        "trainedAlgorithmicMedia" if method_of(method).draws_whole else "compositeWithTrainedAlgorithmicMedia"
+    )
+
+
+def made_with(profile: Profile, method: str, settings: MethodSettings) -> MadeWith:
+    """What the profile knows of images that are made with these settings. Loads no weights."""
+    description = method_of(method)
+    model = description.drawn_by(profile)
+    return MadeWith("" if model is None else _scheduler(model), description.weight_hashes(profile, settings))
+
+
+def _scheduler(model: DrawingModel) -> str:
+    """The class of the scheduler that a model draws with; "" where only its weights, on the hub, say so."""
+    if model.scheduler is not None:
+        return model.scheduler.name
+    folder = model.local()
+    if folder is None:
+        return ""
+    try:
+        shipped = json.loads((folder / "scheduler" / "scheduler_config.json").read_text(encoding="utf-8"))
+        return str(shipped["_class_name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,336 @@
+"""The folder of a run without a browser: its images as PNG, and `run.json`, enough to make each of them again.
+
+Every image also has its run inside, as those that the page saves do; a run with a mask has one beside each image.
+`run.json` is written after its images, and whole or not at all: what it names is there, finished. Knows no models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from pydantic import ValidationError
+
+from core.errors import UserError
+from core.images import image_sha, png_of
+from core.lineage import Failure, TestCase
+from core.masks import NamedMask, resized
+from core.settings import Settings, keyed
+from core.types import Task, from_plain, read_json, to_plain
+from core.version import version
+from pipeline.profiles.profile import Profile
+from pipeline.prompting import PromptSet, prompts_from_plain, prompts_to_plain
+from pipeline.recipes import DEFAULT, Recipe, recipe_of
+from pipeline.run_files.embedded import with_run
+from pipeline.run_files.provenance import made_with
+from pipeline.run_files.run_record import FORMAT, ImageRecord, RunRecord, image_record, read_image, read_run
+
+FILE = "run.json"
+SOURCE = "source.png"
+MASK = "mask.png"
+PACKAGES = ("torch", "diffusers", "transformers", "ctransformers", "opencv-python-headless", "pillow", "numpy")
+"""The packages whose version may change a pixel."""
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """An image of the run and the files beside `run.json` in which it is."""
+
+    record: ImageRecord
+    file: str
+    artifact_files: Mapping[str, str]
+    """By the name of the artifact."""
+    mask_file: str = ""
+    """The mask at the image's size; "" for a run without one."""
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """What `run.json` holds."""
+
+    run: RunRecord
+    profile: Mapping[str, Any]
+    """The whole profile as plain data, so that a later change of its file does no harm."""
+    prompts: PromptSet
+    """The whole prompts, for the same reason."""
+    seed: int
+    source_name: str
+    """What the source image was called; a copy of its pixels is in `SOURCE`."""
+    source_sha256: str
+    """`image_sha` of the source image."""
+    images: tuple[ImageFiles, ...] = ()
+    complete: bool = False
+    """False when the run was stopped before all images were made, and when one could not be made."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    mask_sha256: str = ""
+    """`image_sha` of the mask in `MASK`; "" for a run without one."""
+    failures: tuple[Failure, ...] = ()
+    """What could not be made; also of images that could with a later seed."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the run."""
+        return recipe_of(self.run.recipe)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the run, of the type that its recipe names."""
+        return self.recipe.settings.model_validate(self.run.settings)
+
+
+def asked_run(
+    recipe: Recipe,
+    task: Task,
+    profile: Profile,
+    seed: int,
+    settings: Settings,
+    prompts: PromptSet,
+    source_name: str,
+    source: Image.Image,
+    notes: tuple[str, ...] = (),
+    mask: NamedMask | None = None,
+) -> RunFile:
+    """The `run.json` of a request, before anything is made. The same request has the same id, so that all its images
+    come back to one run.
+    """
+    source_sha, mask_sha = image_sha(source), image_sha(mask.image) if mask else ""
+    plain = settings.model_dump(mode="json")
+    named = {section: keyed(getattr(settings, section)) for section in plain}  # the ids of earlier versions stay
+    run = RunRecord(
+        id=_id(source_sha, task, profile.name, seed, named, mask_sha, recipe.name),
+        name=_name(source_name),
+        profile=profile.name,
+        recipe=recipe.name,
+        task=task,
+        settings=plain,
+        values={},
+        notes=notes,
+        mask_classes=dict(mask.classes) if mask else {},
+    )
+    return RunFile(
+        run=run,
+        profile=profile.model_dump(mode="json"),
+        prompts=prompts,
+        seed=seed,
+        source_name=source_name,
+        source_sha256=source_sha,
+        versions=versions(),
+        mask_sha256=mask_sha,
+    )
+
+
+def versions() -> dict[str, str]:
+    """What the run was made with: the studio, Python, the machine and the packages that draw."""
+    found = {"studio": version(), "python": platform.python_version(), "machine": platform.platform()}
+    for name in PACKAGES:
+        try:
+            found[name] = package_version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+# Images
+
+
+def save_png(image: Image.Image, path: Path) -> None:
+    """The pixels as PNG, without metadata; the file appears whole or not at all. Raises UserError."""
+    _write_whole(_png(image), path)
+
+
+def save_image(case: TestCase, path: Path, held: RunFile, source: Image.Image, mask: Image.Image | None) -> None:
+    """The image of a test case as PNG with its run inside. Raises UserError."""
+    try:
+        weights = made_with(Profile.model_validate(held.profile), case.lineage.method, case.lineage.settings)
+    except ValidationError:  # of another version; the weights are not needed to open the file
+        weights = None
+    _write_whole(with_run(_png(case.image), held.run, case, source, mask, weights), path)
+
+
+def save_case(
+    case: TestCase, folder: Path, number: int, held: RunFile, source: Image.Image, mask: Image.Image | None
+) -> ImageFiles:
+    """Saves a test case as number `number` of the folder: its image, its artifacts, and the mask at their size."""
+    stem = f"image-{number:03d}"
+    artifact_files, mask_file = {name: f"{stem}-{_slug(name)}.png" for name in case.artifacts}, ""
+    for name, image in case.artifacts.items():
+        save_png(image, folder / artifact_files[name])
+    if mask is not None:
+        mask_file = f"{stem}-mask.png"
+        save_png(resized(mask, case.image.size), folder / mask_file)
+    save_image(case, folder / f"{stem}.png", held, source, mask)
+    return ImageFiles(image_record(case), f"{stem}.png", artifact_files, mask_file)
+
+
+def load_case(kept: ImageFiles, folder: Path) -> TestCase:
+    """The test case of a record, its images read from the folder. Raises UserError when they are not as they were."""
+    artifacts = {
+        name: load_png(folder / file, kept.record.artifacts[name]) for name, file in kept.artifact_files.items()
+    }
+    return kept.record.with_pictures(load_png(folder / kept.file, kept.record.sha256), artifacts)
+
+
+def load_mask(held: RunFile, folder: Path) -> Image.Image | None:
+    """The mask of a run, checked like its images; None for a run without one. Raises UserError."""
+    if not held.mask_sha256:
+        return None
+    return load_png(folder / MASK, held.mask_sha256).getchannel(0)
+
+
+def load_png(path: Path, sha: str) -> Image.Image:
+    """The image of a file, its pixels checked against `image_sha` where that is not "". Raises UserError when it is
+    missing or changed.
+    """
+    try:
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+    except OSError as error:
+        raise UserError(f"The image {path} is missing or damaged: it cannot be used for this run.") from error
+    if sha and image_sha(image) != sha:
+        raise UserError(f"The image {path} was changed after it was made: it cannot be used for this run.")
+    return image
+
+
+# run.json
+
+
+def write(held: RunFile, folder: Path) -> None:
+    """Writes `run.json`. Raises UserError when the folder refuses it."""
+    data = {
+        "format": FORMAT,
+        "made_by": "DILLEMA Studio",
+        "complete": held.complete,
+        "run": held.run.plain(),
+        "profile": held.profile,
+        "seed": held.seed,
+        "source": {"file": SOURCE, "name": held.source_name, "sha256": held.source_sha256},
+        "mask": {"file": MASK, "sha256": held.mask_sha256} if held.mask_sha256 else None,
+        "images": [_plain_image(image) for image in held.images],
+        "failures": [to_plain(failure) for failure in held.failures],
+        "prompts": prompts_to_plain(held.prompts),
+        "versions": held.versions,
+    }
+    path, part = folder / FILE, folder / f".{FILE}.part"
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            json.dump(data, file, indent=2, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def read(path: Path) -> RunFile:
+    """What a `run.json` holds. Raises UserError when it is missing, cut, changed or of a newer format."""
+    try:
+        data = read_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"The file {path} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise UserError(f"The file {path} is no {FILE} of this program: it is not JSON.") from error
+    if not isinstance(data, dict) or data.get("format") not in (1, FORMAT):
+        raise UserError(f"The file {path} is no {FILE} of this program, or of another version of it.")
+    try:
+        run = read_run(data["run"]) if "run" in data else _read_run_1(data)
+        held = RunFile(
+            run=run,
+            profile=data["profile"],
+            prompts=prompts_from_plain(data["prompts"], recipe_of(run.recipe).prompt_slots),
+            seed=int(data["seed"]),
+            source_name=str(data["source"]["name"]),
+            source_sha256=str(data["source"]["sha256"]),
+            images=tuple(_read_image(image, run.task) for image in data["images"]),
+            complete=bool(data["complete"]),
+            versions=dict(data["versions"]),
+            mask_sha256=str((data.get("mask") or {"sha256": ""})["sha256"]),
+            failures=from_plain(tuple[Failure, ...], data.get("failures", [])),
+        )
+        return replace(held, run=replace(run, settings=held.settings.model_dump(mode="json")))
+    except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:
+        raise UserError(f"The file {path} is damaged or was changed by hand: it cannot be used.") from error
+
+
+def _read_run_1(data: Mapping[str, Any]) -> RunRecord:
+    """The run of format 1, whose parts stood side by side, without id and name."""
+    source, mask = data["source"], data.get("mask") or {"sha256": "", "classes": {}}
+    run = {
+        "id": "",
+        "name": _name(str(source["name"])),
+        "profile": str(data["profile"].get("name", "")),
+        "notes": source["notes"],
+        "mask_classes": mask["classes"],
+        **{name: data[name] for name in ("task", "settings", "values", "recipe") if name in data},
+    }
+    read = read_run(run)
+    about = source["sha256"], read.task, read.profile, int(data["seed"]), read.settings, mask["sha256"], read.recipe
+    return replace(read, id=_id(*about))
+
+
+def _id(
+    source_sha: str, task: Task, profile: str, seed: int, settings: Mapping[str, Any], mask_sha: str, recipe: str
+) -> str:
+    asked = [source_sha, to_plain(task), profile, seed, settings, mask_sha]
+    asked += [recipe] if recipe != DEFAULT else []  # the ids of earlier versions stay
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+def _name(source_name: str) -> str:
+    return Path(source_name).stem[:200] or "run"
+
+
+def _slug(artifact: str) -> str:
+    """What the file of an artifact is called, such as "control" for a control image: every file here is an image."""
+    return re.sub(r"\W+", "-", artifact.removesuffix(" image")).strip("-") or "artifact"
+
+
+def _plain_image(image: ImageFiles) -> dict[str, Any]:
+    artifacts = {
+        name: {"file": file, "sha256": image.record.artifacts[name]} for name, file in image.artifact_files.items()
+    }
+    return {"file": image.file, "mask_file": image.mask_file, **image.record.plain(), "artifacts": artifacts}
+
+
+def _read_image(data: Mapping[str, Any], task: Task) -> ImageFiles:
+    artifacts = data.get("artifacts")
+    if artifacts is None:  # format 1 had one, and no hash of it
+        artifacts = {"control image": {"file": data["control_file"], "sha256": ""}}
+    record = read_image(data, {name: held["sha256"] for name, held in artifacts.items()}, task)
+    files = {name: _file_name(held["file"]) for name, held in artifacts.items()}
+    mask_file = str(data.get("mask_file", ""))
+    return ImageFiles(record, _file_name(data["file"]), files, _file_name(mask_file) if mask_file else "")
+
+
+def _file_name(name: Any) -> str:
+    """The name of a file beside `run.json`. Raises ValueError for anything else, such as a path to another folder."""
+    if not re.fullmatch(r"\w[\w .-]*", str(name)):
+        raise ValueError("this is no name of a file")
+    return str(name)
+
+
+def _png(image: Image.Image) -> bytes:
+    """Grey stays grey, so that class numbers stay what they are; anything else becomes RGB."""
+    return png_of(image if image.mode == "L" else image.convert("RGB"))
+
+
+def _write_whole(data: bytes, path: Path) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    except OSError as error:
+        raise _unwritable(path.parent, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"Nothing can be written to {folder} ({error.strerror or error}): choose another folder.")

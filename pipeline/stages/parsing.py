@@ -1,0 +1,248 @@
+"""Reads what a language model replied. Forgives bullets, numbers, quotes, code fences and chatter; invents nothing.
+
+Pure functions of the reply: whether a keyword is in the caption or protected is the stage's business. Each raises
+`Unreadable` when a reply holds nothing to use.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.types import EDIT_TYPES, EditType
+
+_QUOTES = "\"'`“”‘’«»*_"
+_BULLET = re.compile(r"^\s*(?:[-*•–—]\s+|\(?\d{1,2}[.):]\s+|[a-z][.)]\s+)", re.IGNORECASE)
+_CHATTER = re.compile(
+    r"^(?:sure|certainly|of course|ok(?:ay)?|absolutely|great(?=[!,.])|yes(?=[!,.])|here(?:'s|’s| is| are)|"
+    r"the following|below|based on|given|as requested|i hope|i have|i've|let me know|note|please)\b",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"^(?:i(?:'m| am) sorry|i apologi[sz]e|sorry|i cannot|i can(?:'t|’t)|as an ai|i(?:'m| am) unable)", re.I
+)
+_LABEL = re.compile(
+    r"^(?:the )?(?:new |modified |edited |updated |revised |counterfactual |resulting )*"
+    r"(?:caption|answer|output|reply)\s*:\s*",
+    re.IGNORECASE,
+)
+_TYPE_NAMES: dict[str, EditType] = {
+    "colour": "attribute",
+    "color": "attribute",
+    "material": "attribute",
+    "adjective": "attribute",
+    "time": "time of day",
+    "daytime": "time of day",
+    "lighting": "time of day",
+    "style": "domain",
+    "environment": "background",
+    "location": "background",
+    "setting": "background",
+    "season": "weather",
+}
+"""What models say for one of the edit types."""
+_EDIT_ARROW = r"\s*(?:-+>|=+>|[→⇒:=]|\bto\b|\bbecomes\b)\s*"
+_BETWEEN_EDITS = re.compile(r"(?:[\s;,+&]|\band\b)*", re.IGNORECASE)
+_BEFORE_EDITS = re.compile(
+    r"^[\W_]*(?:(?:new |counterfactual )*(?:captions?|changes?|edits?|transformations?|sets?)\s*\d*\s*:?)?[\W_]*",
+    re.IGNORECASE,
+)
+
+
+class Unreadable(ValueError):
+    """A reply without usable content. The message says what was looked for."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """What one reply says for three stages."""
+
+    keywords: tuple[tuple[str, EditType, tuple[str, ...]], ...]
+    """Each with its alternatives, in the order of the reply."""
+    captions: tuple[tuple[tuple[str, ...], str], ...]
+    """The edits of each, as the reply writes them, and its text."""
+
+
+def read_keywords(reply: str) -> tuple[tuple[str, EditType], ...]:
+    """`keyword | edit type`, one a line, in the order of the reply. A line without a known edit type is chatter."""
+    found: dict[str, tuple[str, EditType]] = {}
+    for line in _lines(reply):
+        for left, right in _splits(_unbullet(line)):
+            keyword, edit_type = _clean(left), _edit_type(right)
+            if keyword and edit_type:
+                found.setdefault(keyword.lower(), (keyword, edit_type))
+                break
+    if not found:
+        raise Unreadable("no line of the form “keyword | edit type” was found")
+    return tuple(found.values())
+
+
+def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """`keyword: alternative, alternative`, one keyword a line; or the keyword alone and its alternatives below."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    open_list: list[str] | None = None
+    for line in _lines(reply):
+        bulleted, text = bool(_BULLET.match(line)), _unbullet(line).strip("{}[] ,")
+        left, separator, right = _split_once(text)
+        if not separator:
+            if bulleted and open_list is not None:
+                open_list += _items(text)
+            continue
+        keyword, items = _clean(left), _items(right)
+        if not keyword or (items and _CHATTER.match(keyword) and len(keyword.split()) > 3):
+            continue
+        open_list = found.setdefault(keyword.lower(), (keyword, []))[1]
+        open_list += items
+    usable = tuple((keyword, tuple(dict.fromkeys(items))) for keyword, items in found.values() if items)
+    if not usable:
+        raise Unreadable("no line of the form “keyword: alternative, alternative” was found")
+    return usable
+
+
+def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """`keyword -> alternative; keyword -> alternative`, the edits of one caption a line, in the order of the reply.
+
+    A line that holds anything but edits that were `offered` (keyword and alternative) is dropped whole.
+    """
+    longest_first = sorted(offered, key=lambda edit: (len(edit[0]), len(edit[1])), reverse=True)
+    ways = "|".join(f"({_plain(keyword)}{_EDIT_ARROW}{_plain(other)})" for keyword, other in longest_first)
+    edit = re.compile(rf"(?:{ways})(?!\w)", re.IGNORECASE)
+    found: list[tuple[tuple[str, str], ...]] = []
+    for line in _lines(re.sub(r"\]\s*,\s*\[", "\n", reply)):
+        text = _unquoted(_unbullet(line))
+        label = _BEFORE_EDITS.match(text)
+        starts = dict.fromkeys((0, label.end() if label else 0))  # a keyword may look like a label
+        edits = next((held for start in starts if (held := _edits_from(text, start, edit, longest_first))), ())
+        if edits:
+            found.append(edits)
+    if not found:
+        raise Unreadable("no line of the form “keyword -> alternative; keyword -> alternative” was found")
+    return tuple(found)
+
+
+def _edits_from(
+    text: str, start: int, edit: re.Pattern[str], offered: Sequence[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """The edits of a line from a place on; none when anything else stands there."""
+    edits: list[tuple[str, str]] = []
+    while (match := edit.match(text, start)) is not None and match.lastindex is not None:
+        edits.append(offered[match.lastindex - 1])
+        between = _BETWEEN_EDITS.match(text, match.end())
+        start = between.end() if between else match.end()
+    return tuple(edits) if not re.search(r"\w", text[start:]) else ()
+
+
+def _plain(text: str) -> str:
+    """What finds a text in a line without quotes, whatever its spaces."""
+    return r"\s+".join(re.escape(word) for word in _unquoted(text).split())
+
+
+def _unquoted(text: str) -> str:
+    return "".join(letter for letter in text if letter not in _QUOTES)
+
+
+def read_together(reply: str) -> Together:
+    """Keywords, alternatives and captions from the first JSON object of a reply, whatever stands around it."""
+    data = _first_object(reply)
+    keywords: dict[str, tuple[str, EditType, tuple[str, ...]]] = {}
+    for item in _dicts(data.get("keywords")):
+        keyword, edit_type = _clean(str(item.get("keyword", ""))), _edit_type(str(item.get("edit_type", "")))
+        if keyword and edit_type:
+            options = (" ".join(_clean(text).split()) for text in _texts(item.get("alternatives")))
+            keywords.setdefault(keyword.lower(), (keyword, edit_type, tuple(dict.fromkeys(filter(None, options)))))
+    captions = [
+        (tuple(_texts(item.get("edits"))), text)
+        for item in _dicts(data.get("captions"))
+        if isinstance(text := item.get("caption"), str)
+    ]
+    return Together(tuple(keywords.values()), tuple(captions))
+
+
+def _first_object(reply: str) -> dict[str, Any]:
+    for text in (reply, re.sub(r",(\s*[\]}])", r"\1", reply)):  # a comma too many is the most common slip
+        start = text.find("{")
+        while start >= 0:
+            try:
+                found, _end = json.JSONDecoder().raw_decode(text, start)
+            except (ValueError, RecursionError):
+                start = text.find("{", start + 1)
+                continue
+            if isinstance(found, dict) and "keywords" in found:
+                return found
+            start = text.find("{", start + 1)
+    if re.search(r"\{\s*[\"']keywords", reply):
+        raise Unreadable("its JSON is broken, or ends in the middle because the longest reply is too short")
+    raise Unreadable("no JSON object with “keywords” was found")
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts of a list, or one that stands in its place."""
+    listed = [value] if isinstance(value, str) else value
+    return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+
+
+def read_caption(reply: str) -> str:
+    """The caption, which is one line of its own; chatter around it is left out."""
+    for line in _lines(reply):
+        text = _unbullet(line).replace("**", "")
+        if _REFUSAL.match(text):
+            break
+        if _CHATTER.match(text):
+            # "Sure, here is the caption: A road ..." carries it behind the colon; "Sure! Here it is:" does not.
+            text = text.partition(":")[2]
+        text = _LABEL.sub("", text.strip())
+        quoted = re.match(r'^["“](.+?)["”](?=\s|$)', text)
+        text = " ".join(_LABEL.sub("", _clean(quoted[1] if quoted else text)).split())
+        if len(re.findall(r"[^\W\d_]+", text)) >= 2:
+            return text
+    raise Unreadable("no caption was found")
+
+
+def _lines(reply: str) -> list[str]:
+    lines = [line.strip() for line in reply.replace("\r", "\n").split("\n")]
+    return [line for line in lines if line and not line.startswith("```") and line not in ("{", "}", "[", "]")]
+
+
+def _unbullet(line: str) -> str:
+    return _BULLET.sub("", line, count=1).strip()
+
+
+def _clean(text: str) -> str:
+    """Without quotes, stars and other wrapping at both ends. An apostrophe inside stays."""
+    return text.strip().strip(_QUOTES).strip().rstrip(",;").strip(_QUOTES).strip()
+
+
+def _splits(line: str) -> list[tuple[str, str]]:
+    """The ways to part a line into keyword and edit type, likeliest first."""
+    ways = [line.rsplit(separator, 1) for separator in ("|", "->", "→", ":", " - ", " – ") if separator in line]
+    bracketed = re.match(r"^(.*?)\s*[(\[]([^()\[\]]+)[)\]]\W*$", line)
+    return [(way[0], way[1]) for way in ways] + ([(bracketed[1], bracketed[2])] if bracketed else [])
+
+
+def _edit_type(text: str) -> EditType | None:
+    name = re.sub(r"[\s_-]+", " ", _clean(text).strip(".()[]").lower()).strip()
+    for edit_type in EDIT_TYPES:
+        if name == edit_type:
+            return edit_type
+    return _TYPE_NAMES.get(name)
+
+
+def _split_once(text: str) -> tuple[str, str, str]:
+    for separator in (":", "|", "->", "→", " = "):
+        left, found, right = text.partition(separator)
+        if found:
+            return left, found, right
+    return text, "", ""
+
+
+def _items(text: str) -> list[str]:
+    parts = re.split(r"[,;|]", text.strip().strip("[](){}. "))
+    cleaned = [re.sub(r"^(?:or|and)\s+", "", _clean(part.strip("[](){}. ")), flags=re.IGNORECASE) for part in parts]
+    return [_clean(part) for part in cleaned if _clean(part) and part.lower() not in ("etc", "none", "n/a")]

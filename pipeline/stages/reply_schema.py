@@ -1,0 +1,249 @@
+"""What a stage wants as a reply: a JSON schema, and how a reply that fits it is written in lines.
+
+The prompts ask for lines, which small models write better than JSON; a server holds its replies to JSON. So a schema of
+one of four forms stands for lines too:
+
+- an object with one text: that text, in one line;
+- an object with one list of objects: a line for each of them, its texts with " | " between;
+- an object with one list of lists of texts: a line for each of them, its texts with "; " between;
+- an object of lists of texts: a line for each, its name, a colon, its texts with commas between.
+
+Pure functions. Who holds a model to a grammar takes `grammar`; who reads a reply takes `as_lines` of it first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.types import EDIT_TYPES, Task
+from pipeline.checks.texts import may_change
+
+Schema = Mapping[str, Any]
+
+MOST_KEYWORDS = 16
+LONGEST_KEYWORD = 6
+"""In words."""
+LONGEST_ALTERNATIVE = 60
+"""In letters."""
+_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
+_OPENINGS = (
+    "sure|certainly|of course|absolutely|here|the following|below|based on|given|as requested|as an ai|please|"
+    "let me know|sorry|great[!,.]|yes[!,.]|i (hope|have|cannot|can|am|apologi[sz]e)|i['’](ve|m)|"
+    r"(ok|okay|note)[^\p{L}\n]"
+)
+"""How a model begins that talks about its reply."""
+
+
+def keywords_schema(caption: str, task: Task) -> Schema | None:
+    """Of the words of the caption that the task leaves free, each with its edit type. None where there are none."""
+    free = [text for text in _phrases(caption) if may_change(text, caption, task)]
+    if not free:
+        return None
+    each = _object(
+        {"keyword": {"type": "string", "enum": free}, "edit_type": {"type": "string", "enum": list(EDIT_TYPES)}}
+    )
+    return _object({"keywords": _array(each, MOST_KEYWORDS)})
+
+
+def alternatives_schema(keywords: Sequence[str], count: int) -> Schema:
+    """Of at most `count` alternatives for each of the keywords."""
+    return _object({" ".join(keyword.split()): _alternatives(count) for keyword in keywords})
+
+
+def edits_schema(edits: Sequence[tuple[str, str]], captions: int, at_once: int) -> Schema:
+    """Of at most so many captions, each with at most `at_once` of the edits (keyword and alternative)."""
+    one = {"type": "string", "enum": [edit_text(*edit) for edit in edits]}
+    each = _array(one, at_once)
+    return _object({"captions": _array(each, captions)})
+
+
+def edit_text(keyword: str, alternative: str) -> str:
+    """An edit as prompts and replies write it."""
+    return " ".join(f"{keyword} -> {alternative}".split())
+
+
+def caption_schema(source: str) -> Schema:
+    """Of the new text for a caption: in one line, and not out of all proportion to it."""
+    return _object({"caption": _text(3, 200 + 2 * len(source))})
+
+
+def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
+    """Of keywords, each with its edit type and at most `count` alternatives, and of at most so many captions, each with
+    at most `at_once` edits. It stands for no lines. None where no word of the caption is free.
+    """
+    alone = keywords_schema(caption, task)
+    if alone is None:
+        return None
+    keywords = alone["properties"]["keywords"]
+    keyword = _object({**keywords["items"]["properties"], "alternatives": _alternatives(count)})
+    edit = _text(6, 2 * LONGEST_ALTERNATIVE)
+    new = _object({"edits": _array(edit, at_once), **caption_schema(caption)["properties"]})
+    return _object({"keywords": {**keywords, "items": keyword}, "captions": _array(new, captions)})
+
+
+def as_lines(reply: str, schema: Schema | None) -> str:
+    """The reply in lines where it is JSON of the schema's form; else as it is."""
+    parts = _parts(schema)
+    start, end = reply.find("{"), reply.rfind("}")
+    if parts is None or not 0 <= start < end:
+        return reply
+    try:
+        data = json.loads(reply[start : end + 1])
+    except ValueError:
+        return reply
+    if not isinstance(data, dict):
+        return reply
+    lines: list[str] = []
+    for name, section in parts.items():
+        found = data.get(name)
+        if section["type"] == "string" and isinstance(found, str):
+            lines.append(" ".join(found.split()))
+        elif section["type"] == "array" and isinstance(found, list):
+            items = section["items"]
+            if items["type"] == "object":
+                fields = list(items["properties"])
+                lines += [" | ".join(str(one.get(key, "")) for key in fields) for one in found if isinstance(one, dict)]
+            elif items["type"] == "array":
+                lines += ["; ".join(map(str, one)) for one in found if isinstance(one, list)]
+            else:
+                lines.append(f"{name}: {', '.join(str(one) for one in found)}")
+    return "\n".join(lines) or reply
+
+
+def grammar(schema: Schema) -> str | None:
+    """The lines of a schema as a grammar of llguidance, in its dialect of Lark; None for a schema of another form.
+
+    A text in one line does not begin as talk about it, and no list begins with its own name. Later items are free: who
+    reads them drops what repeats the name, while a model that is stopped after it would make something up around it.
+    """
+    parts = _parts(schema)
+    if parts is None:
+        return None
+    section = next(iter(parts.values()))
+    if section["type"] == "string":
+        return _one_text()
+    if section["items"]["type"] == "object":
+        return _list_of_objects(section)
+    if section["items"]["type"] == "array":
+        return _list_of_lists(section)
+    return _lists(parts)
+
+
+def _text(shortest: int, longest: int) -> Schema:
+    return {"type": "string", "minLength": shortest, "maxLength": longest}
+
+
+def _array(items: Schema, most: int) -> Schema:
+    return {"type": "array", "minItems": 1, "maxItems": most, "items": items}
+
+
+def _alternatives(count: int) -> Schema:
+    return _array(_text(1, LONGEST_ALTERNATIVE), count)
+
+
+def _object(properties: Mapping[str, Any]) -> Schema:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _parts(schema: Schema | None) -> dict[str, Any] | None:
+    """The properties of a schema that stands for lines; None for another."""
+    if schema is None or schema.get("type") != "object" or not schema.get("properties"):
+        return None
+    parts: dict[str, Any] = schema["properties"]
+    kinds = [(part.get("type"), part.get("items", {}).get("type")) for part in parts.values()]
+    if len(kinds) == 1 and kinds[0] == ("string", None):
+        return parts
+    if len(kinds) == 1 and kinds[0] == ("array", "object"):
+        fields = next(iter(parts.values()))["items"].get("properties", {}).values()
+        return parts if fields and all("enum" in field for field in fields) else None
+    if len(kinds) == 1 and kinds[0] == ("array", "array"):
+        return parts if "enum" in next(iter(parts.values()))["items"].get("items", {}) else None
+    return parts if all(kind == ("array", "string") for kind in kinds) else None
+
+
+def _phrases(caption: str) -> list[str]:
+    """Words and runs of words of a caption, none across a comma or a full stop; also as they are written elsewhere
+    than at the start of a sentence.
+    """
+    found: dict[str, None] = {}
+    words = list(_WORD.finditer(caption))
+    for i, first in enumerate(words):
+        for before, last in zip([first, *words[i:]], words[i : i + LONGEST_KEYWORD], strict=False):
+            if last is not first and caption[before.end() : last.start()].strip():
+                break
+            text = " ".join(caption[first.start() : last.end()].split())
+            found.setdefault(text)
+            found.setdefault(text[:1].lower() + text[1:])
+    return list(found)
+
+
+def _one_text() -> str:
+    # How long it is at most is left to the longest reply: counted letters make the grammar slow.
+    return "\n".join(
+        (
+            "start: TEXT",
+            r"TEXT: /[ \n]{0,4}/ BODY",
+            rf"BODY: /[\p{{L}}\p{{N}}][^\n]* [\p{{L}}\p{{N}}][^\n]*/ & ~/{_talk()}/",
+        )
+    )
+
+
+def _talk() -> str:
+    label = r"([\p{L}]+ ){0,4}(caption|answer|output|reply) *:[^\n]*"
+    # Not the first word alone: once it is said, only a longer word that nobody means could still follow.
+    return rf"(?i:({_OPENINGS})[^\n]*|{label})"
+
+
+def _list_of_objects(section: Mapping[str, Any]) -> str:
+    fields = section["items"]["properties"].values()
+    choices = [" | ".join(_literal(text) for text in field["enum"]) for field in fields]
+    return _lines_of(section, r" / ?\| ?/ ".join(f"({choice})" for choice in choices))
+
+
+def _list_of_lists(section: Mapping[str, Any]) -> str:
+    texts, more = section["items"]["items"]["enum"], section["items"].get("maxItems", 100) - 1
+    return _lines_of(section, f"TEXT (/; ?/ TEXT){{0,{more}}}", f"TEXT: {' | '.join(map(_literal, texts))}")
+
+
+def _lines_of(section: Mapping[str, Any], line: str, *rules: str) -> str:
+    """As many lines of one kind as a list has items."""
+    more = section.get("maxItems", 100) - 1
+    return "\n".join(
+        (
+            f"start: FIRST (MORE){{0,{more}}}",
+            f"LINE: {line}",
+            r"FIRST: /[ \n]{0,4}/ LINE",
+            r"MORE: /\n {0,2}/ LINE",
+            *rules,
+        )
+    )
+
+
+def _lists(parts: Mapping[str, Any]) -> str:
+    rules, names = [], []
+    for number, (name, section) in enumerate(parts.items()):
+        longest, more = section["items"].get("maxLength", 200), section.get("maxItems", 100) - 1
+        lead = r"/[ \n]{0,4}/" if number == 0 else r"/\n {0,2}/"
+        own = rf"(?i:((or|and) +)?({_escaped(name)}|none|n\/a)[^\n]*)"
+        item = rf"[\p{{L}}\p{{N}}][^\n,;|:=\[\]\(\)\{{\}}\"<>]{{0,{longest - 1}}}"
+        rules += [rf"FIRST_{number}: /{item}/ & ~/{own}/", f"ITEM_{number}: /{item}/"]
+        line = f"{lead} {_literal(name)} /: ?/ FIRST_{number} (/, ?/ ITEM_{number}){{0,{more}}}"
+        rules.append(f"LINE_{number}: {line}")
+        names.append(f"LINE_{number}")
+    return "\n".join((f"start: {' '.join(names)}", *rules))
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _escaped(text: str) -> str:
+    return "".join(letter if letter.isalnum() or letter == " " else rf"\x{{{ord(letter):x}}}" for letter in text)

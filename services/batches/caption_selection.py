@@ -1,0 +1,430 @@
+"""Which counterfactual captions of all source images are drawn: so many of each source, in the shares of edit types
+that a plan wishes, and no word in too many of them. Pure: knows no model, no image and no database.
+
+The number comes first: each source gives as many captions as it may, and only which ones is chosen by the shares. The
+limit of a word is the one thing that holds whatever it costs. The same captions are drawn in whatever order the sources
+come: they are gone through in an order that the plan's seed draws, each kept as a few small numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from core.types import EDIT_TYPES, CounterfactualCaption, CounterfactualCaptions, Edit
+from core.words import says_something, tokens
+from services.batches.item_selection import rank_of
+from services.batches.plan_file import BatchPlan
+
+LeftOut = Literal["not ticked", "another edit type", "enough of this source", "a word too often"]
+"""Why a caption is not drawn: nobody ticked it, the plan does not name its edit type, its source has as many as it may,
+or others have one of its words already."""
+MOST_FREQUENT = 10
+"""Words that a report lists."""
+_PLACES = {name: place for place, name in enumerate(EDIT_TYPES)}
+_NEARLY = 1e-9
+"""What sums of shares may be off by."""
+_ROUNDS = 4
+"""As often the captions are chosen anew, each time with a lower limit of a word, before single ones are taken out."""
+_SWAPS = 3
+"""As often all sources are gone through to change one caption for another one that brings the shares nearer."""
+
+
+@dataclass(frozen=True)
+class TypeShare:
+    """How much of what is drawn an edit type has. A caption with several edits counts for each of them in part."""
+
+    edit_type: str
+    wished: float | None
+    """0 to 1; None where the plan wishes nothing."""
+    reached: float
+    """0 to 1."""
+    captions: float
+
+
+@dataclass(frozen=True)
+class SharingReport:
+    """What was chosen, in numbers."""
+
+    sources: int
+    sources_without: int
+    """Of which no caption is drawn."""
+    offered: int
+    """All captions that were written."""
+    captions: int
+    """Those that are drawn."""
+    shares: tuple[TypeShare, ...]
+    words: tuple[tuple[str, int], ...]
+    """The most frequent words that edits bring in, and in how many of the captions they are."""
+    most_of_a_word: int | None
+    """In so many captions a word may be; None without a limit."""
+    least_share_of_a_word: float | None
+    """The least limit, 0 to 1, that could let through as many as without one; None where it left nothing out."""
+    left_out: Mapping[LeftOut, int]
+    """How many captions are not drawn, by the reason."""
+
+    def sentences(self) -> tuple[str, ...]:
+        """The report in plain sentences."""
+        said = [f"{self.captions:,} of {self.offered:,} captions are drawn, from {self.sources:,} source images."]
+        if self.sources_without:
+            said.append(f"{self.sources_without:,} of the source images have no caption that is drawn.")
+        if self.shares:
+            said.append(f"Edit types: {'; '.join(_in_words(share) for share in self.shares)}.")
+        if self.words:
+            most = ", ".join(f"{word} ({number:,})" for word, number in self.words)
+            limit = f", at most {self.most_of_a_word:,} each" if self.most_of_a_word is not None else ""
+            said.append(f"The most frequent words of edits{limit}: {most}.")
+        left = [f"{_REASONS[why]} ({number:,})" for why, number in self.left_out.items() if number]
+        said += [f"Left out: {'; '.join(left)}."] if left else []
+        if self.least_share_of_a_word is not None:
+            said.append(
+                "For the limit of a word to leave none out, edits.most_share_of_a_word would have to be "
+                f"{_up(self.least_share_of_a_word)} at least with these words; more alternatives "
+                "(alternatives.per_keyword) bring more words."
+            )
+        return tuple(said)
+
+
+_REASONS: Mapping[LeftOut, str] = {
+    "not ticked": "not ticked",
+    "another edit type": "of an edit type that the plan does not name",
+    "enough of this source": "their source has as many as it may",
+    "a word too often": "one of their words is in as many others as it may be",
+}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Which captions are drawn."""
+
+    chosen: Mapping[str, tuple[int, ...]]
+    """By the key of its source: the places of its captions, from 0 and rising. A source without one is left out."""
+    report: SharingReport
+
+
+def new_words(edit: Edit) -> frozenset[str]:
+    """The words that an edit brings in, such as "red" where a blue car becomes a red car; the alternative as a whole
+    where none of its words is new.
+    """
+    return _new_words(edit.keyword, edit.alternative)
+
+
+@lru_cache(maxsize=100_000)
+def _new_words(keyword: str, alternative: str) -> frozenset[str]:
+    before, after = set(tokens(keyword)), tokens(alternative)
+    new = frozenset(word for word in after if word not in before and says_something(word))
+    return new or frozenset((" ".join(after),) if after else ())
+
+
+def share_out(sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> Shared:
+    """Choose the captions that are drawn, of all sources by their keys; goes through them once.
+
+    No word is in more than the plan's share of the chosen captions, though one caption may always have it. The shares
+    of the edit types are as near as no change of one caption for another one of its source brings nearer, or
+    `_SWAPS` goes have brought them. A caption of several edits counts for each type in part.
+    """
+    return _Sharing(sources, plan).shared()
+
+
+@dataclass
+class _Kinds:
+    """What of captions counts here: many are of one kind, and a kind has a number. So has each mix of edit types."""
+
+    numbers: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+    mixes: dict[tuple[int, ...], int] = field(default_factory=dict)
+    word_numbers: dict[str, int] = field(default_factory=dict)
+    mix: list[int] = field(default_factory=list)
+    """By kind."""
+    words: list[tuple[int, ...]] = field(default_factory=list)
+    """By kind: the words that come in."""
+    weights: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
+    """By mix: the places of its types in `EDIT_TYPES`, each with its part of the caption; the parts add up to 1."""
+
+    def of(self, caption: CounterfactualCaption) -> int:
+        """The number of a caption's kind."""
+        types = tuple(sorted(_PLACES[edit.edit_type] for edit in caption.edits))
+        mix = self.mixes.setdefault(types, len(self.mixes))
+        if mix == len(self.weights):
+            self.weights.append(tuple((one, types.count(one) / len(types)) for one in sorted(set(types))))
+        brought = {word for edit in caption.edits for word in new_words(edit)}
+        words = tuple(sorted(self.word_numbers.setdefault(word, len(self.word_numbers)) for word in brought))
+        kind = self.numbers.setdefault((mix, words), len(self.numbers))
+        if kind == len(self.mix):
+            self.mix.append(mix)
+            self.words.append(words)
+        return kind
+
+
+class _Sharing:
+    """One sharing out. Captions are numbers here: of their kind, and of their place in their source."""
+
+    def __init__(self, sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> None:
+        edits = plan.edits
+        self.limit_share = edits.most_share_of_a_word
+        total = sum(edits.types.values())
+        self.wished = [edits.types.get(name, 0.0) / total for name in EDIT_TYPES] if total else None
+        self.kinds = _Kinds()
+        self.left_out: Counter[LeftOut] = Counter()
+        self.offered = 0
+        held: list[tuple[int, str, array[int], array[int]]] = []
+        for key, captions in sources:
+            kinds, places = self._eligible(captions.items, edits.types)
+            held.append((rank_of(plan.make.seed, key), key, kinds, places))
+        held.sort(key=lambda one: one[:2])
+        self.keys = [key for _, key, _, _ in held]
+        self.offers = [kinds for _, _, kinds, _ in held]
+        self.places = [places for _, _, _, places in held]
+        most = edits.captions_a_source
+        self.may = [len(kinds) if most is None else min(most, len(kinds)) for kinds in self.offers]
+        self.wanted = sum(self.may)
+        """Captions that would be drawn without a limit of words."""
+        self.totals, self.lengths = self._words_offered()
+        self._begin(None)
+
+    def _eligible(
+        self, captions: Sequence[CounterfactualCaption], types: Mapping[str, float]
+    ) -> tuple[array[int], array[int]]:
+        """The kinds and the places of those captions of a source that may be drawn."""
+        kinds, places = array("l"), array("l")
+        self.offered += len(captions)
+        for place, caption in enumerate(captions):
+            if not caption.used:
+                self.left_out["not ticked"] += 1
+            elif types and not (caption.edits and all(edit.edit_type in types for edit in caption.edits)):
+                self.left_out["another edit type"] += 1
+            else:
+                kinds.append(self.kinds.of(caption))
+                places.append(place)
+        return kinds, places
+
+    def _words_offered(self) -> tuple[list[int], Counter[int]]:
+        """In how many captions each word is, and how many captions have so many words."""
+        totals, lengths = [0] * len(self.kinds.word_numbers), Counter[int]()
+        for kind, number in Counter(kind for kinds in self.offers for kind in kinds).items():
+            words = self.kinds.words[kind]
+            lengths[len(words)] += number
+            for word in words:
+                totals[word] += number
+        return totals, lengths
+
+    def _begin(self, limit: int | None) -> None:
+        """Nothing is chosen, and a word may be in `limit` captions; None for as many as there are."""
+        self.limit = limit
+        self.number = 0
+        self.by_type = [0.0] * len(EDIT_TYPES)
+        self.by_word = [0] * len(self.totals)
+        self.picked: list[list[int]] = [[] for _ in self.offers]
+        """By source: which of its offers are chosen."""
+
+    def shared(self) -> Shared:
+        """Choose, and tell."""
+        limit = self._first_limit()
+        for _ in range(_ROUNDS):
+            self._begin(limit)
+            self._fill()
+            self._bring_nearer()
+            if limit is None or max(self.by_word, default=0) <= self._allowed():
+                break
+            limit = self._allowed()
+        self._take_out()
+        chosen = {
+            key: tuple(sorted(places[offer] for offer in picked))
+            for key, places, picked in zip(self.keys, self.places, self.picked, strict=True)
+            if picked
+        }
+        return Shared(chosen, self._report(len(chosen)))
+
+    def _allowed(self) -> int:
+        """In so many captions a word may be, of those that are chosen now."""
+        return max(1, int((self.limit_share or 1.0) * self.number + _NEARLY))
+
+    def _fitting(self, limit: int) -> int:
+        """So many captions at most keep to a limit of a word: those with the fewest words, while there is room."""
+        room, fitting = sum(min(number, limit) for number in self.totals), 0
+        for length, number in sorted(self.lengths.items()):
+            more = min(number, room // length) if length else number
+            fitting, room = fitting + more, room - more * length
+        return min(self.wanted, fitting)
+
+    def _first_limit(self) -> int | None:
+        """The largest limit of a word that as many captions as fit it allow. The real one is never larger."""
+        if self.limit_share is None:
+            return None
+        low, high = 1, max(1, int(self.limit_share * self.wanted + _NEARLY))
+        while low < high:
+            middle = (low + high + 1) // 2
+            if middle <= self.limit_share * self._fitting(middle) + _NEARLY:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _least_share(self) -> float | None:
+        """The least share of a word with which all that are wanted could be drawn; None where none of them is."""
+        if not self.wanted:
+            return None
+        limits = range(1, self.wanted + 1)
+        return limits[bisect_left(limits, self.wanted, hi=len(limits) - 1, key=self._fitting)] / self.wanted
+
+    def _fill(self) -> None:
+        """Choose as many captions of each source as it may have. Where words may run out, every source has one before
+        any has two.
+        """
+        most = max(self.may, default=0)
+        for enough in range(1, most + 1) if self.limit is not None else (most,):
+            for source, may in enumerate(self.may):
+                while len(self.picked[source]) < min(enough, may):
+                    best = self._best(source)
+                    if best is None:
+                        break
+                    self._put(source, best)
+
+    def _best(self, source: int) -> int | None:
+        """The next offer of a source: of the type that lacks most of its share, then of the rarest words, then the
+        first. None where none is left that the limit lets through.
+        """
+        picked, mixes, words, by_word = self.picked[source], self.kinds.mix, self.kinds.words, self.by_word
+        reached: dict[int, float] = {}
+        best, least, rarest = None, 0.0, 0
+        for offer, kind in enumerate(self.offers[source]):
+            if offer in picked:
+                continue
+            mix = mixes[kind]
+            has = reached.get(mix)
+            if has is None:
+                has = reached[mix] = self._reached(mix)
+            if best is not None and has > least:
+                continue
+            often = 0
+            if self.limit is not None and words[kind]:
+                often = max([by_word[word] for word in words[kind]])
+                if often >= self.limit:
+                    continue
+            if best is None or has < least or often < rarest:
+                best, least, rarest = offer, has, often
+        return best
+
+    def _reached(self, mix: int) -> float:
+        """How many captions the types of a mix have, beside the share that is wished; 0 where nothing is."""
+        if self.wished is None:
+            return 0.0
+        return sum(weight * self.by_type[one] / self.wished[one] for one, weight in self.kinds.weights[mix])
+
+    def _put(self, source: int, offer: int, by: int = 1) -> None:
+        """Choose an offer of a source; with `by` of -1, take it back."""
+        kind = self.offers[source][offer]
+        if by > 0:
+            self.picked[source].append(offer)
+        else:
+            self.picked[source].remove(offer)
+        self.number += by
+        for one, weight in self.kinds.weights[self.kinds.mix[kind]]:
+            self.by_type[one] += by * weight
+        for word in self.kinds.words[kind]:
+            self.by_word[word] += by
+
+    def _bring_nearer(self) -> None:
+        """Change captions for others of their source as long as that brings the shares nearer to what is wished."""
+        if self.wished is None:
+            return
+        targets = [share * self.number for share in self.wished]
+        free = [source for source, kinds in enumerate(self.offers) if 0 < len(self.picked[source]) < len(kinds)]
+        for _ in range(_SWAPS):
+            gains: dict[tuple[int, int], float] = {}
+            swaps = 0
+            for source in free:
+                if self._swap(source, targets, gains):
+                    gains.clear()
+                    swaps += 1
+            if not swaps:
+                break
+
+    def _swap(self, source: int, targets: list[float], gains: dict[tuple[int, int], float]) -> bool:
+        """Make the best change of one caption of a source, if one brings the shares nearer. `gains` are those of
+        changes of one mix for another that are known already.
+        """
+        offers, picked, mix, weights = self.offers[source], self.picked[source], self.kinds.mix, self.kinds.weights
+        come = {mix[kind] for offer, kind in enumerate(offers) if offer not in picked}
+        better = []
+        for pair in {(mix[offers[gone]], other) for gone in picked for other in come}:
+            if pair not in gains:
+                gains[pair] = self._gain(*pair, targets)
+            if gains[pair] < -1e-6:
+                better.append((round(gains[pair], 9), weights[pair[0]], weights[pair[1]], pair))
+        # Of equal gains the types decide: the numbers of mixes hang on the order in which the sources came.
+        for *_, (of_gone, of_come) in sorted(better):
+            for gone in [offer for offer in picked if mix[offers[offer]] == of_gone]:
+                for offer, kind in enumerate(offers):
+                    if mix[kind] == of_come and offer not in picked and self._room(kind, offers[gone]):
+                        self._put(source, gone, by=-1)
+                        self._put(source, offer)
+                        return True
+        return False
+
+    def _gain(self, gone: int, come: int, targets: list[float]) -> float:
+        """By how much the sum of the squared distances to the targets changes with the mix; below 0 is nearer."""
+        change = {one: -weight for one, weight in self.kinds.weights[gone]}
+        for one, weight in self.kinds.weights[come]:
+            change[one] = change.get(one, 0.0) + weight
+        return sum(by * (2 * (self.by_type[one] - targets[one]) + by) for one, by in change.items())
+
+    def _room(self, kind: int, gone: int) -> bool:
+        """Whether the limit lets a caption through once one of the kind `gone` is taken back."""
+        freed = self.kinds.words[gone]
+        return self.limit is None or all(
+            self.by_word[word] - (word in freed) < self.limit for word in self.kinds.words[kind]
+        )
+
+    def _take_out(self) -> None:
+        """Take captions out whose words are in too many, the last ones first, until the limit holds. With each the
+        limit falls too.
+        """
+        while self.limit is not None and max(self.by_word, default=0) > self._allowed():
+            for source in range(len(self.offers) - 1, -1, -1):
+                for offer in self.picked[source][::-1]:
+                    words = self.kinds.words[self.offers[source][offer]]
+                    if words and max(self.by_word[word] for word in words) > self._allowed():
+                        self._put(source, offer, by=-1)
+
+    def _report(self, with_caption: int) -> SharingReport:
+        left = self.left_out.copy()
+        for kinds, picked, may in zip(self.offers, self.picked, self.may, strict=True):
+            full = len(picked) == may
+            left["enough of this source" if full else "a word too often"] += len(kinds) - len(picked)
+        words = zip(self.kinds.word_numbers, self.by_word, strict=True)
+        frequent = sorted((-count, word) for word, count in words if count)[:MOST_FREQUENT]
+        return SharingReport(
+            sources=len(self.keys),
+            sources_without=len(self.keys) - with_caption,
+            offered=self.offered,
+            captions=self.number,
+            shares=tuple(self._share(place, name) for place, name in enumerate(EDIT_TYPES) if self._told(place)),
+            words=tuple((word, -count) for count, word in frequent),
+            most_of_a_word=self._allowed() if self.limit_share is not None else None,
+            least_share_of_a_word=self._least_share() if left["a word too often"] else None,
+            left_out={why: left[why] for why in _REASONS},
+        )
+
+    def _told(self, place: int) -> bool:
+        return self.by_type[place] > 1e-6 or bool(self.wished and self.wished[place])
+
+    def _share(self, place: int, name: str) -> TypeShare:
+        have = round(self.by_type[place], 6)
+        wished = None if self.wished is None else self.wished[place]
+        return TypeShare(name, wished, have / self.number if self.number else 0.0, have)
+
+
+def _up(share: float) -> str:
+    """Rounded up to three digits, so that what a person types is enough."""
+    return f"{math.ceil(share * 1000 - _NEARLY) / 1000:g}"
+
+
+def _in_words(share: TypeShare) -> str:
+    wished = "" if share.wished is None else f", wished {share.wished:.1%}"
+    return f"{share.edit_type} {share.reached:.1%}{wished}"

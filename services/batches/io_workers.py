@@ -1,0 +1,296 @@
+"""The work of a lot beside its models: sources are read and decoded, images encoded, hashed and saved with thumbnails.
+
+A worker does it itself, or has it done by helpers, processes of its own: then a GPU draws the next lot meanwhile. An
+image of 512 pixels takes a core some 40 to 80 ms. Where workers fill the cores already, helpers bring nothing.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from PIL import Image
+
+from core.batches import ReadSource
+from core.errors import UserError
+from core.images import Picture, read_image
+from core.masks import Mask, NamedMask, read_mask
+from core.settings import Settings
+from core.types import CounterfactualCaption, StageName, StageValue, Task
+from formats.data_sets.reading import open_data_set
+from formats.data_sets.types import DataSet
+from pipeline.models.machine import this_machine
+from pipeline.profiles.profile import Profile
+from services.batches.plan_file import BatchPlan
+from storage.images import ImageFiles, StoredImage
+from storage.thumbnails import ThumbnailFiles
+
+MOST_HELPERS = 4
+"""Of a worker: they encode 50 images of 512 pixels a second, more than one GPU draws."""
+
+AT_ONCE = 8
+"""Files that a worker without helpers has at the disk at a time."""
+
+_GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""One of them is there where torch may find a GPU: of NVIDIA, of AMD, within Windows."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a worker needs to know of a batch. It may be pickled and sent to another machine."""
+
+    plan: BatchPlan
+    profile: Profile
+    settings: Settings
+    at_once: int
+    """Images of a full lot."""
+    images: Path
+    thumbnails: Path
+    process: int
+    """The number of the process that works on the batch: half files carry it."""
+    helpers: int | None = None
+    """Processes that a worker has for the work beside its models; None for as many as suit its machine."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of the work of a lot."""
+
+    id: int
+    place: int
+    key: str
+    """The name of its source in the data set."""
+    stamp: str
+    """Tells when its file is changed."""
+    label: str
+    seed: int
+    seeds: int = 0
+    """How many seeds failed tries have spent: it takes the next one."""
+    source: str = ""
+    """The hash of the source image, once it is read."""
+    mask: str = ""
+    mask_classes: Mapping[int, str] = field(default_factory=dict)
+    values: Mapping[StageName, StageValue[Any]] = field(default_factory=dict)
+    """Of the text stages, as far as they are there."""
+    counterfactual: CounterfactualCaption | None = None
+    """What an image is to show."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A source with its pixels."""
+
+    image: Image.Image
+    mask: NamedMask | None
+    kept: ReadSource | None = None
+    """Of one that comes from the data set: its files, whose names are not yet settled."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A source that cannot be had, and why."""
+
+    failed: str
+    final: bool
+    """Whether another try would fail in the same way."""
+
+
+class FileWork:
+    """Does it, in whichever process it is made. Safe to use from many threads."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._files = ImageFiles(order.images)
+        self._files.process = order.process
+        self._thumbnails = ThumbnailFiles(order.thumbnails, self._files)
+        self._opening, self._opened = threading.Lock(), list[DataSet]()
+
+    @property
+    def _data(self) -> DataSet:
+        with self._opening:  # a large one takes a while to be listed
+            if not self._opened:
+                self._opened.append(data_set_of(self._order.plan))
+            return self._opened[0]
+
+    def read(self, piece: Piece) -> Opened | Unread:
+        """The source of a piece as the data set has it, its files written. Raises UserError for a full disk."""
+        try:
+            content, task, mask = self._data.read(piece.key, piece.stamp), self._order.plan.task_of(piece.label), None
+            picture = read_image(content.image)
+            if task.kind == "segmentation" and content.mask is not None:
+                mask = read_mask(content.mask, picture.image.size, self._data.mask_classes)
+        except OSError as error:  # a disk or a share that is away may be there again
+            return Unread(f"The data set cannot be read: {error.strerror or error}.", final=False)
+        except UserError as error:
+            return Unread(str(error), final=True)
+        named = NamedMask(mask.image, mask.classes) if mask is not None else None
+        return Opened(picture.image, named, self._kept(picture, mask, task))
+
+    def _kept(self, picture: Picture, mask: Mask | None, task: Task) -> ReadSource:
+        image = self._thumbnails.save(picture.image, settled=False)
+        if mask is None:
+            return ReadSource(image, task, picture.notes)
+        stored = self._files.save(mask.image, settled=False)
+        return ReadSource(image, task, (*picture.notes, *mask.notes), stored, mask.classes)
+
+    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Opened | Unread:
+        """A source that was read before, by the hashes of its image and of its mask, "" for none."""
+        try:
+            named = NamedMask(self._files.load(mask), classes) if mask else None
+            return Opened(self._files.load(source), named)
+        except UserError as error:
+            return Unread(str(error), final=True)
+
+    def save(self, image: Image.Image, in_galleries: bool) -> StoredImage:
+        """Write an image, with its thumbnail where it is shown `in_galleries`; its name is not yet settled. Raises
+        UserError for a full disk.
+        """
+        return (self._thumbnails if in_galleries else self._files).save(image, settled=False)
+
+    def settle(self) -> None:
+        """Wait until the names of all images that were written are on the disk."""
+        self._files.settle()
+
+
+class Beside(Protocol):
+    """Has it done."""
+
+    def read(self, piece: Piece) -> Callable[[], Opened | Unread]:
+        """Gives what `FileWork.read` does; so do the others."""
+        ...
+
+    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]: ...
+
+    def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]: ...
+
+    def close(self) -> None:
+        """End whatever does it, once all is done that was asked for."""
+        ...
+
+
+class Here:
+    """Does it in threads of this process, so that many files wait for the disk at the same time: each takes it some
+    milliseconds, in which the core would have nothing to do.
+    """
+
+    def __init__(self, files: FileWork) -> None:
+        self._files = files
+        self._threads = ThreadPoolExecutor(AT_ONCE, "files")
+
+    def read(self, piece: Piece) -> Callable[[], Opened | Unread]:
+        return self._threads.submit(self._files.read, piece).result
+
+    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]:
+        return self._threads.submit(self._files.load, source, mask, classes).result
+
+    def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]:
+        return self._threads.submit(self._files.save, image, in_galleries).result
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+
+class HelperDied(Exception):
+    """A helper ended before its work did."""
+
+
+class Helpers:
+    """Has it done in processes, which end with this one. What a helper had that dies raises HelperDied, and so does all
+    that is asked for after that.
+    """
+
+    def __init__(self, order: Order, number: int) -> None:
+        # A thread for each, which waits for it. The pools of Python would leave semaphores behind where this process is
+        # killed.
+        self._waiting = ThreadPoolExecutor(number, "helpers")
+        self._free: SimpleQueue[Connection] = SimpleQueue()
+        context = multiprocessing.get_context("spawn")
+        for _ in range(number):
+            ours, theirs = context.Pipe()
+            context.Process(target=_help, args=(theirs, order), daemon=True, name="batch helper").start()
+            theirs.close()  # or its end would not end the connection
+            self._free.put(ours)
+
+    def read(self, piece: Piece) -> Callable[[], Opened | Unread]:
+        return self._waiting.submit(self._asked, "read", piece).result
+
+    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]:
+        return self._waiting.submit(self._asked, "load", source, mask, classes).result
+
+    def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]:
+        return self._waiting.submit(self._asked, "save", image, in_galleries).result
+
+    def close(self) -> None:
+        self._waiting.shutdown()
+        while not self._free.empty():
+            self._free.get().close()
+
+    def _asked(self, *asked: Any) -> Any:
+        connection = self._free.get()  # there is one, as there are no more threads than helpers
+        try:
+            connection.send(asked)
+            said = connection.recv()
+        except (EOFError, OSError) as error:
+            raise HelperDied from error
+        finally:
+            self._free.put(connection)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+
+def data_set_of(plan: BatchPlan) -> DataSet:
+    """The data set of a plan. Raises UserError as `open_data_set` does."""
+    part = plan.data
+    options = {name: str(value) for name, value in part.options.items()}
+    return open_data_set(Path(part.root), part.layout, part.split, **options)
+
+
+def helpers_here(workers: int = 1) -> int:
+    """Helpers that suit each of so many workers of this machine: none without a GPU, as models fill the cores then."""
+    if sys.platform == "linux" and not any(os.path.exists(device) for device in _GPUS):
+        return 0  # told without torch, which takes seconds to be loaded
+    if not this_machine().gpu:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_HELPERS, max(1, cores // workers - 1))
+
+
+def end_with_parent() -> None:
+    """From now on this process ends when the one that started it does, however that ends: nobody wants what it is at,
+    and it holds memory.
+    """
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def _help(connection: Connection, order: Order) -> None:
+    """The life of a helper."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+    files = FileWork(order)
+    with suppress(EOFError, OSError):
+        while True:
+            what, *given = connection.recv()
+            try:
+                said = getattr(files, what)(*given)
+            except UserError as error:
+                said = UserError(str(error))
+            connection.send(said)

@@ -1,0 +1,194 @@
+"""Which captions are likely to show a valid fault once they are drawn: from their edits and labels alone, as images of
+the past with the same edits have fared. So the images that are worth drawing can be drawn first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from core.stored_runs import Run
+from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
+from evaluation.by_source import Floats
+from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.ranking import Order, by_new_faults, chance_wrong, judge
+from services.evaluation.ranking import FOLDS, RANDOM, Numbers, judged_of, kinds_of, orders_facts, orders_table
+from services.evaluation.results import Found
+from storage.curation.case_columns import Outcome
+
+BEFORE = "ours, before an image is made"
+FEWEST_SOURCES = 2
+"""To learn from some and be judged on others."""
+_Waiting = tuple[str, int, CounterfactualCaption, str]
+"""A caption that waits: its run, its place there, itself and its label."""
+Kind = tuple[str, ...]
+"""Edit types, alternatives and label: from the general to the particular."""
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """A caption in its place of the order."""
+
+    run: str
+    place: int
+    """Among the counterfactual captions of its run, from 0."""
+    text: str
+    label: str
+    """"" of a segmentation."""
+    edits: str
+    chance: float
+    """That its image shows a valid fault, 0 to 1."""
+    alike: int
+    """Past test cases with the same edits and label, which it was learnt from first of all."""
+
+
+@dataclass(frozen=True)
+class Foretelling:
+    """An order of captions, and how good such an order was on what is known."""
+
+    captions: tuple[Foretold, ...]
+    """All of them, the one that is to be drawn first in front."""
+    learnt: int
+    """Test cases that it was learnt from."""
+    orders: tuple[Order, ...]
+    """Of the past test cases, each foretold from other sources: ours, and random. None where there are too few."""
+    notes: tuple[str, ...]
+    """What a person has to know, each one sentence."""
+
+
+def foretell(found: Found, votes: Sequence[Outcome], runs: Sequence[Run], seed: int = 0) -> Foretelling:
+    """The order of the ticked captions of these runs that are not drawn yet, learnt on the evaluated test cases."""
+    kinds, kind, _ = kinds_of(found.cases)
+    names = [*found.cases.labels, ""]
+    said = [(*one[:-1], names[int(one[-1])]) for one in kinds]
+    known = (found.right != UNKNOWN) & found.compared[found.cases.generated.source]
+    fault = known & (found.right == WRONG) & (judged_of(found.cases, votes) != 0)
+    past = _counted(said, kind, known, fault)
+    task: TaskKind = found.cases.view.kind or "classification"
+    waiting, notes = _waiting(runs, task)
+    own = [_kind_of(caption, label) for _, _, caption, label in waiting]
+    chance = chance_wrong(past, own)
+    order = by_new_faults(chance, np.ones(len(own)), own)
+    captions = []
+    for at in order.tolist():
+        run, place, caption, label = waiting[at]
+        edits = ", ".join(edit.alternative for edit in caption.edits)
+        alike = past.get(own[at], (0, 0))[1]
+        captions.append(Foretold(run, place, caption.text, label, edits, float(chance[at]), alike))
+    unseen = sum(one.alike == 0 for one in captions)
+    if unseen:
+        notes.append(
+            f"Of {unseen:,} of {len(captions):,} captions no test case has the same edits and label: what is told of "
+            "them was learnt from the kinds of their edits."
+        )
+    wrong = "is wrong about" if task == "classification" else "loses a class of"
+    notes.append(f"A fault is an image that the model {wrong} and that no study has found invalid.")
+    return Foretelling(tuple(captions), int(known.sum()), _orders(found, said, kind, known, fault, seed), tuple(notes))
+
+
+def _counted(kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any) -> Mapping[Kind, tuple[int, int]]:
+    of = np.bincount(kind[known], minlength=len(kinds)).tolist()
+    bad = np.bincount(kind[fault & known], minlength=len(kinds)).tolist()
+    return {name: (faults, images) for name, faults, images in zip(kinds, bad, of, strict=True) if images}
+
+
+def _waiting(
+    runs: Sequence[Run], task: TaskKind
+) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
+    """The captions: run, place, caption and label. What is left out is told."""
+    found: list[tuple[str, int, CounterfactualCaption, str]] = []
+    left: Counter[str] = Counter()
+    for run in runs:
+        values = [one.value.value for one in run.values.values()]
+        captions = next((one for one in values if isinstance(one, CounterfactualCaptions)), None)
+        if run.task.kind != task:
+            left[f"run is of a {run.task.kind}: only captions of a {task} are foretold from these test cases"] += 1
+            continue
+        if captions is None:
+            left["run has no counterfactual captions yet"] += 1
+            continue
+        drawn = {case.lineage.counterfactual.text for case in run.test_cases}
+        for place, caption in enumerate(captions.items):
+            if not caption.used:
+                left["caption is not ticked"] += 1
+            elif caption.text in drawn:
+                left["caption is drawn already"] += 1
+            else:
+                found.append((run.id, place, caption, run.task.label if task == "classification" else ""))
+    return found, [f"Left out: {number:,} × {what}." for what, number in left.items()]
+
+
+def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
+    """As `services.evaluation.ranking.kinds_of` has it of a test case."""
+    made = sorted((edit.edit_type, edit.alternative) for edit in caption.edits)
+    return " + ".join(name for name, _ in made), " + ".join(name for _, name in made), label
+
+
+def _orders(found: Found, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int) -> tuple[Order, ...]:
+    """How good an order of the past test cases would have been that was made before them: those of a source are
+    foretold from other sources.
+    """
+    images = found.cases.generated
+    if len(np.unique(images.source[known])) < FEWEST_SOURCES:
+        return ()
+    fate = np.random.default_rng(seed)
+    fold = (fate.permutation(len(found.cases.originals)) % FOLDS)[images.source]
+    chance: Floats = np.full(len(kind), 0.5)
+    for number in range(FOLDS):
+        own = fold == number
+        past = _counted(kinds, kind, known & ~own, fault & ~own)
+        if own.any():
+            chance[own] = chance_wrong(past, kinds)[kind[own]]
+    rows = np.flatnonzero(known)
+    cells = [kinds[number] for number in kind[rows].tolist()]
+    # What a fault is cannot hang on what the model says, which nobody knows before.
+    shown: list[Hashable | None] = [
+        cell if is_one else None for cell, is_one in zip(cells, fault[rows].tolist(), strict=True)
+    ]
+    ours = by_new_faults(chance[rows], np.ones(len(rows)), cells)
+    return judge(BEFORE, ours, shown), judge(RANDOM, fate.permutation(len(rows)), shown)
+
+
+def foretelling_facts(found: Foretelling) -> dict[str, Any]:
+    """All of it, JSON-ready."""
+    return {
+        "learnt_from": found.learnt,
+        "notes": list(found.notes),
+        "orders": orders_facts(found.orders),
+        "captions": [
+            {
+                "run": one.run,
+                "place": one.place,
+                "text": one.text,
+                "label": one.label,
+                "edits": one.edits,
+                "chance_fault": one.chance,
+                "alike": one.alike,
+            }
+            for one in found.captions
+        ],
+    }
+
+
+def foretelling_markdown(model: str, title: str, found: Foretelling) -> str:
+    """The same to read."""
+    lines = [
+        "# Which captions to draw first",
+        "",
+        f"Model: {model}. Learnt on {found.learnt:,} test cases of {title}.",
+        "",
+    ]
+    lines += orders_table(found.orders)
+    lines += ["| | fault | label | edits | alike | caption | run |", "|" + " --- |" * 7]
+    for place, one in enumerate(found.captions, 1):
+        label, edits, text = (_cell(said) for said in (one.label, one.edits, one.text))
+        lines.append(f"| {place} | {one.chance:.0%} | {label} | {edits} | {one.alike:,} | {text} | {one.run} |")
+    return "\n".join([*lines, "", "## Notes", "", *(f"- {note}" for note in found.notes)])
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split()) or "–"

@@ -1,0 +1,96 @@
+"""How a person or a script names a model under test, in any command; and the settings that this says."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, ValidationError
+
+from core.errors import UserError
+from core.settings import UnderTestSettings
+from evaluation.adapters.architectures import checkpoint_path
+from services.commands import Command, RunCommand, refused
+from services.edit_conflicts import StateEdit
+
+LONGEST_NAME = 120
+"""Characters in the name of a model, as its settings take them."""
+LONGEST_PATH = 1000
+"""Characters in the path of a checkpoint, as its settings take them."""
+LONGEST_CLASSES = 20_000
+"""Characters in the names of a file's classes; a thousand of them take some twelve thousand."""
+
+
+class NamesModel(Command):
+    """A command that names a model under test."""
+
+    source: str = Field(
+        max_length=40,
+        description="Where it comes from: profile, torchvision, timm, transformers (the hub), file, onnx or http",
+    )
+    model: str = Field(
+        "",
+        max_length=LONGEST_NAME,
+        description="Its name, such as resnet50 or owner/name; of a file: its architecture, unless the file says it; "
+        "of http: the address, which the profile has to name",
+    )
+    file: str = Field(
+        "",
+        max_length=LONGEST_PATH,
+        description="The path of a checkpoint or ONNX file, or of a folder of transformers, on the machine of the "
+        "studio",
+    )
+    classes: str = Field(
+        "", max_length=LONGEST_CLASSES, description="The names of a file's classes in order, with commas between"
+    )
+    size: str = Field("", max_length=20, description="What an ONNX file wants images scaled to: 224, or width x height")
+    mean: str = Field("", max_length=100, description="What is taken off each channel (0 to 1) for an ONNX file")
+    std: str = Field("", max_length=100, description="What each channel is then divided by")
+    layout: Literal["channels first", "channels last"] = Field(
+        "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"
+    )
+
+
+class ChooseModelUnderTest(NamesModel, StateEdit):
+    """Choose the model under test of a run."""
+
+    name: ClassVar[str] = "under-test"
+
+
+class AskModelAgain(RunCommand):
+    """Ask the model under test of a run again after it could not be asked."""
+
+    name: ClassVar[str] = "under-test-again"
+
+
+def chosen_model(command: NamesModel) -> UnderTestSettings:
+    """The settings that a command says. Raises UserError, naming the field."""
+    source, name, file = command.source, command.model.strip(), command.file.strip()
+    given = {"source": source}
+    if source == "http":
+        given |= {"address": name, "classes": command.classes}
+    elif source != "profile":
+        given |= {"name": name, "file": file, "classes": command.classes if file else ""}
+    if source == "onnx":
+        given |= {"size": command.size, "mean": command.mean, "std": command.std, "layout": command.layout}
+    try:
+        wanted = UnderTestSettings.model_validate(given)
+    except ValidationError as error:
+        if error.errors()[0]["loc"][:1] == ("source",):
+            raise UserError(
+                "Pick where the model under test comes from: the profile, torchvision, timm, the hub, a file, ONNX or "
+                "a server.",
+                field="source",
+            ) from error
+        wrong = refused(error, UnderTestSettings)
+        raise UserError(str(wrong), field="model" if wrong.field == "address" else wrong.field) from error
+    if source in ("torchvision", "timm") and not name:
+        raise UserError("Give the name of the model under test, such as resnet50.", field="model")
+    if source == "http" and not name:
+        raise UserError("Give the address of the server of the model under test.", field="model")
+    if source in ("file", "onnx") and not file:
+        raise UserError("Give the path of the file of the model under test.", field="file")
+    if source == "transformers" and not (name or file):
+        raise UserError("Give the name of the model under test on the hub, owner/name, or its folder.", field="model")
+    if file:
+        checkpoint_path(wanted.file)
+    return wanted

@@ -1,0 +1,1 @@
+"""Retraining a model under test: planned, run in the background, and reported."""

@@ -1,0 +1,438 @@
+"""Trains a model under test further with images of a subject, arm by arm and seed by seed, as a piece of work with
+progress and cancel. What is trained stays in a folder of the workspace, so that it goes on where it was stopped, and
+nothing is trained twice; what came of it is kept in the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import ValidationError
+
+from core.errors import UserError
+from evaluation.answers import groups_of_numbers
+from evaluation.by_source import Floats
+from evaluation.class_mapping import ClassMap
+from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_state, learnt, said_before
+from evaluation.retraining.training import Arm, TrainingRecipe
+from evaluation.segmentation import IGNORED
+from services.changes import Changes
+from services.commands import Commands
+from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
+from services.evaluation.ranking import judged_of
+from services.evaluation.retraining.figures import pictures_of, retrained
+from services.evaluation.retraining.results import Retrained, TrainedOnce, retrained_facts, retrained_of, told_of
+from services.evaluation.retraining.shifts import ShiftClasses, classes_of, with_shift
+from services.evaluation.retraining.training import (
+    Parted,
+    RetrainAsked,
+    RetrainPlan,
+    ValidCases,
+    edit_types_of,
+    kept_under,
+    part,
+    plan,
+    require_unseen,
+)
+from services.evaluation.retraining.weights import (
+    ArmWeights,
+    Marked,
+    WeightsFile,
+    best_weights,
+    disk_of,
+    mark,
+    weights_file,
+)
+from services.evaluation.scoring import score_images
+from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
+from services.evaluation.subjects import Cases, MaskOf, Numbers
+from services.evaluation.types import Asked
+from services.test_sets.hashes import OnCount, hashes_of
+from services.test_sets.work import WorkQueue, WorkView
+from storage.curation.case_columns import Outcome
+from storage.evaluation.models_under_test import StoredModel
+from storage.workspace import Workspace
+
+RETRAINING = "retraining"
+READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
+Groups = tuple[tuple[int, ...], ...]
+OnStep = Callable[[str, int, int], None]
+"""Told what is done, how much of it is done, and of how much: updates of all trainings together while it trains. What
+it raises stops the work, which goes on there when it is begun again."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What came of a retraining, and when."""
+
+    found: Retrained
+    created: str
+    asked: str
+    """`RetrainAsked.digest`."""
+    note: str = ""
+    """What a person has to know now, in a sentence; "" for nothing."""
+    number: int = 0
+    """`StoredRetraining.id`."""
+
+
+@dataclass(frozen=True)
+class RetrainChoices:
+    """What can be chosen for a retraining."""
+
+    problem: str
+    """Why nothing can be trained, in one sentence; "" where something can."""
+    edit_types: tuple[str, ...]
+    """Of which one may be kept from all arms."""
+    shifts: tuple[tuple[int, str], ...] = ()
+    """The versions of test sets that may stand for a natural shift, with what they are called."""
+
+
+class Retrainings:
+    """The retrainings of one workspace. All methods may be called from any thread; one is worked on at a time."""
+
+    def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
+        self._workspace, self._evaluations = workspace, evaluations
+        self.work = WorkQueue(changes, name="retraining")
+        """What is trained; `of(about(asked))` finds that of a subject and a model. The result is a `Retrained`."""
+        self._lock = threading.Lock()
+        self._doing: dict[str, str] = {}
+        self._looked: WeakKeyDictionary[Cases, tuple[str, tuple[str, ...]]] = WeakKeyDictionary()
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done and asked here."""
+        commands.add(BeginRetraining, lambda sent: work_facts(self.begin(self.asked(sent))))
+        commands.add(CancelRetraining, self._cancel)
+        commands.add(ShowRetraining, self._show)
+
+    def close(self) -> None:
+        """Stop what is trained; it goes on where it was when it is begun again."""
+        self.work.close()
+
+    def asked(self, sent: BeginRetraining) -> RetrainAsked:
+        """What a command asks. Raises UserError for a model that there is not."""
+        return retrain_asked(self._evaluations.asked(sent), sent)
+
+    def begin(self, asked: RetrainAsked) -> WorkView:
+        """Begin to train, or go on. What is at the same subject and model already goes on. Raises UserError for what
+        cannot be trained.
+        """
+        self._require(asked)
+        named = about(asked.asked)
+        with self._lock:
+            for one in self.work.of(named):
+                if one.active and not one.stopping:
+                    return one
+            self._doing.pop(named, None)
+            return self.work.view(self.work.start(RETRAINING, named, lambda on_count: self._act(asked, on_count)))
+
+    def doing(self, asked: Asked) -> str:
+        """What is done just now, such as "training “+ generated, all”, seed 2 of 5"; "" before it begins."""
+        return self._doing.get(about(asked), "")
+
+    def choices(self, asked: Asked) -> RetrainChoices:
+        """What can be chosen before a model is trained further with images of a subject. Raises UserError as
+        `EvaluationService.cases`.
+        """
+        try:
+            types = self._look(self._require(RetrainAsked(asked)))[1]
+        except UserError as error:
+            return RetrainChoices(str(error), ())
+        versions = (one for held in self._workspace.test_sets.all() for one in reversed(held.versions))
+        return RetrainChoices(
+            "", types, tuple((one.number, one.words) for one in versions if one.number != asked.subject.version)
+        )
+
+    def kept(self, asked: Asked) -> tuple[Kept, ...]:
+        """What came of all retrainings of a model with images of a subject, the latest first."""
+        found, pictures = [], ""
+        for one in self._workspace.retrainings.of(kept_under(asked)):
+            pictures = pictures or self._look(self._evaluations.cases(asked.subject))[0]
+            try:
+                held = retrained_of(one.told)
+            except ValidationError:  # of a version that told other things
+                continue
+            note = "" if held.pictures == pictures else CHANGED
+            found.append(Kept(held, one.created, one.asked, note, one.id))
+        return tuple(found)
+
+    def opens(self, asked: Asked, number: int, on: str, arm: str = "") -> tuple[int, ...]:
+        """The entries of the catalogue behind a set, or an arm on it, of a result that is kept. Raises UserError where
+        nothing opens.
+        """
+        held = next((one.found for one in self.kept(asked) if one.number == number), None)
+        found = held.opens(on, arm) if held is not None else None
+        if found is None:
+            raise UserError("No images are kept behind this number: begin again, and it opens them.")
+        return found.entries
+
+    def weights(self, kept: Kept) -> tuple[ArmWeights, ...]:
+        """The weights of the best training of each arm of a result, as far as they are still there."""
+        return best_weights(self._workspace, kept.found)
+
+    def weights_file(self, asked: Asked, number: int, arm: str) -> WeightsFile:
+        """Those of one arm of a result that is kept, as a file. Raises UserError where they are not there."""
+        held = next((one.found for one in self.kept(asked) if one.number == number), None)
+        if held is None:
+            raise UserError("There is no such result any more.")
+        return weights_file(self._workspace, held, asked.model.source, arm)
+
+    def disk(self) -> int:
+        """How many bytes all trainings of the workspace take."""
+        return disk_of(self._workspace)
+
+    def retrain(self, asked: RetrainAsked, on_step: OnStep) -> Retrained:
+        """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
+        cases, stored = self._require(asked), self._evaluations.predicting.identify(asked.asked.model)
+        misfit = self._evaluations.misfit(cases, stored)
+        if misfit:
+            raise UserError(misfit)
+        on_step(LOOKING, 0, len(cases.pictures))
+        held = hashes_of(self._workspace, cases.pictures, lambda done, total: on_step(LOOKING, done, total))
+        looks = {sha: one.perceptual for sha, one in held.items()}
+        mapping = self._evaluations.class_map(asked.asked, cases, stored)
+        parted = part(cases, mapping, looks, asked)
+        kind = stored.identity.kind
+        if "ranked" in asked.arms:
+            self._evaluations.predicting.read(
+                asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
+            )
+        votes, valid = self._valid(cases, parted)
+        numbers = partial(_numbers_of, mapping)
+        masks = _Masks(self._workspace, numbers, lambda done: on_step(MASKS, done, 0))
+        planned = plan(
+            *(cases, mapping, parted, asked, self._workspace.images.path, masks, valid),
+            ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
+        )
+        if asked.shift is not None:
+            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored, mapping, on_step)
+        recipe = asked.recipe(planned.originals, kind)
+        groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
+        before = said_before(asked.asked.model, planned.sets, groups)
+        said, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
+        found = retrained(asked, cases, stored, planned, recipe, before, said, trainings)
+        self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, told_of(found))
+        return found
+
+    # How it is done
+
+    def _look(self, cases: Cases) -> tuple[str, tuple[str, ...]]:
+        """The digest of the images and their edit types, worked out once."""
+        if cases not in self._looked:
+            self._looked[cases] = pictures_of(cases), edit_types_of(cases)
+        return self._looked[cases]
+
+    def _act(self, asked: RetrainAsked, on_count: OnCount) -> Retrained:
+        def on_step(what: str, done: int, total: int) -> None:
+            self._doing[about(asked.asked)] = what
+            on_count(done, total)
+
+        return self.retrain(asked, on_step)
+
+    def _require(self, sent: RetrainAsked) -> Cases:
+        """Raises UserError where nothing can be trained."""
+        asked, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
+        if cases.view.problem:
+            raise UserError(cases.view.problem, field="subject")
+        if asked.model.source in NOT_TRAINED:
+            raise UserError(NOT_TRAINED[asked.model.source], field="source")
+        if sent.batch == 1:
+            raise UserError("An update learns from 2 images at least.", field="batch")
+        require_unseen(cases, sent.unseen)
+        if sent.shift is not None:
+            self._workspace.test_sets.version(sent.shift)  # one that is gone is told now
+        return cases
+
+    def _valid(self, cases: Cases, parted: Parted) -> tuple[list[Outcome], ValidCases]:
+        """The votes that may be learnt from, and which test cases count as valid: those of the sources that are tuned
+        and measured with teach nothing.
+        """
+        columns = self._workspace.case_columns
+        outcomes = columns.outcomes()
+        judged = judged_of(cases, outcomes)
+        other = np.array([one != "train" for one in parted.side], bool)[cases.generated.source]
+        hidden = set(cases.table.test_case[cases.generated.row[other]].tolist())
+        votes = [one for one in outcomes if one.test_case not in hidden]
+        score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
+        if isinstance(score, str):
+            return votes, ValidCases(judged, None, score)
+        foretold = score.chance[cases.generated.row] >= score.view.own.threshold
+        return votes, ValidCases(judged, foretold)
+
+    def _ranked(self, asked: Asked, cases: Cases, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
+        """Places of test cases in the order in which they are looked at."""
+        entries = cases.table.entry[cases.generated.row[places]]
+        place = dict(zip(entries.tolist(), places.tolist(), strict=True))
+        order = self._evaluations.ranked(asked, entries, votes)
+        return np.array([place[one] for one in order], np.int64)
+
+    def _with_shift(
+        self,
+        asked: RetrainAsked,
+        version: int,
+        planned: RetrainPlan,
+        cases: Cases,
+        parted: Parted,
+        looks: Mapping[str, int],
+        stored: StoredModel,
+        learnt_from: ClassMap,
+        on_step: OnStep,
+    ) -> RetrainPlan:
+        rows = self._workspace.case_columns.set_rows(version)
+        held = hashes_of(self._workspace, (row.image for row in rows))
+        all_looks = {**looks, **{sha: one.perceptual for sha, one in held.items()}}
+        segments = cases.view.kind == "segmentation"
+        labels = classes_of(rows) if segments else tuple(sorted({row.label for row in rows} - {""}))
+        mapping = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
+        classes = ShiftClasses(learnt_from, mapping)
+        return with_shift(
+            *(planned, cases, parted, all_looks, rows, mapping, self._workspace.images.path),
+            mask=_Masks(self._workspace, classes.numbers, lambda done: on_step(MASKS, done, 0)),
+            passed_over=[name for name in labels if name not in classes.group_of] if segments else (),
+        )
+
+    def _trained(
+        self,
+        asked: RetrainAsked,
+        cases: Cases,
+        planned: RetrainPlan,
+        recipe: TrainingRecipe,
+        stored: StoredModel,
+        groups: Groups,
+        on_step: OnStep,
+    ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[TrainedOnce]]:
+        total = len(planned.arms) * asked.seeds * recipe.updates
+        done, said, trainings = 0, {}, list[TrainedOnce]()
+        of = (kept_under(asked.asked), title_of(asked.asked.model), cases.view.title, asked.asked.subject.split)
+        # Seed by seed: what is stopped early has all arms of the seeds that it has.
+        for seed in range(asked.seeds):
+            for arm in planned.arms:
+                named = _training_digest(stored, asked, arm, recipe, seed, planned, groups)
+                training = Training(
+                    *(asked.asked.model, arm, seed, recipe, planned.tune, planned.sets),
+                    folder=self._workspace.trainings / named,
+                    scratch=asked.preset == "paper",
+                    groups=groups,
+                )
+                words = f"training “{arm.name}”, seed {seed + 1} of {asked.seeds}"
+                on_step(words, done, total)
+                mark(training.folder, Marked(*of, arm.name, seed))
+
+                def on_update(update: int, loss: float, words: str = words, begun: int = done) -> None:
+                    on_step(words, begun + update, total)
+
+                said[arm.name, seed] = learnt(training, on_update)
+                state = kept_state(training.folder)
+                trainings.append(TrainedOnce(arm.name, seed, named, None if state is None else state.score))
+                done += recipe.updates
+                on_step(words, done, total)
+        return said, trainings
+
+    def _cancel(self, sent: CancelRetraining) -> dict[str, Any]:
+        self.work.cancel(sent.work)
+        return work_facts(self.work.view(sent.work))
+
+    def _show(self, sent: ShowRetraining) -> dict[str, Any]:
+        asked = self._evaluations.asked(sent)
+        work = next(iter(self.work.of(about(asked))), None)
+        return {
+            "work": None if work is None else work_facts(work),
+            "results": [
+                retrained_facts(one.found, entries=False) | {"created": one.created, "note": one.note}
+                for one in self.kept(asked)
+            ],
+        }
+
+
+def retrain_asked(asked: Asked, sent: BeginRetraining) -> RetrainAsked:
+    """A question about a model and a subject, in the way that a command says."""
+    return RetrainAsked(
+        *(asked, sent.preset, tuple(dict.fromkeys(sent.arms)), sent.seeds, sent.augmentation, sent.unseen),
+        *(sent.split_seed, sent.updates, sent.batch, sent.rate, sent.shift),
+    )
+
+
+CHANGED = "The images have changed since then: begin again to learn from them as they are now."
+
+
+def _training_digest(
+    stored: StoredModel,
+    asked: RetrainAsked,
+    arm: Arm,
+    recipe: TrainingRecipe,
+    seed: int,
+    planned: RetrainPlan,
+    groups: Groups,
+) -> str:
+    """Another one for a training that would end with other weights."""
+    whole = hashlib.sha256(
+        repr((stored.identity.digest, asked.preset, arm.name, arm.augmentation, recipe, seed, groups)).encode()
+    )
+    for examples in (arm.examples, planned.tune):
+        for one in examples:
+            target = one.target.name if isinstance(one.target, Path) else one.target
+            whole.update(f"{one.image.name}\0{target}\n".encode())
+        whole.update(b"\0")
+    return whole.hexdigest()[:24]
+
+
+def _numbers_of(mapping: ClassMap, mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
+    """The group of a map of each number of a mask, (256,)."""
+    return groups_of_numbers(mapping, mask_classes)[0]
+
+
+class _Masks:
+    """Masks as segmenters learn from them: with the numbers of the groups of a map, in files that are made once.
+    `numbers` gives by the names of a mask's numbers the group of each of them, (256,), `IGNORED` for none; `on_mask` is
+    told how many there are so far.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        numbers: Callable[[Mapping[int, str]], NDArray[np.uint8]],
+        on_mask: Callable[[int], None],
+    ) -> None:
+        self._workspace, self._numbers, self._on_mask = workspace, numbers, on_mask
+        self._folder = workspace.trainings / "masks"
+        self._known: dict[MaskOf, Path | None] = {}
+
+    def __call__(self, mask: MaskOf) -> Path | None:
+        """None for a mask with nothing that is learnt. Raises UserError where the file of one that was not made yet is
+        missing or damaged.
+        """
+        if mask not in self._known:
+            self._known[mask] = self._made(*mask)
+        return self._known[mask]
+
+    def _made(self, sha: str, names: str) -> Path | None:
+        self._on_mask(len(self._known))
+        true = self._numbers({int(number): name for number, name in json.loads(names).items()})
+        file = self._folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
+        if file.is_file():
+            return file
+        numbers = true[np.asarray(self._workspace.images.load(sha).convert("L"))]
+        if (numbers == IGNORED).all():
+            return None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        half = file.with_name(f".{secrets.token_hex(8)}.half")
+        Image.fromarray(numbers).save(half, "PNG")
+        half.replace(file)
+        return file
+
+
+def _classes_of(mapping: ClassMap) -> Iterator[tuple[int, ...]]:
+    """The classes of the model of each group of the map."""
+    for group in mapping.groups:
+        yield tuple(sorted({number for label in group for number in mapping.labels[label].classes}))

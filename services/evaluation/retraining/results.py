@@ -1,0 +1,270 @@
+"""What retraining has brought, as it is kept, told to scripts and read by people. Shares are 0 to 1. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.types import TaskKind, from_plain, to_plain
+from evaluation.by_source import Figure
+from evaluation.report import per_cent, with_interval
+from evaluation.retraining.arm_statistics import (
+    BEFORE,
+    CONTROLS,
+    GENERATED,
+    ON_GENERATED,
+    ON_ORIGINAL,
+    ORIGINAL,
+    ArmRow,
+    WonBack,
+)
+from evaluation.retraining.data_split import Side
+from evaluation.retraining.training import Augmentation, TrainingRecipe
+from services.evaluation.retraining.training import LeftOut, Preset
+
+MOST_OPENED = 1000
+"""Entries behind a number: more nobody looks at, and all of them are kept with each result."""
+LOWEST = 10
+"""Of a segmenter one of so many images opens, those of which fewest pixels are right."""
+
+
+@dataclass(frozen=True)
+class ArmShown:
+    """What an arm learns from."""
+
+    name: str
+    images: int
+    augmentation: Augmentation
+
+
+@dataclass(frozen=True)
+class SetShown:
+    """What the arms are measured on."""
+
+    name: str
+    images: int
+    sources: int
+
+
+@dataclass(frozen=True)
+class Beside:
+    """How much more an arm is right about generated images of unseen sources than a control is."""
+
+    arm: str
+    control: str
+    gain: Figure
+
+
+@dataclass(frozen=True)
+class MiouRow:
+    """The mean intersection over union of an arm on one set, the mean over the seeds."""
+
+    arm: str
+    set: str
+    value: float | None
+    """0 to 1; None where no mask has a class that the model can say."""
+
+
+@dataclass(frozen=True)
+class TrainedOnce:
+    """One training of an arm."""
+
+    arm: str
+    seed: int
+    """From 0."""
+    folder: str
+    """The name of its folder in the workspace."""
+    score: float | None
+    """The share of the tuning images, or of their pixels, that its best state is right about; None for not known."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The images behind a number of the table, as the gallery shows them."""
+
+    set: str
+    arm: str
+    """Of which those that it is still wrong about; "" for all images of the set."""
+    images: int
+    """How many there are."""
+    shown: int
+    """Of how many of them the entries are."""
+    entries: tuple[int, ...]
+    """Of the catalogue, ascending; of an original the test cases that were made of it. At most `MOST_OPENED`."""
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """All that a report tells. Accuracies are shares of images, of a segmenter shares of pixels."""
+
+    kind: TaskKind
+    title: str
+    """Of the images."""
+    split: str
+    """Of the data set; "" for none."""
+    model: str
+    identity: str
+    """`ModelIdentity.digest` of the model that was trained further."""
+    preset: Preset
+    recipe: TrainingRecipe
+    seeds: int
+    split_seed: int
+    sources: Mapping[Side, int]
+    sides: str
+    """Another digest where a source was on another side."""
+    pictures: str
+    """Another digest where the images were others."""
+    unseen: str
+    """The edit type that no arm learnt from; "" for none."""
+    arms: tuple[ArmShown, ...]
+    sets: tuple[SetShown, ...]
+    rows: tuple[ArmRow, ...]
+    won_back: tuple[WonBack, ...]
+    beside: tuple[Beside, ...]
+    miou: tuple[MiouRow, ...]
+    """Of a segmenter."""
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...]
+    opened: tuple[Opened, ...] = ()
+    """Nothing in what earlier versions have written, as of `trainings`."""
+    trainings: tuple[TrainedOnce, ...] = ()
+
+    def opens(self, on: str, arm: str = "") -> Opened | None:
+        """What opens for a set, or for an arm on it; None where nothing does."""
+        return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
+
+    def row(self, arm: str, on: str) -> ArmRow | None:
+        """One arm on one set."""
+        return next((one for one in self.rows if (one.arm, one.set) == (arm, on)), None)
+
+    @property
+    def main(self) -> str:
+        """The arm that the answer is about: the paper's, or what there is in its place."""
+        names = [one.name for one in self.arms if one.name != ORIGINAL]
+        rest = [name for name in names if name not in CONTROLS] or names
+        return GENERATED if GENERATED in names else next(iter(rest), "")
+
+    @property
+    def answer(self) -> str:
+        """What came of it, in a few sentences."""
+        main, on_made = self.main, self.row(self.main, ON_GENERATED)
+        base, before = self.row(ORIGINAL, ON_GENERATED), self.row(BEFORE, ON_GENERATED)
+        if base is None or on_made is None:
+            return "Nothing is compared: every arm but the originals is left out."
+        as_it_is = f" (as it is, about {per_cent(before.accuracy.value)})" if before is not None else ""
+        chance = "" if on_made.gain.low is None or on_made.gain.clear_of_zero else ", which may be chance"
+        pixels = "pixels of the " if self.kind == "segmentation" else ""
+        said = [
+            f"Trained further with “{main}”, {self.model} is right about {per_cent(on_made.accuracy.value)} of the "
+            f"{pixels}generated images of sources that it has not learnt from, and with the originals alone about "
+            f"{per_cent(base.accuracy.value)}{as_it_is}: {with_interval(on_made.gain, points=True)}{chance}."
+        ]
+        on_original = self.row(main, ON_ORIGINAL)
+        if on_original is not None:
+            said.append(f"On originals it is {with_interval(on_original.gain, points=True)}.")
+        won = next((one for one in self.won_back if one.arm == main), None)
+        if won is not None and won.share.value is not None:
+            said.append(f"That wins back {with_interval(won.share)} of what the generated images cost.")
+        beaten = [one for one in self.beside if one.arm == main]
+        if beaten:
+            words = "; ".join(f"{with_interval(one.gain, points=True)} beside “{one.control}”" for one in beaten)
+            said.append(f"At equal updates: {words}.")
+        return " ".join(said)
+
+
+def told_of(found: Retrained) -> dict[str, Any]:
+    """The same as plain data that `retrained_of` reads."""
+    plain: dict[str, Any] = to_plain(found)
+    return plain
+
+
+def retrained_of(told: Mapping[str, Any]) -> Retrained:
+    """Raises pydantic.ValidationError for what another version of the studio has written."""
+    found: Retrained = from_plain(Retrained, dict(told))
+    return found
+
+
+def retrained_facts(found: Retrained, entries: bool = True) -> dict[str, Any]:
+    """All of it, JSON-ready; without `entries` what opens is counted, and not listed."""
+    told = told_of(found) | {"answer": found.answer}
+    if not entries:
+        told["opened"] = [{name: held for name, held in one.items() if name != "entries"} for one in told["opened"]]
+    return told
+
+
+def retrained_markdown(found: Retrained) -> str:
+    """The same to read."""
+    recipe = found.recipe
+    begun = "from weights of chance" if found.preset == "paper" else "from the weights under test"
+    rate = f"{recipe.learning_rate:g}"
+    lines = [
+        f"# What retraining {_cell(found.model)} gains on {_cell(found.title)}",
+        "",
+        _cell(found.answer),
+        "",
+        f"{found.seeds} {'trainings' if found.seeds > 1 else 'training'} an arm, {begun}; each of {recipe.updates:,} "
+        f"updates of {recipe.batch:,} images by {recipe.optimiser.upper()} at {rate}, so that arms differ in their "
+        "images alone. The state that is best on the tuning sources is measured. Accuracies are shares of "
+        f"{'pixels' if found.kind == 'segmentation' else 'images'}. Intervals (95 %) are over seeds and sources.",
+        "",
+        sides_words(found),
+        "",
+        "## What each arm learns from",
+        "",
+        *_table(
+            ("arm", "images", "augmentation"),
+            [(one.name, f"{one.images:,}", one.augmentation or "–") for one in found.arms],
+        ),
+    ]
+    for shown in found.sets:
+        of_set = [row for row in found.rows if row.set == shown.name]
+        head = ("arm", "accuracy", f"beside “{ORIGINAL}”")
+        body = [
+            (row.arm, with_interval(row.accuracy), "–" if row.arm == ORIGINAL else with_interval(row.gain, points=True))
+            for row in of_set
+        ]
+        lines += ["", f"## On {shown.name}", "", f"{shown.images:,} images of {_sources(shown.sources)}.", ""]
+        lines += _table(head, body)
+    if found.miou:
+        names = [one.name for one in found.sets]
+        lines += ["", "## mIoU", "", "Of one confusion matrix over each set; the mean over the seeds.", ""]
+        arms = list(dict.fromkeys(one.arm for one in found.miou))
+        values = {(one.arm, one.set): per_cent(one.value) for one in found.miou}
+        lines += _table(("arm", *names), [(arm, *(values[arm, name] for name in names)) for arm in arms])
+    if found.won_back:
+        lines += ["", "## What is won back", "", "Of what the generated images cost; 100 % is all of it.", ""]
+        lines += _table(("arm", "share"), [(one.arm, with_interval(one.share)) for one in found.won_back])
+    if found.beside:
+        lines += ["", "## Beside the controls", "", "On generated images of unseen sources, at equal updates.", ""]
+        rows = [(one.arm, one.control, with_interval(one.gain, points=True)) for one in found.beside]
+        lines += _table(("arm", "control", "difference"), rows)
+    if found.left_out:
+        lines += ["", "## Left out", "", *(f"- {_cell(one.name)}: {_cell(one.why)}" for one in found.left_out)]
+    if found.notes:
+        lines += ["", "## Notes", "", *(f"- {_cell(note)}" for note in found.notes)]
+    return "\n".join(lines)
+
+
+def sides_words(found: Retrained) -> str:
+    """How the sources are parted, in a sentence or two."""
+    learn, tune, test = (found.sources.get(one, 0) for one in ("train", "tune", "test"))
+    split = f" of the split “{found.split}”" if found.split else ""
+    unseen = f" No arm learns from an edit of the type “{found.unseen}”." if found.unseen else ""
+    return (
+        f"Sources{split}: {learn:,} to learn from, {tune:,} to tune with, {test:,} to measure with. What was made of a "
+        f"source is on its side, and no image is on two or looks like one of another.{unseen}"
+    )
+
+
+def _sources(number: int) -> str:
+    return f"{number:,} source{'' if number == 1 else 's'}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    marks = ["---"] + ["---:"] * (len(head) - 1)
+    return [f"| {' | '.join(_cell(one) for one in line)} |" for line in (head, marks, *rows)]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

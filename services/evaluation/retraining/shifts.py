@@ -1,0 +1,133 @@
+"""A natural shift: the images of a version of a test set, such as real fog, that a retraining is measured with too.
+Pure, as `services.evaluation.retraining.training` is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.perceptual_hashes import near_any
+from evaluation.class_mapping import ClassMap
+from evaluation.retraining.arm_statistics import ON_SHIFT
+from evaluation.segmentation import IGNORED
+from services.evaluation.retraining.training import Behind, Examples, LeftOut, Parted, RetrainPlan, many
+from services.evaluation.subjects import Cases, Images, MaskOf, Masks, masks_of
+from storage.curation.case_columns import SetRow
+
+MOST_NAMED = 8
+"""Classes of the shift's masks that a note names; the rest is counted."""
+_OF = "Of the natural shift"
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftClasses:
+    """The classes of the masks of a shift, as the groups that a segmenter is trained and measured with."""
+
+    learnt: ClassMap
+    """Of the images that are learnt from: its groups are the numbers of all masks."""
+    own: ClassMap
+    """Of the classes of the shift's masks."""
+
+    @cached_property
+    def group_of(self) -> Mapping[str, int]:
+        """By class of the shift's masks the group that it is: that of its name, or the one that has all the classes of
+        the model that are right for it. A class that is of no group is not there: its pixels count nowhere.
+        """
+        named = {self.learnt.labels[one].label: at for at, group in enumerate(self.learnt.groups) for one in group}
+        of_class = {
+            number: at
+            for at, group in enumerate(self.learnt.groups)
+            for one in group
+            for number in self.learnt.labels[one].classes
+        }
+        found = {}
+        for one in self.own.labels:
+            groups = {of_class.get(number, -1) for number in one.classes}
+            if one.label in named:
+                found[one.label] = named[one.label]
+            elif len(groups) == 1 and groups != {-1}:
+                found[one.label] = groups.pop()
+        return found
+
+    def numbers(self, mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
+        """The group of each number of a mask: (256,), `IGNORED` for none."""
+        true = np.full(256, IGNORED, np.uint8)
+        for number, name in mask_classes.items():
+            if 0 <= number < len(true):
+                true[number] = self.group_of.get(name, IGNORED)
+        return true
+
+
+def classes_of(rows: Sequence[SetRow]) -> tuple[str, ...]:
+    """The classes of the masks of a version of a test set, sorted."""
+    texts = {row.mask_classes for row in rows if row.mask}
+    return tuple(sorted({name for text in texts for name in json.loads(text).values()}))
+
+
+def with_shift(
+    planned: RetrainPlan,
+    cases: Cases,
+    parted: Parted,
+    looks: Mapping[str, int],
+    rows: Sequence[SetRow],
+    mapping: ClassMap,
+    path: Callable[[str], Path],
+    mask: Callable[[MaskOf], Path | None],
+    passed_over: Sequence[str] = (),
+) -> RetrainPlan:
+    """The same, measured also with the images of a version of a test set: all of them that have a label, or a mask with
+    something that is learnt, an original or not, and that do not look like one that is learnt from or tuned with.
+    `mapping` is that of their labels, `mask` says as in `plan` where a mask lies, and `passed_over` are the classes of
+    their masks whose pixels count nowhere.
+    """
+    before = [
+        looks[sha]
+        for images in cases.all_images
+        for source, sha in zip(images.source.tolist(), images.shas, strict=True)
+        if parted.side[source] != "test"
+    ]
+    segments = cases.view.kind == "segmentation"
+    place = {one.label: number for number, one in enumerate(mapping.labels) if one.classes}
+    known = [row for row in rows if (row.mask if segments else row.label in place)]
+    alike = near_any([looks[row.image] for row in known], before)
+    apart = [row for row, too in zip(known, alike.tolist(), strict=True) if not too]
+    wanted = [row for row in apart if mask((row.mask, row.mask_classes)) is not None] if segments else apart
+    notes = list(planned.notes)
+    for left, why in (
+        (len(rows) - len(known), "without a mask." if segments else "without a label."),
+        (len(known) - len(apart), "each looks like one that is learnt from or tuned with."),
+        (len(apart) - len(wanted), "the mask has nothing that is learnt."),
+    ):
+        if left:
+            notes.append(f"{_OF}, {many(left, 'image')} left out: {why}")
+    if not wanted:
+        left_out = (*planned.left_out, LeftOut(ON_SHIFT, "None of its images can be measured with."))
+        return replace(planned, left_out=left_out, notes=tuple(notes))
+    if passed_over:
+        named = ", ".join(f"“{one}”" for one in passed_over[:MOST_NAMED])
+        more = f" and {len(passed_over) - MOST_NAMED:,} more" if len(passed_over) > MOST_NAMED else ""
+        notes.append(f"{_OF}, the pixels of {named}{more} count nowhere: no class that is learnt is the same.")
+    names: dict[str, int] = {}
+    source = np.array([names.setdefault(row.source or row.image, len(names)) for row in wanted], np.int64)
+    label = np.array([-1 if segments else place[row.label] for row in wanted], np.int64)
+    nowhere = np.full(len(wanted), -1)
+    masks = masks_of([(row.mask, row.mask_classes) for row in wanted]) if segments else Masks()
+    images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], masks)
+    examples, places = Examples(mapping, path, mask).of(images, np.arange(len(wanted)))
+    # A source that was put beside its images is no entry of the catalogue (0): nothing opens in its place.
+    entry = np.array([row.entry for row in wanted], np.int64)[places]
+    there = np.flatnonzero(entry)
+    return replace(
+        planned,
+        sets={**planned.sets, ON_SHIFT: examples},
+        set_sources={**planned.set_sources, ON_SHIFT: source[places]},
+        behind={**planned.behind, ON_SHIFT: Behind(there, entry[there])},
+        notes=tuple(notes),
+    )

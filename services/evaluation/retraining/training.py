@@ -1,0 +1,522 @@
+"""What is learnt from which images of a subject, and what it is measured on (the paper's RQ3). Sources are parted
+first, and all that was made of a source stays on its side. From columns to arms; trains nothing, and saves nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import UserError
+from core.perceptual_hashes import Groups, join_alike, near_any
+from core.types import TaskKind
+from evaluation.class_mapping import ClassMap
+from evaluation.retraining.arm_statistics import (
+    AUGMENTED,
+    BY_VOTES,
+    CONTROL,
+    GENERATED,
+    ON_GENERATED,
+    ON_ORIGINAL,
+    ON_UNSEEN,
+    ORIGINAL,
+    RANKED,
+)
+from evaluation.retraining.data_split import SIDES, Pictured, Side, shared, side_of
+from evaluation.retraining.training import (
+    Arm,
+    Augmentation,
+    Example,
+    TrainingRecipe,
+    paper_deeplab,
+    paper_resnet,
+    short,
+)
+from services.evaluation.subjects import Cases, Images, MaskOf
+from services.evaluation.types import Asked
+from services.runs.predictions import model_key
+from storage.curation.case_columns import REJECTED
+
+Preset = Literal["short", "paper"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+ArmKey = Literal["augmentation", "reconstructions", "generated", "valid", "ranked"]
+ARM_KEYS: tuple[ArmKey, ...] = get_args(ArmKey)
+ARM_NAMES: Mapping[ArmKey, str] = {
+    "augmentation": AUGMENTED,
+    "reconstructions": CONTROL,
+    "generated": GENERATED,
+    "valid": BY_VOTES,
+    "ranked": RANKED,
+}
+"""What each is called in tables. “original only” is always there: the others are compared with it."""
+SEEDS = 5
+NO_TYPE = "none"
+"""Of `RetrainAsked.unseen`: no edit type is kept from the arms."""
+SEGMENTED_AT_ONCE = 8
+"""Images of an update of a short fine-tuning of a segmenter."""
+MOST_TUNE = 500
+"""Originals that the tuning looks at, and as many test cases at most."""
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class RetrainAsked:
+    """One question: what does training this model further with images of this subject gain?"""
+
+    asked: Asked
+    preset: Preset = "short"
+    """A short fine-tuning, or the paper's 90 epochs from weights of chance."""
+    arms: tuple[ArmKey, ...] = ARM_KEYS
+    seeds: int = SEEDS
+    """Trainings of each arm that differ by chance alone."""
+    augmentation: Augmentation = "randaugment"
+    """Of the arm "augmentation"."""
+    unseen: str = ""
+    """An edit type that no arm learns from; "" for the rarest, `NO_TYPE` for none."""
+    split_seed: int = 0
+    """Another one parts the sources in another way."""
+    updates: int = 0
+    """Of the optimiser, the same for all arms; 0 for those of the preset."""
+    batch: int = 0
+    """Images of an update; 0 for those of the preset."""
+    rate: float = 0.0
+    """The learning rate; 0 for that of the preset."""
+    shift: int | None = None
+    """The version of a test set whose images are measured with too: a natural shift, such as real fog."""
+
+    @property
+    def digest(self) -> str:
+        """Another one for another question; the same in later versions of the studio."""
+        return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | _said(self, but=("asked",)))
+
+    def recipe(self, images: int, kind: TaskKind) -> TrainingRecipe:
+        """How is trained where the training side has so many originals."""
+        if kind == "segmentation":
+            found = paper_deeplab(images) if self.preset == "paper" else short(batch=SEGMENTED_AT_ONCE)
+        else:
+            found = paper_resnet(images) if self.preset == "paper" else short()
+        changed = {"updates": self.updates, "batch": self.batch, "learning_rate": self.rate}
+        return replace(found, **{name: value for name, value in changed.items() if value})  # type: ignore[arg-type]
+
+
+def kept_under(asked: Asked) -> str:
+    """What all retrainings of a model with images of a subject are kept under, in later versions of the studio too."""
+    subject = asked.subject
+    wanted = None if subject.wanted is None else _said(subject.wanted)
+    return _lasting(
+        {"version": subject.version, "filter": wanted, "split": subject.split, "model": model_key(asked.model)}
+    )
+
+
+def _said(value: Any, but: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a dataclass that are not as they are by themselves: those that come later change nothing."""
+    plain = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in but}
+    usual = {
+        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(value)
+    }
+    return {name: held for name, held in plain.items() if held != usual[name]}
+
+
+def _lasting(said: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=asdict).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """An arm, or a set, that is not there."""
+
+    name: str
+    why: str
+    """In one sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValidCases:
+    """Which test cases count as valid."""
+
+    judged: Numbers
+    """Of each test case 1 where votes find it valid, 0 where not, -1 where nobody judged it."""
+    foretold: Flags | None
+    """Of each, whether a score that was learnt from votes finds it valid; None where there is none."""
+    why: str = ""
+    """Why there is no score."""
+
+
+@dataclass(frozen=True, eq=False)
+class Behind:
+    """The entries of the catalogue by which the gallery shows the images of a set."""
+
+    image: Numbers
+    """The place of an image in the set, ascending; once for each entry that stands for it."""
+    entry: Numbers
+
+    def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
+        """Those of images, the first places first until there are `most`; ascending, and how many images that are."""
+        found, images = dict[int, None](), 0
+        begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            own = self.entry[begin:end].tolist()
+            if own and len(found) + len(own) > most:
+                break
+            found.update(dict.fromkeys(own))
+            images += bool(own)
+        return tuple(sorted(found)), images
+
+
+@dataclass(frozen=True, eq=False)
+class RetrainPlan:
+    """What is trained, and what it is measured on."""
+
+    arms: tuple[Arm, ...]
+    """`ORIGINAL` is the first."""
+    tune: tuple[Example, ...]
+    sets: Mapping[str, tuple[Example, ...]]
+    set_sources: Mapping[str, Numbers]
+    """Of each image of each set, the number of its source."""
+    behind: Mapping[str, Behind]
+    """What opens the images of each set."""
+    originals: int
+    """On the training side."""
+    sources: Mapping[Side, int]
+    sides: str
+    """Another digest where a source is on another side."""
+    unseen: str
+    """The edit type that no arm learns from; "" for none."""
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Parted:
+    """The images of a subject by sides; of each image also whether it can be used at all."""
+
+    side: tuple[Side, ...]
+    """Of each source."""
+    usable: tuple[Flags, Flags, Flags]
+    """Of originals, test cases and reconstructions."""
+    unseen: str
+    of_unseen: Flags
+    """Of each test case, whether an edit of it is of the unseen type."""
+    notes: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def rows(self, which: int, images: Images, side: Side, wanted: Flags | None = None) -> Numbers:
+        """The places of those images of a side that can be used; `which` of originals, test cases, reconstructions."""
+        here = np.array([one == side for one in self.side], bool)[images.source]
+        return np.flatnonzero(here & self.usable[which] & (True if wanted is None else wanted))
+
+
+def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: RetrainAsked) -> Parted:
+    """Put the sources on sides, those that look alike on one. `looks` has the perceptual hash of each picture.
+
+    An image of the training side that looks like one that is measured is left out. Raises UserError for a subject of
+    which nothing can be learnt, such as one with one source or one label.
+    """
+    shas, notes = cases.originals.shas, list[str]()
+    if len(shas) < len(SIDES):
+        several = "sources" if len(shas) > 1 else "source"
+        raise UserError(
+            f"It has {len(shas)} {several}: to learn, to tune and to measure takes a source for each at least."
+        )
+    usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
+    without = sum(int((~one).sum()) for one in usable)
+    if without:
+        notes.append(f"{many(without, 'image')} left out: without {lacking} that the model can say.")
+    side = _sides(shas, looks, asked.split_seed)
+    for one in SIDES:
+        if one not in side:
+            words = {"train": "to learn from", "tune": "to tune with", "test": "to measure with"}[one]
+            raise UserError(
+                f"None of its {len(shas):,} sources falls to the side {words}: add sources, or part them by another "
+                "seed.",
+                field="split_seed",
+            )
+    alike = _too_alike(cases, side, looks)
+    for flags, images in zip(usable, cases.all_images, strict=True):
+        flags &= np.array(
+            [(side[source], sha) not in alike for source, sha in zip(images.source.tolist(), images.shas, strict=True)],
+            bool,
+        )
+    if alike:
+        notes.append(
+            f"{many(len(alike), 'image')} left out: each looks like an image of another side that is measured or "
+            "tuned with."
+        )
+    parted = Parted(side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ())
+    return _with_unseen(parted, cases, asked.unseen)
+
+
+def plan(
+    cases: Cases,
+    mapping: ClassMap,
+    parted: Parted,
+    asked: RetrainAsked,
+    path: Callable[[str], Path],
+    mask: Callable[[MaskOf], Path | None],
+    valid: ValidCases,
+    ranked: Callable[[Numbers], Numbers],
+) -> RetrainPlan:
+    """The arms and the sets. `path` says where a picture lies, `mask` where a mask with the numbers of the groups of
+    the map does (None for one with nothing of them), `valid` which test cases count as valid, and `ranked`
+    puts places of test cases into the order in which they are looked at. Raises UserError where there is no original,
+    or no test case, to learn from or to measure with.
+    """
+    made = Examples(mapping, path, mask)
+    generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
+    # An image that people found wrong would be counted as a fault of the model.
+    rejected = (cases.table.verdict[generated.row] == REJECTED) | (valid.judged == 0)
+    originals = made.of(cases.originals, parted.rows(0, cases.originals, "train"))[0]
+    learnt_from = parted.rows(1, generated, "train", ~parted.of_unseen)
+    sets: dict[str, tuple[Example, ...]] = {}
+    sources: dict[str, Numbers] = {}
+    behind: dict[str, Behind] = {}
+    for name, images, rows in (
+        (ON_ORIGINAL, cases.originals, parted.rows(0, cases.originals, "test")),
+        (ON_GENERATED, generated, parted.rows(1, generated, "test", ~parted.of_unseen & ~rejected)),
+        (ON_UNSEEN, generated, parted.rows(1, generated, "test", parted.of_unseen & ~rejected)),
+    ):
+        examples, places = made.of(images, rows)
+        if examples:
+            sets[name], sources[name] = examples, images.source[places]
+            # An original is no entry of the catalogue: the test cases that were made of it open in its place, as those
+            # of "originals" do elsewhere on the page.
+            itself = Behind(np.arange(len(places)), cases.table.entry[images.row[places]])
+            behind[name] = _made_of(cases, images.source[places]) if name == ON_ORIGINAL else itself
+        elif name == ON_UNSEEN and parted.unseen:
+            why = f"No test case of the measured sources has an edit of the type “{parted.unseen}”."
+            left_out.append(LeftOut(ON_UNSEEN, why))
+    for name, count in (("learn from", len(originals)), ("measure with", len(sets.get(ON_ORIGINAL, ())))):
+        if not count:
+            raise UserError(f"There is no original to {name}: add sources, or part them by another seed.")
+    for name, count in (("learn from", len(learnt_from)), ("measure with", len(sets.get(ON_GENERATED, ())))):
+        if not count:
+            other = f", or keep another edit type than “{parted.unseen}” from the arms" if parted.unseen else ""
+            raise UserError(f"There is no test case to {name}: part the sources by another seed{other}.")
+    faulty = int(rejected[parted.rows(1, generated, "test")].sum())
+    if faulty:
+        notes.append(f"{many(faulty, 'test case')} not measured with: people found them invalid, or rejected them.")
+    arms = [Arm(ORIGINAL, originals)]
+    for key in ARM_KEYS:
+        if key not in asked.arms:
+            continue
+        found = _arm(key, cases, parted, learnt_from, made, valid, ranked)
+        if isinstance(found, str):
+            left_out.append(LeftOut(ARM_NAMES[key], found))
+            continue
+        augmentation: Augmentation = asked.augmentation if key == "augmentation" else ""
+        arms.append(Arm(ARM_NAMES[key], (*originals, *found), augmentation))
+    if valid.foretold is not None and "valid" in asked.arms:
+        notes.append(
+            f"“{BY_VOTES}” holds what votes find valid, and of what nobody judged what the score finds valid that "
+            "was learnt from votes."
+        )
+    return RetrainPlan(
+        arms=tuple(arms),
+        tune=_tune(cases, parted, made, rejected),
+        sets=sets,
+        set_sources=sources,
+        behind=behind,
+        originals=len(originals),
+        sources={one: parted.side.count(one) for one in SIDES},
+        sides=_digest(f"{one}\0{sha}" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True))),
+        unseen=parted.unseen,
+        left_out=tuple(left_out),
+        notes=tuple(notes),
+    )
+
+
+def edit_types_of(cases: Cases) -> tuple[str, ...]:
+    """The edit types of the test cases, sorted."""
+    return tuple(sorted(_cases_of_types(cases)))
+
+
+def require_unseen(cases: Cases, asked: str) -> None:
+    """Raises UserError for an edit type that no test case has."""
+    there = edit_types_of(cases)
+    if asked not in ("", NO_TYPE, *there):
+        said = ", ".join(there) or "none"
+        raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {said}.", field="unseen")
+
+
+def shared_images(cases: Cases, parted: Parted, looks: Mapping[str, int]) -> Sequence[object]:
+    """Images that are used on two sides, or look alike there: empty, or what is measured says nothing."""
+    sides: dict[Side, list[Pictured]] = {one: [] for one in SIDES}
+    for which, images in enumerate(cases.all_images):
+        for one in SIDES:
+            for place in parted.rows(which, images, one).tolist():
+                sha, source = images.shas[place], cases.originals.shas[images.source[place]]
+                sides[one].append(Pictured(sha, source, sha, looks[sha]))
+    return shared(sides)
+
+
+class Examples:
+    """Images as they are learnt from, in an order that hangs on them alone."""
+
+    def __init__(self, mapping: ClassMap, path: Callable[[str], Path], mask: Callable[[MaskOf], Path | None]) -> None:
+        self._mapping, self._path, self._mask = mapping, path, mask
+
+    def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
+        """Those in these places that can be learnt from, and the place of each."""
+        found = []
+        for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
+            target = self._mask(images.masks[row]) if images.masks else self._target(int(images.label[row]))
+            if target is not None:
+                found.append((Example(self._path(images.shas[row]), target), row))
+        return tuple(one for one, _ in found), np.array([row for _, row in found], np.int64)
+
+    def _target(self, label: int) -> int | tuple[int, ...]:
+        classes = self._mapping.labels[label].classes
+        return classes[0] if len(classes) == 1 else classes
+
+
+def _made_of(cases: Cases, sources: Numbers) -> Behind:
+    """The test cases of the subject that were made of these sources."""
+    place = np.full(len(cases.originals), -1)
+    place[sources] = np.arange(len(sources))
+    image = place[cases.generated.source]
+    order = np.argsort(image, kind="stable")
+    order = order[image[order] >= 0]
+    return Behind(image[order], cases.table.entry[cases.generated.row[order]])
+
+
+def _arm(
+    key: ArmKey,
+    cases: Cases,
+    parted: Parted,
+    learnt_from: Numbers,
+    made: Examples,
+    valid: ValidCases,
+    ranked: Callable[[Numbers], Numbers],
+) -> tuple[Example, ...] | str:
+    """What an arm learns from beside the originals; or in a sentence why it cannot be made."""
+    if key == "augmentation":
+        return ()
+    if key == "reconstructions":
+        rows = parted.rows(2, cases.controls, "train")
+        if not len(rows):
+            return "The sources to learn from have no reconstructions: make the control set."
+        return made.of(cases.controls, rows)[0]
+    if key == "valid":
+        foretold = valid.foretold if valid.foretold is not None else np.zeros(len(valid.judged), bool)
+        accepted = (valid.judged == 1) | ((valid.judged == -1) & foretold)
+        if valid.foretold is None and not (valid.judged[learnt_from] >= 0).any():
+            return f"Nobody has judged the test cases to learn from. {valid.why}".strip()
+        learnt_from = learnt_from[accepted[learnt_from]]
+        if not len(learnt_from):
+            return "None of the test cases to learn from is valid."
+    if key == "ranked":
+        order = ranked(learnt_from)
+        learnt_from = order[: (len(order) + 1) // 2]
+    return made.of(cases.generated, learnt_from)[0]
+
+
+def _tune(cases: Cases, parted: Parted, made: Examples, rejected: Flags) -> tuple[Example, ...]:
+    """The originals of the tuning side and as many of its test cases at most, so that neither is chosen for alone."""
+    originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
+    originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
+    wanted = ~parted.of_unseen & ~rejected
+    generated = made.of(cases.generated, parted.rows(1, cases.generated, "tune", wanted))[0]
+    some = generated[:: max(1, -(-len(generated) // max(1, len(originals))))]
+    if not originals and not some:
+        raise UserError("There is no image to tune with: add sources, or part them by another seed.")
+    return (*originals, *some)
+
+
+def _sides(shas: Sequence[str], looks: Mapping[str, int], seed: int) -> tuple[Side, ...]:
+    """The side of each source. Those that look alike, such as frames of one film, are on that of the first of them."""
+    groups: Groups[str] = Groups()
+    join_alike(groups, {sha: looks[sha] for sha in shas})
+    first: dict[str, str] = {}
+    for sha in sorted(shas):
+        first.setdefault(groups.of(sha), sha)
+    return tuple(side_of(first[groups.of(sha)], seed) for sha in shas)
+
+
+def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
+    """Pictures that look like one of a side that comes before theirs; what is measured comes first, and stays whole."""
+    of_side: dict[Side, dict[str, int]] = {one: {} for one in SIDES}
+    for images in cases.all_images:
+        for source, sha in zip(images.source.tolist(), images.shas, strict=True):
+            of_side[side[source]][sha] = looks[sha]
+    before, found = list[int](), set[tuple[Side, str]]()
+    for one in reversed(SIDES):
+        shas, held = list(of_side[one]), list(of_side[one].values())
+        alike = near_any(held, before)
+        found |= {(one, sha) for sha, too in zip(shas, alike.tolist(), strict=True) if too}
+        before += [look for look, too in zip(held, alike.tolist(), strict=True) if not too]
+    return found
+
+
+def _with_unseen(parted: Parted, cases: Cases, asked: str) -> Parted:
+    """The same with the edit type that no arm learns from."""
+    if asked == NO_TYPE:
+        return replace(
+            parted, left_out=(LeftOut(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)
+        )
+    of_type = _cases_of_types(cases)
+
+    def enough(flags: Flags) -> bool:
+        return all(len(parted.rows(1, cases.generated, one, ~flags)) for one in ("train", "test")) and bool(
+            len(parted.rows(1, cases.generated, "test", flags))
+        )
+
+    rarest = sorted(of_type, key=lambda name: (int(of_type[name].sum()), name))
+    wanted = asked or next((name for name in rarest if enough(of_type[name])), "")
+    if not wanted:
+        why = "No edit type can be kept from the arms: its test cases are of too few."
+        return replace(parted, left_out=(LeftOut(ON_UNSEEN, why),))
+    return replace(parted, unseen=wanted, of_unseen=of_type[wanted])
+
+
+def _cases_of_types(cases: Cases) -> dict[str, Flags]:
+    """By edit type, whether each test case has an edit of it."""
+    edits = cases.table.edits
+    place = np.full(len(cases.table), -1)
+    place[cases.generated.row] = np.arange(len(cases.generated))
+    case, found = place[edits.row], dict[str, Flags]()
+    for number, name in enumerate(edits.types.values):
+        own = case[(edits.types.numbers == number) & (case >= 0)]
+        if name and len(own):
+            found[name] = np.zeros(len(cases.generated), bool)
+            found[name][own] = True
+    return found
+
+
+def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
+    """Of originals, test cases and reconstructions, which have something that the model can say. Raises UserError
+    where that is one thing alone, or none.
+    """
+    if cases.view.kind == "segmentation":
+        names = mapping.group_names
+        usable = [images.masks.there for images in cases.all_images]
+    else:
+        mapped = np.array([*(bool(one.classes) for one in mapping.labels), False], bool)  # -1 is the last
+        usable = [mapped[images.label] for images in cases.all_images]
+        there = {int(one) for own, images in zip(usable, cases.all_images, strict=True) for one in images.label[own]}
+        names = tuple(cases.labels[number] for number in sorted(there))
+    if len(names) < 2:
+        what = (
+            f"The model can say one of its labels alone, “{names[0]}”" if names else "The model can say no label of it"
+        )
+        raise UserError(f"{what}: there is nothing to tell apart by learning.")
+    return usable
+
+
+def many(number: int, what: str) -> str:
+    """Such as “3 images are”."""
+    return f"{number:,} {what}{'' if number == 1 else 's'} {'is' if number == 1 else 'are'}"
+
+
+def _digest(lines: Iterable[str]) -> str:
+    whole = hashlib.sha256()
+    for line in lines:
+        whole.update(line.encode() + b"\n")
+    return whole.hexdigest()[:16]

@@ -1,0 +1,294 @@
+"""The trainings that lie in a workspace: whose they are, what they take, the weights that are taken away, and which of
+them are removed. What came of them is in the database, and stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from core.errors import UserError
+from core.model_sections import in_bytes
+from core.types import from_plain
+from evaluation.retraining.stored_training import REMOVED, is_trained, kept_state, remove_training, weights_in
+from evaluation.retraining.trained_file import header_of, with_header
+from evaluation.retraining.training import ABOUT
+from services.evaluation.retraining.results import Retrained, TrainedOnce, retrained_of
+from storage.workspace import Workspace
+
+MARK = "of.json"
+"""The file of a training that says whose it is; it is written anew each time that the training is used."""
+_TRAINING = re.compile(r"[0-9a-f]{24}")
+"""How the folder of one is named."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Whose a training is."""
+
+    about: str
+    """`services.evaluation.retraining.training.kept_under`."""
+    model: str
+    title: str
+    """Of the images."""
+    split: str
+    arm: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class ArmWeights:
+    """The weights of the best training of an arm."""
+
+    arm: str
+    seed: int
+    """From 0."""
+    score: float
+    """0 to 1, on the tuning images."""
+    size: int
+    """In bytes."""
+    file: Path
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """Weights to be taken away."""
+
+    name: str
+    size: int
+    """In bytes."""
+    pieces: Iterator[bytes]
+
+
+@dataclass(frozen=True)
+class KeptTraining:
+    """A training that lies in the workspace."""
+
+    folder: str
+    model: str
+    """"" where nobody knows, as of `title`."""
+    title: str
+    split: str
+    arm: str
+    seed: int
+    done: bool
+    used: str
+    """When it was trained or used last: ISO 8601, UTC."""
+    size: int
+    """In bytes."""
+    retraining: str
+    """When the latest retraining that it belongs to was done; "" for none."""
+    latest: bool
+    """Whether that is the latest one of its model with its images."""
+    why_kept: str
+    """Why it is not removed, in a few words; "" for one that `remove_old` removes."""
+
+
+def mark(folder: Path, said: Marked) -> None:
+    """Say whose a training is, and that it is used now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    half = folder / f".{MARK}-{os.getpid()}"
+    half.write_text(json.dumps(asdict(said)), encoding="utf-8")
+    half.replace(folder / MARK)
+
+
+def best_weights(workspace: Workspace, found: Retrained) -> tuple[ArmWeights, ...]:
+    """Of each arm of a result those of the training that is best on the tuning images, where they are still there."""
+    weights = []
+    for arm in found.arms:
+        own = [one for one in found.trainings if one.arm == arm.name and one.score is not None]
+        best = max(own, key=lambda one: (one.score or 0.0, -one.seed), default=None)
+        file = weights_in(_folder(workspace, best)) if best is not None else None
+        if best is not None and best.score is not None and file is not None:
+            weights.append(ArmWeights(arm.name, best.seed, best.score, file.stat().st_size, file))
+    return tuple(weights)
+
+
+def weights_file(workspace: Workspace, found: Retrained, source: str, arm: str) -> WeightsFile:
+    """The weights of an arm as a file that can be a model under test. `source` is that of the model which was trained.
+    Raises UserError where they are not there.
+    """
+    weights = next((one for one in best_weights(workspace, found) if one.arm == arm), None)
+    models = (one.model.identity for one in workspace.models_under_test.all())
+    identity = next((one for one in models if one.digest == found.identity), None)
+    if weights is None or identity is None:
+        raise UserError("The weights of this arm are not there any more: train it again.")
+    size, pieces = with_header(weights.file, header_of(identity, source))
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{Path(found.model).stem} {arm}").strip("-").lower()[:80]
+    return WeightsFile(f"{stem}.safetensors", size, pieces)
+
+
+def disk_of(workspace: Workspace) -> int:
+    """How many bytes all trainings take, with the masks that were made for them."""
+    return _bytes(workspace.trainings)
+
+
+def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
+    """All trainings of a workspace, those used last first."""
+    known = _Known(workspace)
+    folders = _folders(workspace)
+    return tuple(sorted((known.training(folder) for folder in folders), key=lambda one: one.used, reverse=True))
+
+
+def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
+    """Remove the trainings that belong to no latest retraining of a model with its images and were used before it, be
+    they done or not; gives those. One that a process is at stays, and so does what came of all of them.
+    """
+    removed = []
+    for one in trainings_of(workspace):
+        folder = workspace.trainings / one.folder
+        if one.why_kept or _used(folder) != one.used:  # as it is now: looking at all of them takes a while
+            continue
+        try:
+            remove_training(folder)
+        except UserError:  # somebody began with it just now
+            continue
+        removed.append(one)
+    for left in workspace.trainings.glob(f"{REMOVED}*"):  # by somebody who was stopped
+        shutil.rmtree(left, ignore_errors=True)
+    return tuple(removed)
+
+
+def trainings_facts(found: Sequence[KeptTraining]) -> list[dict[str, Any]]:
+    """All of it, JSON-ready."""
+    return [asdict(one) for one in found]
+
+
+def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
+    """What there is, or is left, and what was removed, to read."""
+    lines = []
+    if removed:
+        freed = in_bytes(sum(one.size for one in removed))
+        lines += [f"{_counted(len(removed))} removed, {freed}. What came of them stays.", ""]
+    if not found:
+        return "\n".join([*lines, "There are no trainings in this workspace."])
+    lines += [
+        f"{_counted(len(found))} in {workspace.trainings}, {in_bytes(disk_of(workspace))} with their masks.",
+        "",
+        "| training | model | images | arm | used last | size | of the retraining | `--remove-old` |",
+        "| --- | --- | --- | --- | --- | ---: | --- | --- |",
+    ]
+    for one in found:
+        split = f", split “{one.split}”" if one.split else ""
+        arm = f"{one.arm}, seed {one.seed + 1}" if one.arm else "not known"
+        of = f"of {_when(one.retraining)}{', the latest' if one.latest else ''}" if one.retraining else "none"
+        state = "" if one.done else ", not done"
+        cells = (one.folder, one.model or "not known", f"{one.title}{split}" or "not known", f"{arm}{state}")
+        kept = f"keeps it: {one.why_kept}" if one.why_kept else "removes it"
+        rest = (_when(one.used), in_bytes(one.size), of, kept)
+        lines.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in (*cells, *rest)) + " |")
+    return "\n".join(lines)
+
+
+class _Known:
+    """What the database says of trainings."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._latest: dict[str, str] = {}
+        """By `kept_under`, when the latest retraining was done."""
+        self._of: dict[str, tuple[Marked, str, bool]] = {}
+        """By folder: whose it is, when the latest retraining with it was done, and whether none came after that."""
+        self._untold = set[str]()
+        """What has as its latest result one of an earlier version, that says nothing of its trainings."""
+        for row in workspace.retrainings.all():
+            latest = row.about not in self._latest
+            self._latest.setdefault(row.about, row.created)
+            try:
+                found = retrained_of(row.told)
+            except ValidationError:  # of a version that told other things
+                found = None
+            if latest and (found is None or not found.trainings):
+                self._untold.add(row.about)
+            for one in found.trainings if found is not None else ():
+                marked = Marked(row.about, found.model, found.title, found.split, one.arm, one.seed)  # type: ignore[union-attr]
+                held = self._of.get(one.folder)
+                if held is None or (latest and not held[2]):
+                    self._of[one.folder] = marked, row.created, latest
+
+    def training(self, folder: Path) -> KeptTraining:
+        """One of them."""
+        marked, created, latest = self._of.get(folder.name, (_marked(folder), "", False))
+        state, used = kept_state(folder), _used(folder)
+        arm, seed = (state.arm, state.seed) if state is not None else ("", 0)
+        if marked is not None:
+            arm, seed = marked.arm, marked.seed
+        return KeptTraining(
+            folder.name,
+            marked.model if marked is not None else "",
+            marked.title if marked is not None else "",
+            marked.split if marked is not None else "",
+            arm,
+            seed,
+            state is not None and state.done,
+            used,
+            _bytes(folder),
+            created,
+            latest,
+            self._why_kept(folder, marked, latest, used),
+        )
+
+    def _why_kept(self, folder: Path, marked: Marked | None, latest: bool, used: str) -> str:
+        if latest:
+            return "of the latest retraining"
+        if marked is None:
+            return "an earlier version made it, and did not say for what"
+        if marked.about not in self._latest:
+            return "its retraining is not done"
+        if marked.about in self._untold:
+            return "the latest retraining does not say which trainings are its own: begin it again"
+        if used >= self._latest[marked.about]:
+            return "used since the latest retraining"
+        return "it is being trained" if is_trained(folder) else ""
+
+
+def _folders(workspace: Workspace) -> list[Path]:
+    if not workspace.trainings.is_dir():
+        return []
+    return [one for one in workspace.trainings.iterdir() if _TRAINING.fullmatch(one.name) and one.is_dir()]
+
+
+def _folder(workspace: Workspace, one: TrainedOnce) -> Path:
+    return workspace.trainings / one.folder
+
+
+def _marked(folder: Path) -> Marked | None:
+    try:
+        held: Marked = from_plain(Marked, json.loads((folder / MARK).read_text(encoding="utf-8")))
+    except (OSError, ValueError):  # pydantic's own is a ValueError
+        return None
+    return held
+
+
+def _used(folder: Path) -> str:
+    """When its mark was written, which is done at each use; of an earlier version when it was trained."""
+    file = next((one for one in (folder / MARK, folder / ABOUT) if one.exists()), folder)
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="microseconds")
+
+
+def _bytes(folder: Path) -> int:
+    """What all files in it and below take; those that go meanwhile take nothing."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(Path(place) / name).st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _counted(number: int) -> str:
+    return f"{number:,} training{'' if number == 1 else 's'}"
+
+
+def _when(moment: str) -> str:
+    return datetime.fromisoformat(moment).strftime("%Y-%m-%d %H:%M UTC")

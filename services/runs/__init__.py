@@ -1,0 +1,1 @@
+"""Runs of the explore page: their life, state, edits, execution, and files."""

@@ -1,0 +1,154 @@
+"""The accepted images of runs as one ZIP file: each as it is saved alone, with its label, its mask and its story.
+
+images/NAME.png    carries its run, like any saved image
+masks/NAME.png     where the run has a mask, at the size of the image: a class number a pixel
+metadata.jsonl     a JSON object a line and image, `file_name` first, as Hugging Face `datasets` reads it
+README.md          what is in here and how it is loaded; its head tells `datasets` which of the files are data
+edited_values.csv  how many of the values of each stage people changed in these runs, by profile and stage
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import IO, Any
+
+from PIL import Image
+
+from core.errors import UserError
+from core.masks import UNLABELLED, resized
+from core.stored_runs import Run, StoredTestCase
+from core.types import to_plain
+from formats.naming import name_of_file
+from services.runs.edited_share import FILE as EDITED
+from services.runs.edited_share import edited_csv
+from storage.workspace import Workspace
+
+METADATA = "metadata.jsonl"
+CARD = "README.md"
+MOST_RUNS = 1000
+"""In one file."""
+
+
+def accepted_of(run: Run) -> tuple[StoredTestCase, ...]:
+    """The accepted test cases of a run, oldest first."""
+    return tuple(case for case in run.test_cases if case.review is not None and case.review.verdict == "accepted")
+
+
+def write_accepted(
+    workspace: Workspace, saved_image: Callable[[int], tuple[str, bytes]], run_ids: Sequence[str], file: IO[bytes]
+) -> str:
+    """Writes the ZIP file of these runs, and gives the name that it should have; `saved_image` gives the name and the
+    bytes of a test case's file.
+
+    Raises UserError for an unknown run, and when none of them has an accepted image; nothing is written then.
+    """
+    runs = [workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
+    if not any(accepted_of(run) for run in runs):
+        which = "This run has" if len(runs) == 1 else "These runs have"
+        raise UserError(f"{which} no accepted image yet: accept those that count, then save them.", field="runs")
+    lines = []
+    what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
+    name_of_zip = f"{what}-accepted-{datetime.now(UTC):%Y-%m-%d}.zip"
+    with zipfile.ZipFile(file, "w") as archive:  # PNG is compressed already
+        for run in runs:
+            mask = workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
+            for case in accepted_of(run):
+                name, data = saved_image(case.id)
+                archive.writestr(f"images/{name}", data)
+                if mask is not None:
+                    archive.writestr(f"masks/{name}", _mask_of(mask, data))
+                lines.append(_about(run, case, name))
+        text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in _telling_first(lines))
+        archive.writestr(METADATA, text, zipfile.ZIP_DEFLATED)
+        archive.writestr(CARD, _card(lines, name_of_zip), zipfile.ZIP_DEFLATED)
+        archive.writestr(EDITED, edited_csv(workspace, [run.id for run in runs]), zipfile.ZIP_DEFLATED)
+    return name_of_zip
+
+
+def _telling_first(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines, those in front that are the first to fill a field: `datasets` takes the columns and their types from
+    the first ten megabytes, and cannot read what comes after them if it does not fit.
+    """
+    known: set[str] = set()
+    telling: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for line in lines:
+        filled = {field for field, value in line.items() if value not in ("", [], None)}
+        (others if filled <= known else telling).append(line)
+        known |= filled
+    return [*telling, *others]
+
+
+def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
+    """What a person and `datasets` read first. Without its head a folder with more tables than images is no folder of
+    images to `datasets`.
+    """
+    masks = any("mask_file_name" in line for line in lines)
+    data = [METADATA, "images/*", *(["masks/*"] if masks else [])]
+    files = [
+        ("images/", "the images; each carries its run, which DILLEMA Studio opens"),
+        *([("masks/", "a class number a pixel, of the image of the same name")] if masks else []),
+        (METADATA, "a line an image: label, caption, edits, seed and more"),
+        (EDITED, "how many of the values of each stage people changed"),
+    ]
+    head = ["configs:", "- config_name: default", "  data_files:", "  - split: train", "    path:"]
+    return "\n".join(
+        [
+            "---",
+            *head,
+            *(f'    - "{path}"' for path in data),
+            "---",
+            "# Accepted images",
+            "",
+            f"Accepted images: {len(lines)}. Runs they are from: {len({line['run'] for line in lines})}.",
+            "",
+            "| file | what it holds |",
+            "| --- | --- |",
+            *(f"| `{file}` | {holds} |" for file, holds in files),
+            "",
+            "```python",
+            "from datasets import load_dataset",
+            "",
+            f'images = load_dataset("imagefolder", data_files="{name}", split="train")',
+            "```",
+            "",
+        ]
+    )
+
+
+def _mask_of(mask: Image.Image, image: bytes) -> bytes:
+    with Image.open(io.BytesIO(image)) as shown:
+        size = shown.size
+    encoded = io.BytesIO()
+    resized(mask, size).save(encoded, "PNG")
+    return encoded.getvalue()
+
+
+def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
+    lineage, task = case.lineage, case.task
+    caption = run.values.get("caption")
+    about: dict[str, Any] = {"file_name": f"images/{name}"}
+    if run.mask_sha is not None:
+        # A list: runs whose masks have other classes still have one type of column.
+        named = [{"number": number, "name": named} for number, named in sorted(run.mask_classes.items())]
+        about |= {"mask_file_name": f"masks/{name}", "classes": named, "unlabelled": UNLABELLED}
+    return about | {
+        "task": task.kind,
+        "label": task.label,
+        "protected": list(task.protected),
+        "caption": lineage.counterfactual.text,
+        "source_caption": getattr(caption.value.value, "text", "") if caption is not None else "",
+        "edits": [to_plain(edit) for edit in lineage.counterfactual.edits],
+        "run": run.id,
+        "run_name": run.name,
+        "case": case.id,
+        "recipe": lineage.recipe,
+        "method": lineage.method,
+        "model": lineage.model,
+        "seed": lineage.seed,
+        "accepted": case.review.created.isoformat() if case.review is not None else "",
+    }

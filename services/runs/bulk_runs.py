@@ -1,0 +1,251 @@
+"""Several runs at once: the same task and the same settings for all, their text stages, and one yes at all their gates.
+
+Each run stays a run of its own; what does not fit one of them is told of that one, and the others go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from core.errors import UserError
+from core.types import TaskKind
+from services.commands import Command, Commands, RunIds
+from services.runs.execution import Execution, Generate, RunUpToGate
+from services.runs.life_cycle import RunService, SetRecipe, SetTask, task_problem
+from services.runs.settings import ChangeSetting, DefaultSettings, RunSettings, TakePreset
+from services.runs.state import RunState, RunStates
+from storage.workspace import Workspace
+
+MOST_TOGETHER = 200
+SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generation.steps")
+"""The settings that stand in the open where several runs are shown."""
+
+
+class TogetherCommand(Command):
+    """One thing to do with several runs."""
+
+    runs: RunIds = Field(min_length=1, max_length=MOST_TOGETHER, description="The ids of the runs")
+
+
+def _split(names: object) -> object:
+    return names.split(",") if isinstance(names, str) else names
+
+
+class TaskTogether(TogetherCommand):
+    """Say of several runs what the model under test has to do."""
+
+    name: ClassVar[str] = "together-task"
+    kind: TaskKind = Field(description="What the model under test does")
+    label: str | None = Field(None, description="What the pictures show; for classification; none: each keeps its own")
+    protected: Annotated[tuple[str, ...] | None, BeforeValidator(_split)] = Field(
+        None,
+        max_length=200,
+        description="The classes that must stay, as a list or with commas between; for segmentation; none: as they are",
+    )
+
+
+class SettingTogether(TogetherCommand):
+    """Change one setting of several runs."""
+
+    name: ClassVar[str] = "together-setting"
+    setting: str = Field(max_length=100, description="Section and name, such as generation.steps")
+    value: bool | int | float | str = Field(description="Its new value; text is read as the kind that the setting has")
+
+
+class PresetTogether(TogetherCommand):
+    """Take the settings that a preset of the profile names, in several runs; all others stay."""
+
+    name: ClassVar[str] = "together-preset"
+    preset: str = Field(max_length=100, description="The name of the preset")
+
+
+class DefaultsTogether(TogetherCommand):
+    """Put the profile's settings of some sections back in several runs."""
+
+    name: ClassVar[str] = "together-defaults"
+    sections: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+        max_length=20, description="The sections, as a list or with commas between"
+    )
+
+
+class RecipeTogether(TogetherCommand):
+    """Give several runs another recipe: their values stay."""
+
+    name: ClassVar[str] = "together-recipe"
+    recipe: str = Field(max_length=80, description="The name of the recipe")
+
+
+class RunTogether(TogetherCommand):
+    """Run the text stages of several runs that are empty or stale, one run after another."""
+
+    name: ClassVar[str] = "together-run"
+
+
+class GenerateTogether(TogetherCommand):
+    """Say yes at the gates of several runs: what they show is made, one run after another."""
+
+    name: ClassVar[str] = "together-generate"
+    shown: str = Field("", max_length=40, description="What was shown, by its name; empty: whatever they show now")
+
+
+@dataclass(frozen=True)
+class DoneTogether:
+    """What became of each run."""
+
+    done: tuple[str, ...]
+    """The ids of those with which it was done, or begun."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """By its id, why it was not done with a run, in one sentence."""
+
+
+@dataclass(frozen=True)
+class TogetherState:
+    """What a page shows of several runs."""
+
+    runs: tuple[RunState, ...]
+    """In the order in which they were asked for; without those that there are not, or not any more."""
+    images: int
+    """What a yes at all their gates would make."""
+    seconds: float | None
+    """How long that takes; None where it cannot be told."""
+    shown: str
+    """A short name of all that it would make; "" for nothing."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the runs."""
+        return tuple(state.run.id for state in self.runs)
+
+    def ready(self) -> tuple[RunState, ...]:
+        """Those whose text stages can run, and have something to do."""
+        return tuple(state for state in self.runs if _todo(state) and not _active(state))
+
+
+class Together:
+    """Several runs of one workspace. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        runs: RunService,
+        settings: RunSettings,
+        states: RunStates,
+        execution: Execution,
+    ) -> None:
+        self._workspace, self._runs, self._settings = workspace, runs, settings
+        self._states, self._execution = states, execution
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(TaskTogether, self.set_task)
+        commands.add(SettingTogether, self.change_setting)
+        commands.add(PresetTogether, self.take_preset)
+        commands.add(DefaultsTogether, self.put_defaults_back)
+        commands.add(RecipeTogether, self.set_recipe)
+        commands.add(RunTogether, self.run)
+        commands.add(GenerateTogether, self.generate)
+
+    def of(self, run_ids: Sequence[str]) -> TogetherState:
+        """What a page shows of these runs. One that is not there, or deleted, is passed over."""
+        known = [run_id for run_id in dict.fromkeys(run_ids[:MOST_TOGETHER]) if self._workspace.runs.exists(run_id)]
+        states = tuple(state for state in map(self._states.of, known) if not state.run.removed)
+        plans = [state.gate.plan for state in states if state.gate.plan is not None and _may_draw(state)]
+        seconds = [plan.seconds for plan in plans]
+        return TogetherState(
+            runs=states,
+            images=sum(len(plan.images) for plan in plans),
+            seconds=None if None in seconds else sum(one for one in seconds if one is not None),
+            shown=_name_of(states) if plans else "",
+        )
+
+    def set_task(self, command: TaskTogether) -> DoneTogether:
+        """What is not given stays as it is in each."""
+
+        def set_one(run_id: str) -> None:
+            held = self._workspace.runs.get(run_id).task
+            label = held.label if command.label is None else command.label
+            protected = held.protected if command.protected is None else command.protected
+            self._runs.set_task(SetTask(run=run_id, kind=command.kind, label=label, protected=protected))
+
+        return self._each(command.runs, set_one)
+
+    def change_setting(self, command: SettingTogether) -> DoneTogether:
+        """Raises UserError where no run takes it."""
+        fields = command.model_dump(exclude={"runs"})
+        return self._each(
+            command.runs, lambda run_id: self._settings.change_setting(ChangeSetting.of({**fields, "run": run_id}))
+        )
+
+    def take_preset(self, command: PresetTogether) -> DoneTogether:
+        """Raises UserError for a preset that the profile does not have."""
+        return self._each(
+            command.runs, lambda run_id: self._settings.take_preset(TakePreset(run=run_id, preset=command.preset))
+        )
+
+    def put_defaults_back(self, command: DefaultsTogether) -> DoneTogether:
+        """Raises UserError for a section that none of the runs has."""
+        return self._each(
+            command.runs,
+            lambda run_id: self._settings.put_defaults_back(DefaultSettings(run=run_id, sections=command.sections)),
+        )
+
+    def set_recipe(self, command: RecipeTogether) -> DoneTogether:
+        """Raises UserError for a recipe that is not known. A run that is being worked on keeps its own."""
+        return self._each(
+            command.runs, lambda run_id: self._runs.set_recipe(SetRecipe(run=run_id, recipe=command.recipe))
+        )
+
+    def run(self, command: RunTogether) -> DoneTogether:
+        """Those that are fresh are passed over."""
+        known = self._workspace.runs.exists
+        wanted = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
+        if not wanted:
+            raise UserError("All stages of these runs are there already: say yes to the images, or change something.")
+        return self._each(wanted, lambda run_id: self._execution.run_up_to_gate(RunUpToGate(run=run_id)))
+
+    def generate(self, command: GenerateTogether) -> DoneTogether:
+        """Raises UserError when the gates are closed, or show other things by now."""
+        with self._runs.changing:
+            state = self.of(command.runs)
+            if not state.shown:
+                raise UserError("None of these runs has captions to draw yet: run their stages first.")
+            if command.shown not in ("", state.shown):
+                raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
+            ids = [one.run.id for one in state.runs if one.gate.plan is not None and _may_draw(one)]
+            return self._each(ids, lambda run_id: self._execution.generate(Generate(run=run_id)))
+
+    def _each(self, run_ids: Sequence[str], do: Callable[[str], object]) -> DoneTogether:
+        """Raises UserError, the first, when it could be done with none of them."""
+        done, refused, first = [], {}, None
+        for run_id in dict.fromkeys(run_ids):
+            try:
+                do(run_id)
+                done.append(run_id)
+            except UserError as error:
+                first = first or error
+                refused[run_id] = str(error)
+        if first is not None and not done:
+            raise first
+        return DoneTogether(tuple(done), refused)
+
+
+def _active(state: RunState) -> bool:
+    return state.job is not None and state.job.active
+
+
+def _todo(state: RunState) -> bool:
+    return any(stage not in state.run.values or stage in state.stale for stage in state.recipe.names)
+
+
+def _may_draw(state: RunState) -> bool:
+    return not _active(state) and not task_problem(state.run.task)
+
+
+def _name_of(states: Sequence[RunState]) -> str:
+    shown = [(state.run.id, state.gate.shown) for state in states if _may_draw(state)]
+    return hashlib.sha256(repr(sorted(shown)).encode()).hexdigest()[:20]

@@ -1,0 +1,170 @@
+"""Which keywords become which alternatives together: what the next run of the captions' stage would write, and how a
+person chooses it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from core.errors import UserError
+from core.settings import MOST_COMBINATIONS, Combination, Combinations, Settings
+from core.stored_runs import Run, StoredValue
+from core.types import Edit
+from pipeline.prompting import PromptSet
+from pipeline.stages.counterfactuals import all_combinations, choose_edits, count_combinations, edit_pools
+from pipeline.stages.edit_choice import EDITS_PROMPT
+from services.commands import Commands
+from services.edit_conflicts import StateEdit
+from services.runs.life_cycle import RunService
+from services.runs.settings import RunSettings
+from storage.workspace import Workspace
+
+STAGE = "counterfactuals"
+SHOWN = 100
+"""Of very many combinations, as many as a page lists."""
+
+
+def _from_json(edits: Any) -> Any:
+    try:
+        return json.loads(edits) if isinstance(edits, str) else edits
+    except ValueError as error:
+        raise ValueError("This is no list of keywords and alternatives.") from error
+
+
+class ChooseCombinations(StateEdit):
+    """Say which combinations of keywords and alternatives become captions when their stage is run."""
+
+    name: ClassVar[str] = "combinations"
+    stage_of_command: ClassVar[str] = STAGE
+    how: Combinations = Field(
+        description="“spread”: so many, spread evenly; “all”; “one of each” keyword, or group of keywords; "
+        "“at random”: so many; “chosen”: those that were chosen one by one; “model”: those, so many at most, that the "
+        "language model chooses"
+    )
+    captions: int | None = Field(None, ge=1, le=32, description="How many; none: as many as before")
+
+
+class UseCombination(StateEdit):
+    """Choose one combination of keywords and alternatives, or leave it out. The others stay as they are."""
+
+    name: ClassVar[str] = "combination-use"
+    stage_of_command: ClassVar[str] = STAGE
+    edits: Annotated[Combination, BeforeValidator(_from_json)] = Field(
+        min_length=1, max_length=20, description="Keyword and alternative of each edit, such as [[“red”, “blue”]]"
+    )
+    used: bool = Field(description="Whether a caption is written with it")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What becomes of the keywords and alternatives of a run."""
+
+    pools: tuple[tuple[Edit, ...], ...]
+    """The alternatives of each keyword."""
+    at_once: int
+    """How many keywords a caption changes."""
+    total: int
+    """All combinations there are."""
+    listed: tuple[tuple[Edit, ...], ...]
+    """Those that a page lists: the first ones, and all that are planned."""
+    planned: tuple[tuple[Edit, ...], ...]
+    """Those that are captions, or become some when their stage is run."""
+    groups: int
+    """How many “one of each” gives."""
+    problem: str = ""
+    """Why none can be planned."""
+    at_most: int = 0
+    """So many at most are going to be chosen by the language model; 0 where `planned` says which."""
+
+
+def grid_of(
+    run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
+) -> Grid | None:
+    """The grid of a run: what was written where that is `fresh`, else what would be, with these prompts. None as long
+    as the run has no caption or no alternatives.
+    """
+    caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
+    if caption is None or alternatives is None:
+        return None
+    about = caption.value.value, alternatives.value.value, settings.counterfactuals
+    pools, at_once = edit_pools(*about)
+    if not pools:
+        return None
+    planned: tuple[tuple[Edit, ...], ...] = ()
+    problem, at_most = "", 0
+    if fresh and STAGE in run.values:
+        planned = tuple(item.edits for item in run.values[STAGE].value.value.items if item.edits)
+    elif settings.counterfactuals.combinations == "model" and prompts.get(EDITS_PROMPT.name) is not None:
+        at_most = settings.counterfactuals.captions
+    else:
+        try:
+            planned = choose_edits(*about, seed=sum(version.author == "model" for version in history))
+        except UserError as error:
+            problem = str(error)
+    listed = dict.fromkeys([*islice(all_combinations(*about), SHOWN), *planned])
+    groups = count_combinations([pool[:1] for pool in pools], at_once)
+    total = count_combinations(pools, at_once)
+    return Grid(pools, at_once, total, tuple(listed), planned, min(groups, MOST_COMBINATIONS), problem, at_most)
+
+
+def pairs_of(edits: tuple[Edit, ...]) -> Combination:
+    """A combination as the settings hold it."""
+    return tuple((edit.keyword, edit.alternative) for edit in edits)
+
+
+class CombinationEdits:
+    """Choices of one workspace's runs. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, runs: RunService, settings: RunSettings) -> None:
+        self._workspace, self._runs, self._settings = workspace, runs, settings
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(ChooseCombinations, self.choose)
+        commands.add(UseCombination, self.use)
+
+    def choose(self, command: ChooseCombinations) -> None:
+        """Raises UserError where nothing was chosen one by one."""
+
+        def change(plain: dict[str, Any]) -> None:
+            held = plain[STAGE]
+            if command.how == "chosen" and not held["chosen"]:
+                raise UserError("Nothing was chosen one by one yet: tick what you want.", field="how")
+            held["combinations"] = command.how
+            if command.captions is not None:
+                held["captions"] = command.captions
+
+        self._settings.change(command, change)
+
+    def use(self, command: UseCombination) -> None:
+        """Raises UserError for a combination that there is not, and when none would be left."""
+        with self._runs.changing:
+            run = self._workspace.runs.get(command.run)
+            settings, history = self._runs.settings(run), self._workspace.runs.history(run.id, STAGE)
+            fresh, prompts = STAGE not in self._runs.stale(run, settings), self._runs.prompts(run)
+            grid = grid_of(run, settings, history, fresh, prompts)
+            known = {pairs_of((edit,))[0] for pool in (grid.pools if grid is not None else ()) for edit in pool}
+            if grid is None or not set(command.edits) <= known:
+                raise UserError(
+                    "This keyword has no such alternative any more: pick one that is ticked.", field="edits"
+                )
+            if len({keyword for keyword, _ in command.edits}) < len(command.edits):
+                raise UserError("A keyword becomes one alternative at a time.", field="edits")
+            kept = [pairs_of(edits) for edits in grid.planned]
+            kept = [pairs for pairs in kept if set(pairs) != set(command.edits)] + [command.edits] * command.used
+            if not kept:
+                raise UserError("One combination has to be left: tick another one first.", field="used")
+            if len(kept) > MOST_COMBINATIONS:
+                raise UserError(f"At most {MOST_COMBINATIONS} captions are written: untick one first.", field="used")
+            order = {pairs_of(edits): place for place, edits in enumerate(grid.listed)}
+            kept.sort(key=lambda pairs: order.get(pairs, len(order)))
+
+            def change(plain: dict[str, Any]) -> None:
+                plain[STAGE] |= {"combinations": "chosen", "chosen": [[list(pair) for pair in pairs] for pairs in kept]}
+
+            self._settings.change(command, change)

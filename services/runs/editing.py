@@ -1,0 +1,393 @@
+"""What a person does to the values of the text stages, and to their history. The rules of each edit are `edits`.
+
+A change is always made to the latest version of a value, whichever one the person saw: see `edit_conflicts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from core.errors import UserError
+from core.stored_runs import Run, StoredValue
+from core.types import (
+    Alternatives,
+    Caption,
+    CounterfactualCaptions,
+    EditType,
+    Keyword,
+    Keywords,
+    StageName,
+    StageValue,
+    Trace,
+    from_text,
+)
+from pipeline.driver import Driver
+from pipeline.freshness import with_producer
+from pipeline.recipes import recipe_of
+from services.commands import Commands, KnownStage, RunCommand
+from services.edit_conflicts import LARGEST_ID, PageWrites, ValueEdit, value_conflict
+from services.runs import edits
+from services.runs.life_cycle import RunService
+from services.runs.state import CanBeInsistedOn, StageNotes
+from storage.workspace import Workspace
+
+LONGEST_VALUE = 100_000
+"""Characters in the value of a stage that is written as text."""
+
+
+class WriteCaption(ValueEdit):
+    """Write the caption."""
+
+    name: ClassVar[str] = "caption"
+    stage_of_command: ClassVar[str] = "caption"
+    text: str = Field(description="The whole caption")
+
+
+class WriteValue(ValueEdit):
+    """Write the value of a stage as text, whatever its type: see `core.types.from_text`."""
+
+    name: ClassVar[str] = "value"
+    stage: KnownStage = Field(description="The stage")
+    text: str = Field(max_length=LONGEST_VALUE, description="The whole value")
+
+
+class KeywordEdit(ValueEdit):
+    """An edit of the list of keywords."""
+
+    stage_of_command: ClassVar[str] = "keywords"
+
+
+class UseKeyword(KeywordEdit):
+    """Tick or untick a keyword."""
+
+    name: ClassVar[str] = "keyword-use"
+    text: str = Field(description="The keyword")
+    used: bool = Field(description="Whether it may be changed")
+
+
+class AddKeyword(KeywordEdit):
+    """Add a keyword."""
+
+    name: ClassVar[str] = "keyword-add"
+    new: str = Field(description="Words of the caption")
+    edit_type: EditType = Field(description="What a change of it would be")
+    force: bool = Field(False, description="Also where the task protects it")
+
+
+class RewordKeyword(KeywordEdit):
+    """Give a keyword other words or another edit type."""
+
+    name: ClassVar[str] = "keyword-reword"
+    text: str = Field(description="The keyword as it is")
+    new: str = Field(description="Words of the caption")
+    edit_type: EditType = Field(description="What a change of it would be")
+    force: bool = Field(False, description="Also where the task protects it")
+
+
+class DropKeyword(KeywordEdit):
+    """Take a keyword away."""
+
+    name: ClassVar[str] = "keyword-drop"
+    text: str = Field(description="The keyword")
+
+
+class AlternativeEdit(ValueEdit):
+    """An edit of the alternatives of a keyword."""
+
+    stage_of_command: ClassVar[str] = "alternatives"
+    keyword: str = Field(description="The keyword")
+
+
+class UseAlternative(AlternativeEdit):
+    """Tick or untick an alternative."""
+
+    name: ClassVar[str] = "alternative-use"
+    text: str = Field(description="The alternative")
+    used: bool = Field(description="Whether captions are made with it")
+
+
+class AddAlternative(AlternativeEdit):
+    """Add an alternative."""
+
+    name: ClassVar[str] = "alternative-add"
+    new: str = Field(description="What the keyword may become")
+
+
+class RewordAlternative(AlternativeEdit):
+    """Give an alternative other words."""
+
+    name: ClassVar[str] = "alternative-reword"
+    text: str = Field(description="The alternative as it is")
+    new: str = Field(description="What the keyword may become")
+
+
+class DropAlternative(AlternativeEdit):
+    """Take an alternative away."""
+
+    name: ClassVar[str] = "alternative-drop"
+    text: str = Field(description="The alternative")
+
+
+class CounterfactualEdit(ValueEdit):
+    """An edit of the list of counterfactual captions."""
+
+    stage_of_command: ClassVar[str] = "counterfactuals"
+
+
+class AddCounterfactual(CounterfactualEdit):
+    """Add a counterfactual caption."""
+
+    name: ClassVar[str] = "counterfactual-add"
+    new: str = Field(description="The whole caption")
+
+
+class PlacedCounterfactualEdit(CounterfactualEdit):
+    """An edit of one counterfactual caption."""
+
+    place: int = Field(ge=0, le=10_000, description="Its place in the list, from 0")
+    text: str = Field(description="Its text as the person saw it")
+
+
+class UseCounterfactual(PlacedCounterfactualEdit):
+    """Tick or untick a counterfactual caption."""
+
+    name: ClassVar[str] = "counterfactual-use"
+    used: bool = Field(description="Whether an image is made of it")
+
+
+class WriteCounterfactual(PlacedCounterfactualEdit):
+    """Write another text for a counterfactual caption."""
+
+    name: ClassVar[str] = "counterfactual-write"
+    new: str = Field(description="The whole caption")
+
+
+class DropCounterfactual(PlacedCounterfactualEdit):
+    """Take a counterfactual caption away."""
+
+    name: ClassVar[str] = "counterfactual-drop"
+
+
+class KeepValue(RunCommand):
+    """Say that a stale value still fits."""
+
+    name: ClassVar[str] = "keep"
+    stage: KnownStage = Field(description="The stage")
+
+
+class BringBack(RunCommand):
+    """Make an earlier version of a value the latest one."""
+
+    name: ClassVar[str] = "bring-back"
+    stage: KnownStage = Field(description="The stage")
+    version: int = Field(ge=0, le=LARGEST_ID, description="The version, from the history of the stage")
+    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+
+
+class Dismiss(RunCommand):
+    """Take away what is said at a stage: a refusal, or what is to be known."""
+
+    name: ClassVar[str] = "dismiss"
+    stage: KnownStage = Field(description="The stage")
+
+
+class Editing:
+    """Edits of the values of one workspace. All methods may be called from any thread.
+
+    Each raises UserError, and changes nothing, for an edit that makes no sense.
+    """
+
+    def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, notes: StageNotes) -> None:
+        self._workspace, self._runs, self._driver, self._notes = workspace, runs, driver, notes
+        self._writes = PageWrites()
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(WriteCaption, self.write_caption)
+        commands.add(WriteValue, self.write_value)
+        commands.add(UseKeyword, lambda c: self._keywords(c, lambda v, _: edits.use_keyword(v, c.text, c.used)))
+        commands.add(DropKeyword, lambda c: self._keywords(c, lambda v, _: edits.drop_keyword(v, c.text)))
+        commands.add(AddKeyword, self.add_keyword)
+        commands.add(RewordKeyword, self.reword_keyword)
+        commands.add(
+            UseAlternative, lambda c: self._alternatives(c, lambda v, k, _: edits.use_alternative(v, k, c.text, c.used))
+        )
+        commands.add(
+            AddAlternative,
+            lambda c: self._alternatives(c, lambda v, k, run: edits.add_alternative(v, k, c.new, run.task)),
+        )
+        commands.add(
+            RewordAlternative,
+            lambda c: self._alternatives(c, lambda v, k, run: edits.reword_alternative(v, k, c.text, c.new, run.task)),
+        )
+        commands.add(
+            DropAlternative, lambda c: self._alternatives(c, lambda v, k, _: edits.drop_alternative(v, k, c.text))
+        )
+        commands.add(
+            UseCounterfactual,
+            lambda c: self._counterfactuals(c, lambda v, _: edits.use_counterfactual(v, c.place, c.text, c.used)),
+        )
+        commands.add(WriteCounterfactual, self.write_counterfactual)
+        commands.add(AddCounterfactual, self.add_counterfactual)
+        commands.add(
+            DropCounterfactual,
+            lambda c: self._counterfactuals(c, lambda v, _: edits.drop_counterfactual(v, c.place, c.text)),
+        )
+        commands.add(KeepValue, self.keep)
+        commands.add(BringBack, self.bring_back)
+        commands.add(Dismiss, lambda command: self._notes.solved(command.run, command.stage))
+
+    def write_caption(self, command: WriteCaption) -> None:
+        """A caption without its label is taken: the page warns of it."""
+        self._change(command, "caption", lambda run: edits.write_caption(command.text, run.task))
+
+    def write_value(self, command: WriteValue) -> None:
+        """Raises UserError for text that is no value of the stage."""
+        recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
+        value = from_text(recipe.stage(command.stage).value, command.text)
+        self._change(command, command.stage, lambda _run: value)
+
+    def add_keyword(self, command: AddKeyword) -> None:
+        """Raises CanBeInsistedOn for what the task protects, unless it is forced."""
+
+        def change(value: Keywords, run: Run) -> Keywords:
+            return edits.add_keyword(value, command.new, command.edit_type, caption_of(run), run.task, command.force)
+
+        self._keywords(command, change)
+
+    def reword_keyword(self, command: RewordKeyword) -> None:
+        """Raises CanBeInsistedOn for what the task protects, unless it is forced."""
+
+        def change(value: Keywords, run: Run) -> Keywords:
+            caption, force = caption_of(run), command.force
+            return edits.reword_keyword(value, command.text, command.new, command.edit_type, caption, run.task, force)
+
+        self._keywords(command, change)
+
+    def write_counterfactual(self, command: WriteCounterfactual) -> None:
+        """Lost words are taken too, and the page warns of them."""
+
+        def change(value: CounterfactualCaptions, run: Run) -> CounterfactualCaptions:
+            place, was = command.place, command.text
+            return edits.write_counterfactual(value, place, was, command.new, caption_of(run), run.task)
+
+        self._counterfactuals(command, change)
+
+    def add_counterfactual(self, command: AddCounterfactual) -> None:
+        """Nothing is known of the edits of a caption that was written by hand."""
+        self._counterfactuals(
+            command, lambda value, run: edits.add_counterfactual(value, command.new, caption_of(run), run.task)
+        )
+
+    def keep(self, command: KeepValue) -> None:
+        """A stale value is saved again, as made from what stands before it now. Raises UserError for an empty stage."""
+        with self._runs.changing:
+            run = self._workspace.runs.get(command.run)
+            held = run.values.get(command.stage)
+            if held is None:
+                raise UserError("There is nothing to keep at this stage yet: run it first.")
+            key = self._runs.inputs_key(command.stage, run, self._runs.settings(run))
+            kept = StageValue(held.value.value, Trace(author="person"), key)
+            self._workspace.runs.append_value(run.id, command.stage, kept)
+            self._notes.solved(run.id, command.stage)
+
+    def bring_back(self, command: BringBack) -> None:
+        """Raises UserError for a version of another run or stage."""
+        versions = self._workspace.runs.history(command.run, command.stage)
+        found = next((version for version in versions if version.id == command.version), None)
+        if found is None:
+            raise UserError("This version belongs to another run: pick one from the history.")
+        self._repeat(command.run, found, command.tab)
+
+    def noted(self, version: int, tab: str) -> None:
+        """A page had a version saved by other ways: it need not be told of that as of another one's."""
+        self._writes.note(version, tab)
+
+    def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
+        """Save what a model added to a stage's value. What was stale stays so."""
+        settings = self._runs.settings(run)
+        held = run.values.get(stage)
+        if held is not None and stage in self._runs.stale(run, settings):
+            key = held.value.inputs_key
+        else:
+            producers = self._driver.producers(recipe_of(run.recipe), self._runs.prompts(run), settings)
+            key = with_producer(self._runs.inputs_key(stage, run, settings), producers[stage])
+        self._workspace.runs.append_value(run.id, stage, StageValue(value, trace, key))
+
+    def _keywords(self, command: KeywordEdit, change: Callable[[Keywords, Run], Keywords]) -> None:
+        try:
+            self._change(command, "keywords", lambda run: change(_held(run, "keywords", Keywords(())), run))
+        except edits.ProtectedKeyword as error:
+            raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
+
+    def _alternatives(
+        self, command: AlternativeEdit, change: Callable[[Alternatives, Keyword, Run], Alternatives]
+    ) -> None:
+        def changed(run: Run) -> Alternatives:
+            return change(_held(run, "alternatives", Alternatives(())), keyword_of(run, command.keyword), run)
+
+        self._change(command, "alternatives", changed)
+
+    def _counterfactuals(
+        self, command: CounterfactualEdit, change: Callable[[CounterfactualCaptions, Run], CounterfactualCaptions]
+    ) -> None:
+        def changed(run: Run) -> CounterfactualCaptions:
+            return change(_held(run, "counterfactuals", CounterfactualCaptions(())), run)
+
+        self._change(command, "counterfactuals", changed)
+
+    def _change(self, command: ValueEdit, stage: StageName, change: Callable[[Run], Any]) -> None:
+        """Save what `change` makes of the latest version; the lock keeps a second page from doing so in between."""
+        with self._runs.changing:
+            run = self._workspace.runs.get(command.run)
+            versions = self._workspace.runs.history(run.id, stage)
+            other = self._writes.by_others(versions, command.version, command.tab)
+            version = self._save(run, stage, change(run))
+            if version is None:
+                return
+            self._writes.note(version, command.tab)
+            if other is not None:
+                self._notes.tell(run.id, stage, value_conflict(stage, other))
+
+    def _save(self, run: Run, stage: StageName, value: Any) -> int | None:
+        """Save what a person made of a value; gives its id, or None when it is what was there.
+
+        What was stale stays so: `keep` says otherwise.
+        """
+        settings = self._runs.settings(run)
+        held = run.values.get(stage)
+        stale = held is not None and stage in self._runs.stale(run, settings)
+        key = held.value.inputs_key if held is not None and stale else self._runs.inputs_key(stage, run, settings)
+        version = None
+        if held is None or held.value.value != value:
+            version = self._workspace.runs.append_value(run.id, stage, StageValue(value, Trace(author="person"), key))
+        self._notes.solved(run.id, stage)
+        return version
+
+    def _repeat(self, run_id: str, version: StoredValue, tab: str) -> None:
+        with self._runs.changing:
+            self._writes.note(self._workspace.runs.bring_back(version.id), tab)
+        self._notes.solved(run_id, version.stage)
+
+
+def keyword_of(run: Run, text: str) -> Keyword:
+    """A keyword of the third or the second stage, by its text. Raises UserError when it is in neither."""
+    for item in _held(run, "alternatives", Alternatives(())).items:
+        if item.keyword == text:
+            return Keyword(item.keyword, item.edit_type, forced=item.forced)
+    for keyword in _held(run, "keywords", Keywords(())).items:
+        if keyword.text == text:
+            return Keyword(keyword.text, keyword.edit_type, forced=keyword.forced)
+    raise UserError(f"The keyword “{text}” is no longer there: the list was changed meanwhile.")
+
+
+def caption_of(run: Run) -> str:
+    """The caption of a run, or ""."""
+    return str(_held(run, "caption", Caption("")).text)
+
+
+def _held(run: Run, stage: StageName, empty: Any) -> Any:
+    return run.values[stage].value.value if stage in run.values else empty

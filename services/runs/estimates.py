@@ -1,0 +1,122 @@
+"""How fast this machine draws: recalled from what was made in this workspace, else tried out while nobody waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from PIL import Image
+
+from core.errors import Cancelled
+from core.masks import NamedMask
+from core.settings import Settings
+from core.stored_runs import Run
+from core.types import CounterfactualCaption, Task
+from pipeline.drawing_speed import effort_of
+from pipeline.driver import Driver
+from pipeline.methods import method_of
+from pipeline.recipes import DILLEMA, recipe_of
+from pipeline.seams import Source
+from services.jobs import JobQueue
+from services.runs.life_cycle import RunService
+from storage.workspace import Workspace
+
+PROBING = "seeing how fast this machine draws"
+PROBE_STEPS = 4
+RECALLED_RUNS = 20
+RECALLED_IMAGES = 10
+"""Of each run, the latest ones."""
+
+
+class Estimates:
+    """What an image is likely to take, and the work that makes the first one quick. May be called from any thread."""
+
+    def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, jobs: JobQueue) -> None:
+        self._workspace, self._runs, self._driver, self._jobs = workspace, runs, driver, jobs
+        self._profile = runs.profile
+        self._lock = threading.Lock()
+        self.warming_up = False
+        """Whether `warm_up` began: the speed of this machine is known soon."""
+
+    def seconds_per_image(self, run: Run, settings: Settings) -> float | None:
+        """What an image of a run is likely to take; None when nothing was measured."""
+        method = method_of(recipe_of(run.recipe).method)
+        effort = method.effort(method.settings_of(settings), self._runs.size(run.source_sha))
+        return self._driver.speeds.seconds(effort)
+
+    def warm_up(self) -> None:
+        """Load the models while nobody waits, in the order of their use, and see how fast this machine draws.
+
+        It is done once, and only where no weights have to be fetched for it.
+        """
+        with self._lock:
+            if self.warming_up or any(weights.local() is None for weights in self._profile.weights().values()):
+                return
+            self.warming_up = True
+        models = self._driver.models
+        self._jobs.when_idle("recalling how fast this machine draws", self.recall)
+        # Reading a model loads it.
+        self._jobs.when_idle("loading the captioner", lambda: _touch(models.captioner))
+        self._jobs.when_idle("loading the language model", lambda: _touch(models.language))
+        self._jobs.when_idle("loading the sentence model", lambda: _touch(models.sentences))
+        self._jobs.when_idle("loading the image generator", lambda: _touch(models.generator))
+        self._jobs.when_idle("loading the embedder", lambda: _touch(models.embedder))
+        self._jobs.when_idle(PROBING, self.probe)
+
+    def recall(self) -> None:
+        """Take over what the images in the workspace took, each with its size and steps; the latest count most."""
+        for summary in reversed(self._workspace.runs.search(RECALLED_RUNS)):
+            if not summary.test_cases or summary.profile != self._profile.name:
+                continue
+            run = self._workspace.runs.get(summary.id)
+            size = self._runs.size(run.source_sha)
+            for case in run.test_cases[-RECALLED_IMAGES:]:
+                if case.job_id is None:  # restored from a file: another machine may have made it
+                    continue
+                made = case.lineage
+                if made.seconds > 0:
+                    self._driver.speeds.add(method_of(made.method).effort(made.settings, size), made.seconds)
+
+    def probe(self) -> None:
+        """Make an image of nothing in a few steps, for the first estimate at the gate, unless one can be given already.
+
+        It makes way for a person's work as soon as there is some, and is tried again after that.
+        """
+        driver, own = self._driver, self._profile.settings
+        if driver.speeds:
+            return
+        size = (own.generation.short_side, own.generation.short_side)
+        try:
+            # The first image also pays for what is done only once, so it is not counted.
+            self._try(size, 1)
+            took, step = self._try(size, PROBE_STEPS)
+        except Cancelled:
+            self._jobs.when_idle(PROBING, self.probe)
+            return
+        around = max(0.0, took - step * PROBE_STEPS)
+        driver.speeds.add(effort_of(own.generation, size), step * own.generation.steps + around)
+
+    def _try(self, size: tuple[int, int], steps: int) -> tuple[float, float]:
+        """Seconds of an image with all that belongs to it, its checks too, and of each of its denoising steps."""
+        own, description = self._profile.settings, method_of(DILLEMA.method)
+        prompts = self._driver.prompts(DILLEMA)
+        method = description.with_models(self._driver.models, prompts, self._profile.tasks.labels)
+        task = Task("classification", label=next(iter(self._profile.tasks.labels), "thing"))
+        ticks: list[float] = []
+
+        def on_step(_done: int, _total: int) -> None:
+            ticks.append(time.monotonic())
+            if self._jobs.active():
+                raise Cancelled
+
+        start = time.monotonic()
+        few = own.model_copy(update={"generation": own.generation.model_copy(update={"steps": steps})})
+        noise = Image.effect_noise(size, 60).convert("RGB")
+        source = Source(noise, task, task.label, NamedMask(Image.new("L", size)))
+        prepared = method.prepare(source, description.settings_of(few))
+        method.make(prepared, CounterfactualCaption(task.label, ()), 0, on_step)
+        return time.monotonic() - start, (ticks[-1] - ticks[0]) / max(1, len(ticks) - 1)
+
+
+def _touch(model: object) -> None:
+    """Takes a model, which loads it."""

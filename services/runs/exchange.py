@@ -1,0 +1,178 @@
+"""Files that leave the studio and come back: an image with its run inside, the same with its mask, a run restored."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import IO
+
+from PIL import Image
+
+from core.errors import UserError
+from core.images import image_sha
+from core.masks import UNLABELLED, resized
+from core.stored_runs import Run, StoredTestCase
+from core.types import Decision
+from formats.naming import name_of_file
+from pipeline.recipes import edits_in_words
+from pipeline.run_files.embedded import EmbeddedRun, read_run_in, require_run_in, with_run
+from pipeline.run_files.provenance import made_with
+from pipeline.run_files.run_record import RunRecord
+from services.runs.accepted import write_accepted
+from services.runs.life_cycle import RunService
+from services.runs.predictions import PredictionService, with_mask_checks
+from storage.runs.runs import ImportedRun
+from storage.workspace import Workspace
+
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What became of a picture that was given."""
+
+    run_id: str
+    case_id: int | None = None
+    """The image to look at."""
+    said: str = ""
+    """What a person should know, in a sentence or two."""
+
+
+class Exchange:
+    """Files of one workspace. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, runs: RunService, predictions: PredictionService) -> None:
+        self._workspace, self._runs, self._predictions = workspace, runs, predictions
+        self._profile = runs.profile
+
+    def saved_image(self, case_id: int) -> tuple[str, bytes]:
+        """The name and the bytes of a test case's image file, its run inside. Raises UserError for an unknown one."""
+        stored = self._workspace.test_cases.get(case_id)
+        run = self._workspace.runs.get(stored.run_id)
+        mask = self._workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
+        kept = self._predictions.mask_checks(run, self._runs.settings(run), stored)
+        case = self._workspace.test_cases.load(case_id)
+        ours = run.profile == self._profile.name
+        with_weights = made_with(self._profile, case.lineage.method, case.lineage.settings) if ours else None
+        data = with_run(
+            stored.image_path.read_bytes(),
+            replace(run_record(run), task=stored.task),
+            replace(case, checks=with_mask_checks(case.checks, kept, run.mask_sha is not None)),
+            self._runs.source(run),
+            mask,
+            with_weights,
+            Decision(stored.review.verdict, stored.review.reason) if stored.review is not None else None,
+        )
+        return f"{file_stem(run, stored)}.png", data
+
+    def saved_with_mask(self, case_id: int) -> tuple[str, bytes]:
+        """The name and the bytes of a ZIP file: the image, its mask at the image's size, and the names of the classes.
+
+        Raises UserError for an unknown test case, and where the run has no mask.
+        """
+        name, data = self.saved_image(case_id)
+        stored = self._workspace.test_cases.get(case_id)
+        run = self._workspace.runs.get(stored.run_id)
+        if run.mask_sha is None:
+            raise UserError("This run has no mask: give one in the card of the source image first.")
+        stem = name.removesuffix(".png")
+        mask = resized(self._workspace.images.load(run.mask_sha), Image.open(io.BytesIO(data)).size)
+        encoded = io.BytesIO()
+        mask.save(encoded, "PNG")
+        about = {
+            "classes": {str(number): name for number, name in run.mask_classes.items()},
+            "protected": list(stored.task.protected),
+            "unlabelled": UNLABELLED,
+        }
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:  # PNG is compressed already
+            archive.writestr(f"{stem}.png", data)
+            archive.writestr(f"{stem}.mask.png", encoded.getvalue())
+            archive.writestr("classes.json", json.dumps(about, indent=2, ensure_ascii=False))
+        return f"{stem}.zip", file.getvalue()
+
+    def saved_accepted(self, run_ids: Sequence[str], file: IO[bytes]) -> str:
+        """Writes the accepted images of runs as a ZIP file (see `services.runs.accepted`), and gives its name. Raises
+        UserError where there are none.
+        """
+        return write_accepted(self._workspace, self.saved_image, run_ids, file)
+
+    def take_picture(self, data: bytes, file_name: str) -> Taken:
+        """The run that a picture carries, opened or restored, or a new one from a picture that carries none.
+
+        Raises UserError for what is no usable picture, and for a run that is damaged; nothing is changed then.
+        """
+        held = read_run_in(data)
+        return Taken(self._runs.from_upload(data, file_name)) if held is None else self.restore(held)
+
+    def take_run(self, data: bytes) -> Taken:
+        """The run that a picture carries, opened or restored. Raises UserError when it carries none."""
+        return self.restore(require_run_in(data))
+
+    def restore(self, held: EmbeddedRun) -> Taken:
+        """Open the run of a file where this workspace has it, else save it as a run of the same id; with its image.
+
+        Raises UserError when the run is not here and its source image is not in the file.
+        """
+        workspace, run_id = self._workspace, held.run.id
+        if (
+            workspace.runs.exists(run_id)
+            and self._runs.pixels(workspace.runs.get(run_id).source_sha) == held.source_sha
+        ):
+            said = held.lost
+            if workspace.runs.get(run_id).removed:
+                workspace.runs.restore(run_id)
+                said = f"The run had been deleted: it was put back. {said}".strip()
+            return Taken(run_id, self._case_in(run_id, held), said)
+        if held.source is None:
+            raise UserError(
+                "The file does not carry its source image, which is too large to travel: open it in the workspace in "
+                "which it was made."
+            )
+        name = " ".join(held.run.name.split())[:LONGEST_NAME] or "restored run"
+        case, record = [held.case] if held.case is not None else [], replace(held.run, name=name)
+        imported = ImportedRun(record, held.source, held.mask, case, [held.review] if case else [])
+        (run_id,) = workspace.runs.import_runs([imported])
+        cases = workspace.runs.get(run_id).test_cases
+        said = f"The run “{name}” was restored from the file. {held.lost}".strip()
+        return Taken(run_id, cases[0].id if cases else None, said)
+
+    def _case_in(self, run_id: str, held: EmbeddedRun) -> int | None:
+        """The id of the file's image in a run that is here; where it is missing, it is added as it was reviewed.
+
+        What was decided here of an image that is here stays as it is.
+        """
+        case = held.case
+        if case is None:
+            return None
+        sha = image_sha(case.image)
+        for stored in self._workspace.runs.get(run_id).test_cases:
+            if stored.lineage.seed == case.lineage.seed and self._runs.pixels(stored.image_sha) == sha:
+                return stored.id
+        return self._workspace.test_cases.extend(run_id, None, [case], [held.review])[0]
+
+
+def run_record(run: Run) -> RunRecord:
+    """What of a run goes into its files."""
+    return RunRecord(
+        id=run.id,
+        name=run.name,
+        profile=run.profile,
+        recipe=run.recipe,
+        task=run.task,
+        settings=run.settings,
+        values={stage: stored.value for stage, stored in run.values.items()},
+        prompts=run.prompts,
+        sample=run.sample,
+        notes=run.notes,
+        mask_classes=run.mask_classes,
+    )
+
+
+def file_stem(run: Run, case: StoredTestCase) -> str:
+    """What the files of a test case are called, such as street-snowy-12: a name that every system takes."""
+    edits = edits_in_words(case.lineage.recipe, case.lineage.counterfactual)
+    return f"{name_of_file(f'{run.name}-{edits}')}-{case.id}"

@@ -1,0 +1,512 @@
+"""Starting and stopping work on runs: text stages, images behind the gate, control images, and the queue.
+
+The work itself is done by the driver of `pipeline`, in the worker thread of `jobs`, one job at a time.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import SystemRandom
+from typing import Any, ClassVar
+
+from PIL import Image
+from pydantic import Field
+
+from core.errors import Cancelled, UserError
+from core.lineage import Failure, Lineage, TestCase
+from core.progress import Progress, stop_if, stoppable
+from core.seeds import LARGEST
+from core.settings import Settings
+from core.stored_runs import JobState, Run
+from core.types import GENERATION, Alternatives, Keyword, KeywordAlternatives, StageName, StageValue
+from pipeline.conditioning import NamedMask
+from pipeline.driver import DrawingBegan, Driver, Event, ImageFailed, Preview, Request, StageBegan, StageDone
+from pipeline.freshness import drawing_key
+from pipeline.recipes import edits_in_words, recipe_of
+from pipeline.stages import alternatives
+from pipeline.stages.generation import PlannedImage
+from services.commands import Command, Commands, KnownStage, RunCommand
+from services.edit_conflicts import LARGEST_ID
+from services.jobs import JobHandle, JobQueue, Part
+from services.runs.editing import Editing, keyword_of
+from services.runs.estimates import Estimates
+from services.runs.life_cycle import RunService, require_task
+from services.runs.live_images import ControlImages, Previews, draw_with
+from services.runs.settings import case_of
+from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
+from storage.workspace import Workspace
+
+REPLACED = "What stood before your edit was changed, so this was run again. Undo, or the history, brings yours back."
+"""What is said at a stage whose outdated value a person wrote."""
+
+
+class RunStage(RunCommand):
+    """Run one text stage, whatever is there. What a person wrote there is replaced only where `force` says so. Where
+    one request asks for later stages too, those of them are run as well that are then empty or stale; none of them
+    where a person wrote the value of one.
+    """
+
+    name: ClassVar[str] = "run"
+    stage: KnownStage = Field(description="The stage")
+    force: bool = Field(False, description="Also where a person wrote the value; theirs stays in the history")
+
+
+class RunFrom(RunCommand):
+    """Run a text stage, and those after it that this leaves empty or stale, up to the gate. What a person wrote at the
+    stage stays as it is, and the next one is run.
+    """
+
+    name: ClassVar[str] = "run-from"
+    stage: KnownStage = Field(description="The stage")
+
+
+class RunUpToGate(RunCommand):
+    """Run every text stage that is empty or stale; what is fresh is used as it is."""
+
+    name: ClassVar[str] = "run-all"
+
+
+class MoreAlternatives(RunCommand):
+    """Ask the language model for further alternatives of one keyword; those that are there stay."""
+
+    name: ClassVar[str] = "alternative-more"
+    stage_of_command: ClassVar[str] = "alternatives"
+    keyword: str = Field(description="The keyword")
+
+
+class Generate(RunCommand):
+    """Say yes at the gate: what it shows is made."""
+
+    name: ClassVar[str] = "generate"
+    stage_of_command: ClassVar[str] = "generation"
+    shown: str = Field("", max_length=40, description="What the gate showed, by its name; empty: whatever it shows now")
+
+
+class Regenerate(RunCommand):
+    """Draw the caption of a test case once more, with a seed of its own and the run's settings as they are now."""
+
+    name: ClassVar[str] = "regenerate"
+    stage_of_command: ClassVar[str] = "generation"
+    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
+
+
+class DrawControlImage(RunCommand):
+    """Have a model draw the control image of a run: a job in the queue, which is at no stage."""
+
+    name: ClassVar[str] = "draw-control"
+    stage_of_command: ClassVar[str] = "generation"
+
+
+class CancelRun(RunCommand):
+    """Stop the work on a run."""
+
+    name: ClassVar[str] = "cancel"
+
+
+class CancelAll(Command):
+    """Stop all work."""
+
+    name: ClassVar[str] = "cancel-all"
+
+
+class CancelJob(Command):
+    """Stop a job, or take it out of the queue."""
+
+    name: ClassVar[str] = "queue-cancel"
+    job: int = Field(ge=0, le=LARGEST_ID, description="The job")
+
+
+class DropPart(Command):
+    """Take an image out of the queue; one that is being drawn stops at once, and the next one begins."""
+
+    name: ClassVar[str] = "queue-drop"
+    job: int = Field(ge=0, le=LARGEST_ID, description="The job")
+    part: int = Field(ge=0, le=LARGEST_ID, description="The image")
+
+
+class MoveUp(Command):
+    """Let a job, or an image of a job, pass the one before it."""
+
+    name: ClassVar[str] = "queue-up"
+    job: int = Field(ge=0, le=LARGEST_ID, description="The job")
+    part: int | None = Field(None, ge=0, le=LARGEST_ID, description="The image; none for the whole job")
+
+
+class RunStore:
+    """A run of a workspace as the driver sees it. `job_id` is the job that its images belong to."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        runs: RunService,
+        run: Run,
+        notes: StageNotes,
+        job_id: int | None = None,
+    ) -> None:
+        self._workspace, self._runs, self._run_id, self._job_id = workspace, runs, run.id, job_id
+        self._notes = notes
+        self._source = runs.source(run)
+        self._batch = secrets.token_hex(8)  # what one piece of work gives is taken back together
+
+    def source(self) -> Image.Image:
+        return self._source
+
+    def mask(self) -> NamedMask | None:
+        run = self._workspace.runs.get(self._run_id)
+        return None if run.mask_sha is None else NamedMask(self._workspace.images.load(run.mask_sha), run.mask_classes)
+
+    def latest(self, request: Request) -> Request:
+        """A person may change settings and prompts while the stages before still run."""
+        run = self._workspace.runs.get(self._run_id)
+        settings, prompts = self._runs.settings(run, request.recipe), self._runs.templates(run)
+        return replace(request, task=run.task, settings=settings, prompts=prompts)
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        return {name: stored.value for name, stored in self._workspace.runs.get(self._run_id).values.items()}
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        versions = self._workspace.runs.history(self._run_id, stage)
+        return tuple(version.value for version in versions if version.author == "model")
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
+        self._workspace.runs.append_value(self._run_id, stage, value, self._batch)
+
+    def drawn(self) -> Collection[Lineage]:
+        return [case.lineage for case in self._workspace.runs.get(self._run_id).test_cases]
+
+    def save_case(self, case: TestCase) -> None:
+        self._workspace.test_cases.append(self._run_id, self._job_id, case)
+
+    def failures(self) -> Collection[Failure]:
+        return self._notes.failures(self._run_id)
+
+    def save_failure(self, failure: Failure) -> None:
+        """It is known as long as the server runs. A person says whether there is another try."""
+        self._notes.not_made(self._run_id, failure)
+
+
+class _Wanted:
+    """The images of a job, in the order in which people have put them by now: a `Worklist`."""
+
+    def __init__(self, images: Sequence[PlannedImage], handle: JobHandle) -> None:
+        self._images, self._handle = images, handle
+        self._taken: tuple[Part, ...] = ()
+
+    def take(self, most: int = 1) -> Sequence[PlannedImage]:
+        self._taken = self._handle.take_parts(most)
+        return [self._images[part.id] for part in self._taken]
+
+    def dropped(self) -> Collection[int]:
+        wanted = {part.id for part in self._handle.at_parts()}
+        return [place for place, part in enumerate(self._taken) if part.id not in wanted]
+
+    def waiting(self) -> int:
+        return self._handle.parts_waiting()
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What work on the runs of one workspace takes. All methods may be called from any thread.
+
+    Those that start work raise UserError when the task of the run is not whole, or the run is being worked on.
+    """
+
+    workspace: Workspace
+    runs: RunService
+    driver: Driver
+    jobs: JobQueue
+    notes: StageNotes
+    editing: Editing
+    states: RunStates
+    estimates: Estimates
+    control_images: ControlImages
+    previews: Previews
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(RunStage, self.run_stage)
+        commands.add(RunFrom, self.run_from)
+        commands.add(RunUpToGate, self.run_up_to_gate)
+        commands.add(MoreAlternatives, self.more_alternatives)
+        commands.add(Generate, self.generate)
+        commands.add(Regenerate, self.regenerate)
+        commands.add(DrawControlImage, self.draw_control_image)
+        commands.add(CancelRun, lambda command: self.jobs.cancel(command.run))
+        commands.add(CancelAll, lambda command: self.jobs.cancel_all())
+        commands.add(CancelJob, lambda command: self.jobs.cancel_job(command.job))
+        commands.add(DropPart, lambda command: self.jobs.drop_part(command.job, command.part))
+        commands.add(MoveUp, lambda command: self.jobs.move_up(command.job, command.part))
+
+    # Text stages
+
+    def run_stage(self, command: RunStage) -> None:
+        """Raises CanBeInsistedOn where a person wrote what would be replaced, unless it is forced."""
+        if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
+            said = "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
+            raise CanBeInsistedOn(f"{said} keep yours.", command.model_copy(update={"force": True}))
+        self.start(command.run, (command.stage, *self._filled_with(command)), command.stage)
+
+    def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
+        """The later stages that come with a stage, as one request asks for all of them; what is fresh there stays."""
+        _require_text_stage(command.stage)
+        run = self.workspace.runs.get(command.run)
+        recipe, settings, prompts = recipe_of(run.recipe), self.runs.settings(run), self.runs.prompts(run)
+        ahead = recipe.asked_ahead(command.stage, settings, prompts)
+        return () if any(self._holds_edit(run, name) for name in ahead) else ahead
+
+    def run_from(self, command: RunFrom) -> None:
+        """The stage in any case but where a person wrote it; those after it where they are then empty or stale."""
+        _require_text_stage(command.stage)
+        run = self.workspace.runs.get(command.run)
+        recipe, stale = recipe_of(run.recipe), self.runs.stale(run, self.runs.settings(run))
+        recipe.stage(command.stage)
+        onwards = recipe.onwards(command.stage)
+        anew = next((name for name in onwards if name in stale or not self._holds_edit(run, name)), None)
+        if anew is None:
+            raise UserError("From here on every stage holds an edit of yours: run one alone to replace it.")
+        self.start(command.run, onwards[onwards.index(anew) :], anew)
+
+    def run_up_to_gate(self, command: RunUpToGate) -> None:
+        """Those that are empty or stale."""
+        self.start(command.run, recipe_of(self.workspace.runs.get(command.run).recipe).names)
+
+    def _holds_edit(self, run: Run, stage: StageName) -> bool:
+        """Whether a person made the value of a stage what it is; one that they only kept a model gave."""
+        held = run.values.get(stage)
+        if held is None or held.author != "person":
+            return False
+        versions = self.workspace.runs.history(run.id, stage)
+        return all(version.author == "person" or version.value.value != held.value.value for version in versions)
+
+    def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "") -> None:
+        """Line up text stages of a run; `anew` is run whatever is there."""
+        for stage in stages:
+            _require_text_stage(stage)
+        run = self.workspace.runs.get(run_id)
+        require_task(run)
+        for stage in stages:
+            recipe_of(run.recipe).stage(stage)
+        if anew:
+            self.notes.solved(run_id, anew)
+        request = Request(run.task, self.runs.settings(run), run.recipe, stages=stages, anew=anew, images=())
+
+        def work(handle: JobHandle) -> None:
+            self._drive(request, self.workspace.runs.get(run_id), handle, stages[0])
+
+        self.workspace.runs.appear(run_id)
+        self.jobs.submit(run_id, stages, work)
+
+    def more_alternatives(self, command: MoreAlternatives) -> None:
+        """Raises UserError for a keyword that is no longer there too."""
+        run = self.workspace.runs.get(command.run)
+        keyword = keyword_of(run, command.keyword)
+        recipe_of(run.recipe).stage("alternatives")
+        self.notes.solved(run.id, "alternatives")
+        require_task(run)
+        self.jobs.submit(run.id, ("alternatives",), lambda handle: self._more(run.id, keyword, handle))
+
+    def _more(self, run_id: str, keyword: Keyword, handle: JobHandle) -> None:
+        handle.at("alternatives")
+        run = self.workspace.runs.get(run_id)
+        held = run.values.get("alternatives")
+        before: Alternatives = held.value.value if held else Alternatives(())
+        models, prompt = self.driver.models, self.runs.prompts(run)["alternatives"]
+        seed = len(RunStore(self.workspace, self.runs, run, self.notes).tries("alternatives"))
+        try:
+            if "caption" not in run.values:
+                raise UserError(recipe_of(run.recipe).missing("caption"))
+            caption, own = run.values["caption"].value.value, self.runs.settings(run).alternatives
+            with stoppable(handle.cancelled):
+                grown, trace = alternatives.more(
+                    caption,
+                    before,
+                    keyword,
+                    run.task,
+                    models.language,
+                    prompt,
+                    own,
+                    seed,
+                    models.sentences,
+                    handle.cancelled,
+                )
+        except UserError as error:
+            self.notes.failed(run_id, "alternatives", error)
+            raise
+        stop_if(handle.cancelled)
+        with self.runs.changing:
+            now = self.workspace.runs.get(run_id)
+            self.editing.append_by_model(now, "alternatives", joined(now, before, grown), trace)
+        self.notes.solved(run_id, "alternatives")
+
+    # Images
+
+    def generate(self, command: Generate) -> None:
+        """The yes at the gate: what it showed is made. Raises UserError when the gate is closed, or shows other things
+        by now.
+        """
+        require_task(self.workspace.runs.get(command.run))
+        with self.runs.changing:
+            gate = self.states.of(command.run).gate
+            if gate.plan is None:
+                raise UserError(gate.closed)
+            if command.shown not in ("", gate.shown):
+                raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
+            self.start_images(command.run, gate.plan.images)
+
+    def regenerate(self, command: Regenerate) -> None:
+        """Raises UserError for a test case of another run too."""
+        lineage = case_of(self.workspace, command.run, command.case).lineage
+        caption = replace(lineage.counterfactual, used=True)
+        self.start_images(command.run, (PlannedImage(caption, SystemRandom().randint(0, LARGEST)),), lineage.recipe)
+
+    def start_images(
+        self, run_id: str, images: Sequence[PlannedImage], recipe_name: str = "", settings: Settings | None = None
+    ) -> int:
+        """Line up images of a run; of its recipe where none is named, and with the settings that it has now where none
+        are given. Returns the number of the job in the queue.
+        """
+        run = self.workspace.runs.get(run_id)
+        recipe = recipe_of(recipe_name or run.recipe)
+        if refused := recipe.cannot_draw(self.driver.profile):
+            raise UserError(refused)
+        settings = settings or self.runs.settings(run, recipe.name)
+        values = {name: stored.value.value for name, stored in run.values.items()}
+        key = drawing_key(recipe, run.task, self.runs.pixels(run.source_sha), values, settings)
+        names = [f"{edits_in_words(recipe.name, image.counterfactual)} · seed {image.seed}" for image in images]
+        request = Request(
+            run.task,
+            settings,
+            recipe.name,
+            prompts=self.runs.templates(run),
+            stages=(),
+            images=tuple(images),
+        )
+        self.jobs.require_idle(run_id)
+        # Recorded before it waits its turn: what a kill of the server takes away is then known to be missing.
+        job_id = self.workspace.jobs.start(run_id, len(images), key)
+        try:
+            return self.jobs.submit(
+                run_id,
+                (GENERATION,),
+                lambda handle: self._draw(request, run_id, job_id, handle),
+                names,
+                self.estimates.seconds_per_image(run, settings),
+                unbegun=lambda: self.workspace.jobs.finish(job_id, "cancelled"),
+            )
+        except UserError:  # another page was quicker
+            self.workspace.jobs.finish(job_id, "cancelled")
+            raise
+
+    def _draw(self, request: Request, run_id: str, job_id: int, handle: JobHandle) -> None:
+        handle.at(GENERATION)
+        self.notes.solved(run_id, GENERATION)
+        outcome: tuple[JobState, str] = ("failed", "The studio itself failed; the terminal says more.")
+        try:
+            run = self.workspace.runs.get(run_id)
+            request = replace(request, task=run.task)
+            self._drive(request, run, handle, GENERATION, job_id, _Wanted(request.images or (), handle))
+            outcome = ("done", "")
+        except Cancelled:
+            outcome = ("interrupted", "The studio was stopped.") if handle.closing else ("cancelled", "")
+            raise
+        except UserError as error:
+            outcome = ("failed", str(error))
+            raise
+        finally:
+            self.workspace.jobs.finish(job_id, *outcome)
+
+    def _drive(
+        self,
+        request: Request,
+        run: Run,
+        handle: JobHandle,
+        at: StageName,
+        job_id: int | None = None,
+        wanted: _Wanted | None = None,
+    ) -> None:
+        """Have the driver do it, and tell the pages of it; a problem is noted at the stage that it came up at, which is
+        `at` before any begins. One that concerns some of the images comes up when the others are drawn.
+        """
+        failed: list[Exception] = []
+
+        def tell(event: Event) -> None:
+            nonlocal at
+            match event:
+                case StageBegan():
+                    at = event.stage
+                    handle.at(at)
+                case DrawingBegan():
+                    at = GENERATION
+                case StageDone(reused=False):
+                    self.notes.solved(run.id, event.stage)
+                    if event.stage in written:
+                        self.notes.tell(run.id, event.stage, REPLACED)
+                    said = recipe_of(request.recipe).stage(event.stage).same_again
+                    if event.unchanged and said:
+                        self.notes.tell(run.id, event.stage, said.format(times=event.value.trace.attempts))
+                case Progress():
+                    handle.progress(event)
+                case Preview():
+                    handle.preview(self.previews.put(event.image))
+                case ImageFailed():
+                    failed.append(event.error)
+
+        written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
+        try:
+            store = RunStore(self.workspace, self.runs, run, self.notes, job_id)
+            self.driver.run(request, store, tell, handle.cancelled, wanted)
+            if failed:
+                raise _of_all(failed, len(request.images or ()))
+        except UserError as error:
+            self.notes.failed(run.id, at, error)
+            raise
+
+    def draw_control_image(self, command: DrawControlImage) -> None:
+        """A job of the run, at no stage."""
+        run = self.workspace.runs.get(command.run)
+        settings = self.runs.settings(run)
+
+        def draw(handle: JobHandle) -> None:
+            try:
+                side = settings.generation.short_side
+                draw_with(self.control_images, run, settings.conditioning, side, self.driver.models.detector)
+            except UserError as error:
+                self.notes.failed(run.id, GENERATION, error)
+                raise
+            stop_if(handle.cancelled)
+
+        self.workspace.runs.appear(run.id)
+        self.jobs.submit(run.id, (), draw)
+        self.notes.solved(run.id, GENERATION)
+
+
+def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
+    """What the run holds now with what `grown` has and `before` had not: a person may have edited meanwhile."""
+    held = run.values.get("alternatives")
+    items: dict[str, KeywordAlternatives] = {item.keyword: item for item in (held.value.value.items if held else ())}
+    had = {(item.keyword, option.text) for item in before.items for option in item.options}
+    for item in grown.items:
+        known = items.get(item.keyword, replace(item, options=()))
+        skipped = had | {(item.keyword, option.text) for option in known.options}
+        new = tuple(option for option in item.options if (item.keyword, option.text) not in skipped)
+        if new:
+            items[item.keyword] = replace(known, options=(*known.options, *new))
+    return Alternatives(tuple(items.values()))
+
+
+def _of_all(failed: Sequence[Exception], images: int) -> Exception:
+    """What is said at the end of a job of so many images, some of which could not be made."""
+    for error in failed:
+        if not isinstance(error, UserError):
+            return error
+    if images == 1:
+        return failed[0]
+    reasons = dict.fromkeys(str(error) for error in failed)
+    return UserError(f"{len(failed)} of {images} images could not be made: {' '.join(reasons)}")
+
+
+def _require_text_stage(stage: StageName) -> None:
+    if stage == GENERATION:
+        raise UserError("Images are made in the last stage only, when somebody says yes to them.", field="stage")

@@ -1,0 +1,130 @@
+"""The gate before generation: what a yes would start, or why it cannot start. Reads a run, starts nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.lineage import Failure
+from core.masks import NO_MASK, InMask
+from core.seeds import derive_seed
+from core.settings import GenerationSettings, Settings
+from core.stored_runs import Run
+from core.types import CounterfactualCaptions, StageName, Task
+from pipeline.checks.texts import counterfactual_checks, failed
+from pipeline.driver import Driver
+from pipeline.freshness import drawing_key
+from pipeline.methods import method_of
+from pipeline.prompting import PromptSet
+from pipeline.recipes import recipe_of
+from pipeline.stages.generation import Plan
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A ticked caption that fails a check of texts, so that a person knows before it is drawn."""
+
+    caption: str
+    reasons: tuple[str, ...]
+    """The notes of the checks that it fails."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What stands before generation: what a yes would start, or why it cannot start."""
+
+    plan: Plan | None = None
+    seed: int = 0
+    """What the seeds of the images are derived from; nothing hangs on it when the seed is fixed."""
+    made: int = 0
+    """Images of this plan that are there already, from a job that was stopped."""
+    measuring: bool = False
+    """No image was made on this machine yet, but its speed is about to be known."""
+    shown: str = ""
+    """A short name of all that a yes would make; another one once anything of it is another. "" when it is closed."""
+    doubts: tuple[Doubt, ...] = ()
+    """The ticked captions that fail a check, in order."""
+    closed: str = ""
+    """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
+
+
+def gate_of(
+    driver: Driver,
+    run: Run,
+    settings: Settings,
+    prompts: PromptSet,
+    stale: Mapping[StageName, str],
+    size: tuple[int, int],
+    warmed: bool = False,
+    outdated: Collection[int] = (),
+    failures: Collection[Failure] = (),
+    held: InMask = NO_MASK,
+) -> Gate:
+    """What a yes would start. `prompts` are the run's, `size` is that of the source; `warmed` says that the speed is
+    being measured, and `outdated` which test cases would be drawn on another control image now, though their settings
+    are the same. `failures` are what could not be made so far, `held` what the mask says of the protected classes.
+    """
+    recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
+    captions = recipe.captions(values)
+    if captions is None:
+        return Gate(closed=recipe.last.comes_first)
+    used = sum(item.used for item in captions.items)
+    if not used:
+        return Gate(closed="No counterfactual caption is ticked: tick at least one.")
+    if recipe.last.name in stale:
+        is_stale, it = ("are stale", "them") if recipe.last.plural else ("is stale", "it")
+        they = "they are" if recipe.last.plural else "it is"
+        return Gate(closed=f"The {recipe.last.noun} {is_stale}: run {it} again, or keep {it} as {they}.")
+    method = method_of(recipe.method)
+    drawn_with = method.settings_of(settings)
+    hindrance = method.refused(driver.profile, drawn_with) or method.lacks(drawn_with, run.mask_sha is not None)
+    if hindrance:
+        return Gate(closed=hindrance)
+    drawing = settings.generation
+    drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
+    made = driver.made(recipe, drawn, settings, run.task, prompts, held)
+    for seed in _seeds(run, drawing, len(made)):
+        plan = driver.plan(recipe, values, settings, seed, made, size, failures)
+        if plan.images:
+            before = used * drawing.images_per_caption - len(plan.images)
+            texts = [method.prompt(prompts, image.counterfactual, run.task, held) for image in plan.images]
+            effort = method.effort(drawn_with, size)  # what is tried out while nobody waits is the generator
+            measuring = warmed and plan.seconds is None and effort is not None and not effort.by
+            name = _name_of(plan, run, settings, texts)
+            return Gate(plan, seed, before, measuring, name, _doubts(captions, recipe.source_caption(values), run.task))
+    return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
+
+
+def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[Doubt, ...]:
+    held = ((item.text, failed(counterfactual_checks(source, item, task))) for item in captions.items if item.used)
+    return tuple(Doubt(text, tuple(check.note for check in wrong)) for text, wrong in held if wrong)
+
+
+def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
+    """Of what a yes would make: its images, what they are drawn from (`texts` are their prompts), and the mask where
+    they are drawn on it.
+    """
+    recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
+    method = method_of(recipe.method)
+    on_mask = method.needs_mask(method.settings_of(settings))
+    made_of = [
+        recipe.name,
+        drawing_key(recipe, run.task, run.source_sha, values, settings),
+        [run.mask_sha, sorted(run.mask_classes.items())] if on_mask else None,
+        [(image.counterfactual.text, image.seed) for image in plan.images],
+        texts,
+    ]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:20]
+
+
+def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
+    """What may be tried, in this order: each one gives other images, but for a fixed seed."""
+    if drawing.seed_mode == "fixed":
+        return (0,)
+    if drawing.seed_mode == "random":
+        # Nobody can foresee it, but the page can name the images before they are made, and names the same ones at
+        # every look: it hangs on the run, whose name was drawn at random, and on how often something was made in it.
+        return (derive_seed(int(run.id, 16), len(run.jobs), len(run.test_cases)),)
+    return range(made + 1)

@@ -1,0 +1,371 @@
+"""The runs of a workspace: begin, name, list and delete them; their task and mask; and what each says of itself.
+
+What a run says of itself are its settings, its prompts, and which of its stages are stale.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar
+
+from PIL import Image
+from pydantic import BeforeValidator, Field, ValidationError
+
+from core.errors import UserError
+from core.images import image_sha, read_image
+from core.masks import parse_classes, read_mask, require_names
+from core.settings import Settings
+from core.stored_runs import EditedShare, Run, RunSummary
+from core.types import StageName, Task, TaskKind
+from pipeline.checks.texts import failed, task_checks
+from pipeline.driver import Driver
+from pipeline.freshness import inputs_key, stale_stages
+from pipeline.profiles.notices import notice_for
+from pipeline.profiles.profile import Profile
+from pipeline.prompting import PromptError, PromptSet
+from pipeline.recipes import recipe_of
+from services.commands import Command, Commands, RunCommand, RunIds
+from services.jobs import JobQueue, JobView
+from services.runs.samples import Sample, sample_named, sample_of
+from storage.workspace import Workspace
+
+LISTED_RUNS = 60
+LISTED_REMOVED = 20
+MOST_AT_ONCE = 1000
+
+
+class RunFromSample(Command):
+    """Begin a run with a sample of the profile. A sample for segmentation brings its mask."""
+
+    name: ClassVar[str] = "run-from-sample"
+    sample: str = Field(max_length=200, description="The name of the sample")
+    listed: bool = Field(True, description="Whether the list of runs has it before anything is done with it")
+
+
+class RenameRun(RunCommand):
+    """Give a run another name."""
+
+    name: ClassVar[str] = "rename"
+    title: str = Field(description="The new name")
+
+
+class DuplicateRun(RunCommand):
+    """Begin a run with the picture, the task and the texts of another one, without its images."""
+
+    name: ClassVar[str] = "run-duplicate"
+
+
+class RemoveRun(RunCommand):
+    """Delete a run: it leaves the list, and nothing of it is lost."""
+
+    name: ClassVar[str] = "run-remove"
+
+
+class RestoreRun(RunCommand):
+    """Put a deleted run back."""
+
+    name: ClassVar[str] = "run-restore"
+
+
+class RemoveRuns(Command):
+    """Delete several runs: they leave the list, and nothing of them is lost."""
+
+    name: ClassVar[str] = "runs-remove"
+    runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
+
+
+class RestoreRuns(Command):
+    """Put several deleted runs back."""
+
+    name: ClassVar[str] = "runs-restore"
+    runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
+
+
+def _split(names: Any) -> Any:
+    return names.split(",") if isinstance(names, str) else names
+
+
+class SetTask(RunCommand):
+    """Say what the model under test has to do. What is still missing is saved too: the stages then refuse to run."""
+
+    name: ClassVar[str] = "task"
+    kind: TaskKind = Field(description="What the model under test does")
+    label: str = Field("", description="What the picture shows; for classification")
+    protected: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+        (), max_length=200, description="The classes that must stay, as a list or with commas between; for segmentation"
+    )
+
+
+class SetRecipe(RunCommand):
+    """Give a run another recipe: its values stay, and the stages of the recipe are shown."""
+
+    name: ClassVar[str] = "recipe"
+    recipe: str = Field(max_length=80, description="The name of the recipe")
+
+
+class TakeSampleMask(RunCommand):
+    """Give a run the mask of its sample."""
+
+    name: ClassVar[str] = "mask-sample"
+
+
+class NameMaskClasses(RunCommand):
+    """Give the classes of the run's mask other names."""
+
+    name: ClassVar[str] = "mask-classes"
+    classes: str = Field(description="The number and the name of each class, such as: 0 sky, 1 road")
+
+
+class DropMask(RunCommand):
+    """Take the mask of a run away."""
+
+    name: ClassVar[str] = "mask-drop"
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """The run that a command began or put back."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What the list of runs shows."""
+
+    runs: tuple[RunSummary, ...]
+    """The latest that the search finds, the one that was worked on last first."""
+    total: int
+    """All runs that are not deleted."""
+    found: int
+    """Of them, how many the search finds; as many as `total` without one."""
+    find: str = ""
+    """What was searched for."""
+    removed: tuple[RunSummary, ...] = ()
+    """Those that were deleted, the latest first."""
+    jobs: Mapping[str, JobView] = field(default_factory=dict)
+    """What runs or waits, by its run."""
+
+
+class RunService:
+    """The runs of one workspace. All methods may be called from any thread; those with a run's id raise UserError for
+    an unknown one.
+    """
+
+    def __init__(
+        self, workspace: Workspace, profile: Profile, driver: Driver, samples: tuple[Sample, ...], jobs: JobQueue
+    ) -> None:
+        self.profile, self.samples = profile, samples
+        self._workspace, self._driver, self._jobs = workspace, driver, jobs
+        self.changing = threading.RLock()
+        """Held from reading a value or the settings of a run to saving what a person made of them."""
+        self.pixels = lru_cache(maxsize=256)(self._pixels)
+        self.size = lru_cache(maxsize=256)(self._size)
+        self.notice = lru_cache(maxsize=256)(self._notice)
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(RunFromSample, self.from_sample)
+        commands.add(RenameRun, lambda command: self._workspace.runs.rename(command.run, command.title))
+        commands.add(DuplicateRun, lambda command: OpenedRun(self._workspace.runs.duplicate(command.run)))
+        commands.add(RemoveRun, self.remove)
+        commands.add(RestoreRun, self.restore)
+        commands.add(RemoveRuns, self.remove_runs)
+        commands.add(RestoreRuns, lambda command: self._workspace.runs.restore(*command.runs))
+        commands.add(SetTask, self.set_task)
+        commands.add(SetRecipe, self.set_recipe)
+        commands.add(TakeSampleMask, lambda command: self.take_sample_mask(command.run))
+        commands.add(NameMaskClasses, self.name_mask_classes)
+        commands.add(DropMask, lambda command: self._workspace.runs.set_mask(command.run, None))
+
+    # What a run says of itself
+
+    def settings(self, run: Run, recipe_name: str = "") -> Settings:
+        """The settings of a run, as its recipe has them, or another one; those of the profile where they were saved by
+        a version with other ones.
+        """
+        recipe = recipe_of(recipe_name or run.recipe)
+        try:
+            return recipe.settings_in(self.profile, run.settings)
+        except ValidationError:
+            return recipe.settings_in(self.profile)
+
+    def prompts(self, run: Run) -> PromptSet:
+        """The prompts of a run; those of the profile where what was saved does not fit them any more."""
+        return self._driver.prompts(recipe_of(run.recipe), self.templates(run))
+
+    def templates(self, run: Run) -> Mapping[StageName, str]:
+        """The templates that a person edited for a run; none where they do not fit any more."""
+        try:
+            self._driver.prompts(recipe_of(run.recipe), run.prompts)
+        except PromptError:
+            return {}
+        return run.prompts
+
+    def stale(self, run: Run, settings: Settings) -> dict[StageName, str]:
+        """The outdated stages of a run, and why."""
+        held = {stage: stored.value for stage, stored in run.values.items()}
+        recipe, pixels = recipe_of(run.recipe), self.pixels(run.source_sha)
+        producers = self._driver.producers(recipe, self.prompts(run), settings)
+        return stale_stages(recipe, run.task, pixels, held, settings, producers)
+
+    def inputs_key(self, stage: StageName, run: Run, settings: Settings) -> str:
+        """The key of what a stage would read now. Raises UserError where one of the stages that it reads is empty."""
+        values = {name: stored.value.value for name, stored in run.values.items()}
+        try:
+            return inputs_key(recipe_of(run.recipe), stage, run.task, self.pixels(run.source_sha), values, settings)
+        except KeyError as missing:
+            name = missing.args[0]
+            raise UserError(
+                f"There is nothing at the stage “{name}” yet, which this one reads: run the stages before it."
+            ) from missing
+
+    def source(self, run: Run) -> Image.Image:
+        """The source image of a run."""
+        return self._workspace.images.load(run.source_sha)
+
+    def _pixels(self, source_sha: str) -> str:
+        """The sha of a stored image's pixels, by which the stages know it; that of the file is another one."""
+        return image_sha(self._workspace.images.load(source_sha))
+
+    def _size(self, source_sha: str) -> tuple[int, int]:
+        """Width and height of a stored image."""
+        with Image.open(self._workspace.images.path(source_sha)) as image:
+            return image.size
+
+    def _notice(self, source_sha: str) -> str:
+        """What the profile says of a stored image that its models were not made for; "" for one that they know."""
+        return notice_for(self.profile, self._workspace.images.load(source_sha))
+
+    # The list of runs
+
+    def listing(self, find: str = "") -> Listing:
+        """The list of runs whose name or label contains `find`, whatever its letters' case."""
+        find = " ".join(find.split())
+        total = self._workspace.runs.count()
+        return Listing(
+            runs=self._workspace.runs.search(LISTED_RUNS, find=find),
+            total=total,
+            found=self._workspace.runs.count(find) if find else total,
+            find=find,
+            removed=self._workspace.runs.search(LISTED_REMOVED, removed=True),
+            jobs={job.run_id: job for job in reversed(self._jobs.active())},
+        )
+
+    def edited(self) -> tuple[EditedShare, ...]:
+        """How many of the values of each stage people changed, by profile and stage. Looks at all that was saved."""
+        return self._workspace.runs.edited()
+
+    def latest(self) -> tuple[RunSummary, ...]:
+        """The latest runs, the one that was worked on last first."""
+        return self._workspace.runs.search(LISTED_RUNS)
+
+    # New runs, and old ones
+
+    def from_sample(self, command: RunFromSample) -> OpenedRun:
+        """Raises UserError when there is no sample of this name."""
+        sample = sample_named(self.samples, command.sample)
+        picture = read_image(sample.path)
+        run_id = self._new(picture.image, sample.task, sample.name, picture.notes, sample.name)
+        if sample.task.kind == "segmentation" and sample.mask is not None:
+            self.take_sample_mask(run_id)
+        self._workspace.runs.begun_with(run_id, listed=command.listed)  # the mask came with the picture
+        return OpenedRun(run_id)
+
+    def from_upload(self, data: bytes, file_name: str) -> str:
+        """The id of a new run from the bytes of a file. Raises UserError for what is no usable picture; then there is
+        no run.
+        """
+        picture = read_image(data)
+        task = Task("classification") if self.profile.tasks.labels else Task("segmentation", protected=())
+        name = file_name.rsplit(".", 1)[0].strip()[:80] or "upload"
+        return self._new(picture.image, task, name, picture.notes, "")
+
+    def _new(self, image: Image.Image, task: Task, name: str, notes: tuple[str, ...], sample: str) -> str:
+        settings = self.profile.settings.model_dump(mode="json")
+        return self._workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample)
+
+    def remove(self, command: RemoveRun) -> None:
+        """Raises UserError while the run is being worked on."""
+        if any(job.run_id == command.run for job in self._jobs.active()):
+            raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
+        self._workspace.runs.remove(command.run)
+
+    def remove_runs(self, command: RemoveRuns) -> None:
+        """All of them or none. Raises UserError while one of them is being worked on, or for one that is not there."""
+        busy = {job.run_id for job in self._jobs.active()} & set(command.runs)
+        if busy:
+            what = "One of these runs is" if len(busy) == 1 else f"{len(busy)} of these runs are"
+            raise UserError(f"{what} being worked on: wait or cancel, then delete them.", field="runs")
+        self._workspace.runs.remove(*command.runs)
+
+    def restore(self, command: RestoreRun) -> OpenedRun:
+        """Gives the run that is there again."""
+        self._workspace.runs.restore(command.run)
+        return OpenedRun(command.run)
+
+    # Task and mask
+
+    def set_task(self, command: SetTask) -> None:
+        """A run that becomes one for segmentation gets the protected classes of the profile where none are given."""
+        if command.kind == "classification":
+            task = Task(command.kind, label=" ".join(command.label.split()))
+        else:
+            names = [" ".join(name.split()) for name in command.protected]
+            if self._workspace.runs.get(command.run).task.kind != command.kind and not any(names):
+                names = list(self.profile.tasks.protected)
+            task = Task(command.kind, protected=tuple(dict.fromkeys(name for name in names if name)))
+        self._workspace.runs.set_task(command.run, task)
+
+    def set_recipe(self, command: SetRecipe) -> None:
+        """Raises UserError for a recipe that is not known, or that the profile cannot draw, and while the run is being
+        worked on.
+        """
+        recipe = recipe_of(command.recipe)
+        if refused := recipe.cannot_draw(self.profile):
+            raise UserError(refused, field="recipe")
+        self._jobs.require_idle(command.run)
+        self._workspace.runs.set_recipe(command.run, recipe.name)
+
+    def give_mask(self, run_id: str, data: bytes, classes: str) -> tuple[str, ...]:
+        """Give the run the mask in a file's bytes, with its classes as text, such as "0 sky, 1 road".
+
+        Returns what was put right, a sentence each. Raises UserError, and changes nothing, for a mask that does not
+        fit the source image or its classes.
+        """
+        run = self._workspace.runs.get(run_id)
+        mask = read_mask(data, self.source(run).size, parse_classes(classes))
+        self._workspace.runs.set_mask(run_id, mask.image, mask.classes)
+        return mask.notes
+
+    def take_sample_mask(self, run_id: str) -> None:
+        """Give the run the mask of its sample. Raises UserError when the sample has none."""
+        run = self._workspace.runs.get(run_id)
+        sample = sample_of(self.samples, run)
+        if sample is None or sample.mask is None:
+            raise UserError("There is no mask for this picture: give one of your own.")
+        mask = read_mask(sample.mask.read_bytes(), self.source(run).size, sample.classes)
+        self._workspace.runs.set_mask(run_id, mask.image, mask.classes)
+
+    def name_mask_classes(self, command: NameMaskClasses) -> None:
+        """Raises UserError for text that names not all, or no, classes."""
+        run = self._workspace.runs.get(command.run)
+        if run.mask_sha is None:
+            raise UserError("There is no mask yet: give one first.")
+        classes, mask = parse_classes(command.classes), self._workspace.images.load(run.mask_sha)
+        require_names(mask, classes)
+        self._workspace.runs.set_mask(command.run, mask, classes)
+
+
+def task_problem(task: Task) -> str:
+    """What the task lacks, in one sentence; "" when it is whole."""
+    return next((check.note for check in failed(task_checks(task))), "")
+
+
+def require_task(run: Run) -> None:
+    """Raises UserError, saying what is missing, when the task of a run is not whole."""
+    if missing := task_problem(run.task):
+        raise UserError(missing)

@@ -1,0 +1,154 @@
+"""Pictures held in memory for a moment: control images while a person moves a threshold, previews of what is drawn.
+
+A control image is computed at once. What a model has to draw is drawn by the worker thread when it is asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from core.errors import UserError
+from core.images import SIDE_MULTIPLE, fit
+from core.masks import NamedMask
+from core.settings import ConditioningSettings, ControlKind, Settings
+from core.stored_runs import Run
+from pipeline.conditioning import Gradients, as_png, control_image, edges_in, gradients, painted
+from pipeline.profiles.image_sections import DRAWN_BY_MODEL
+from pipeline.seams import Detector
+from storage.workspace import Workspace
+
+KEPT_PREVIEWS = 8
+"""So many of the latest are held: a page may ask for one a moment after the next one came."""
+Pixels = NDArray[np.uint8]
+V = TypeVar("V")
+
+
+class Latest(Generic[V]):
+    """The things that were made last, by key. May be used from any thread; two at once may make one thing twice."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._held, self._lock = size, OrderedDict[object, V](), threading.Lock()
+
+    def get(self, key: object) -> V | None:
+        """What is held under a key."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+            return self._held.get(key)
+
+    def put(self, key: object, value: V) -> V:
+        """Hold it, and let the oldest go."""
+        with self._lock:
+            self._held[key] = value
+            while len(self._held) > self._size:
+                self._held.popitem(last=False)
+        return value
+
+    def once(self, key: object, make: Callable[[], V]) -> V:
+        """What is held, or what `make` gives."""
+        held = self.get(key)
+        return self.put(key, make()) if held is None else held
+
+
+class ControlImages:
+    """The control images of a workspace's runs, as PNG, at the size at which they would be drawn on."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._sources = Latest[str](256)
+        self._fitted = Latest[Pixels](3)
+        self._slopes = Latest[Gradients](4)
+        self._done = Latest[bytes](48)
+        self._drawn = Latest[Pixels](8)
+
+    def png(self, run_id: str, settings: ConditioningSettings, side: int, longest: int = 0) -> bytes | None:
+        """The control image of a run's source, its short side `side`; None when a model has to draw it first.
+
+        It is computed at that size and then made smaller where a side is longer than `longest`, the pixels that a page
+        has for it. Raises UserError for an unknown run, and for a segmentation map where there is no mask.
+        """
+        sha = self._sources.once(run_id, lambda: self._workspace.runs.get(run_id).source_sha)
+        if settings.kind == "segmentation":
+            return as_png(self._map(self._workspace.runs.get(run_id), side), longest)
+        key = _key(sha, settings, side)
+        if settings.kind not in DRAWN_BY_MODEL:
+            return self._done.once((key, longest), lambda: as_png(self._canny(sha, settings, side), longest))
+        drawn = self._drawn.get(key)
+        return None if drawn is None else as_png(drawn, longest)
+
+    def has(self, run: Run, settings: Settings) -> bool:
+        """Whether the control image of a kind that a model draws is there."""
+        key = _key(run.source_sha, settings.conditioning, settings.generation.short_side)
+        return settings.conditioning.kind not in DRAWN_BY_MODEL or self._drawn.get(key) is not None
+
+    def keep(self, run: Run, settings: ConditioningSettings, side: int, drawn: Pixels) -> None:
+        """Hold what a model drew."""
+        self._drawn.put(_key(run.source_sha, settings, side), drawn)
+
+    def fitted(self, sha: str, side: int) -> Pixels:
+        """A source image as the generator would take it: RGB (h, w, 3)."""
+
+        def make() -> Pixels:
+            return np.asarray(fit(self._workspace.images.load(sha).convert("RGB"), side, SIDE_MULTIPLE), np.uint8)
+
+        return self._fitted.once((sha, side), make)
+
+    def _canny(self, sha: str, settings: ConditioningSettings, side: int) -> Pixels:
+        key = (sha, side, settings.median, settings.stretch)
+        return edges_in(self._slopes.once(key, lambda: gradients(self.fitted(sha, side), settings)), settings)
+
+    def _map(self, run: Run, side: int) -> Pixels:
+        if run.mask_sha is None:
+            raise UserError("This run has no mask, which a segmentation map is painted from.")
+        mask = NamedMask(self._workspace.images.load(run.mask_sha), run.mask_classes)
+        height, width = self.fitted(run.source_sha, side).shape[:2]
+        return np.asarray(painted(mask, (width, height)), np.uint8)
+
+
+def draw_with(
+    control_images: ControlImages,
+    run: Run,
+    settings: ConditioningSettings,
+    side: int,
+    detector: Callable[[ControlKind], Detector],
+) -> None:
+    """Draw the control image of a kind that takes a model. Raises what loading the model raises."""
+    drawn = control_image(Image.fromarray(control_images.fitted(run.source_sha, side)), settings, detector)
+    control_images.keep(run, settings, side, np.asarray(drawn, np.uint8))
+
+
+def _key(sha: str, settings: ConditioningSettings, side: int) -> tuple[object, ...]:
+    own = settings.model_dump(include=set(settings.own_fields()))
+    return sha, side, settings.kind, tuple(sorted(own.items()))
+
+
+class Previews:
+    """Pictures of images that are being drawn, each under a name nobody can guess. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, image: Image.Image) -> str:
+        """Hold an RGB image; gives its name."""
+        file, name = io.BytesIO(), secrets.token_urlsafe(18)
+        image.save(file, "PNG", compress_level=1)
+        with self._lock:
+            self._held[name] = file.getvalue()
+            while len(self._held) > KEPT_PREVIEWS:
+                self._held.popitem(last=False)
+        return name
+
+    def png(self, name: str) -> bytes | None:
+        """The bytes of one; None when there is none of this name, or no more."""
+        with self._lock:
+            return self._held.get(name)

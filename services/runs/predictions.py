@@ -1,0 +1,467 @@
+"""What the model under test predicts for a run's images: asked in the worker thread while nobody waits, and kept.
+
+A request only looks up what is there. No model is loaded and no image read for one, but for the small class maps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
+
+from PIL import Image
+
+from core.errors import UserError
+from core.masks import resized
+from core.model_identity import ModelIdentity
+from core.predictions import PredictedBatch, Prediction, decode_map
+from core.settings import Settings, UnderTestSettings
+from core.stored_runs import Run, StoredTestCase
+from core.types import Check, Task
+from evaluation.adapters.architectures import checkpoint_path
+from evaluation.metrics import (
+    MASK_CHECKS,
+    MASK_KEPT,
+    ClassFigures,
+    against_mask,
+    kept_checks,
+    kept_in_mask,
+    mask_check,
+    without_mask,
+)
+from evaluation.outcomes import ModelOutcome, outcome_of
+from pipeline.profiles.profile import Profile
+from services.commands import Commands
+from services.evaluation.model_choice import AskModelAgain, ChooseModelUnderTest, chosen_model
+from services.evaluation.model_outcomes import RunMasks, measure
+from services.jobs import JobQueue
+from services.runs.life_cycle import RunService
+from services.runs.settings import RunSettings
+from storage.evaluation.models_under_test import NewProbabilities, StoredModel
+from storage.evaluation.predictions import NewPrediction
+from storage.workspace import Workspace
+
+log = logging.getLogger(__name__)
+DOING = "asking the model under test"
+MASK_WAITS = "being measured"
+
+
+class Predictor(Protocol):
+    """A loaded model under test, as `evaluation.models.ModelUnderTest`."""
+
+    name: str
+
+    @property
+    def identity(self) -> ModelIdentity: ...
+
+    def predict_many(
+        self, images: Sequence[Callable[[], Image.Image]], at_once: int = 0
+    ) -> Iterator[PredictedBatch]: ...
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A model, and what its predictions are kept under."""
+
+    model: Predictor
+    key: str
+    stored: StoredModel | None
+    """None of one that only checks masks: it is no model under test."""
+
+
+MaskChecks = tuple[Check, ...] | str
+"""The checks of a mask; or in words why there are none."""
+Load = Callable[[UnderTestSettings], Predictor]
+"""Loads one; raises UserError when that cannot be."""
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """The model under test on the source of one run and on its generated images, as far as that is known."""
+
+    wanted: UnderTestSettings | None
+    """The model; None when neither the run nor its profile names one."""
+    problem: str = ""
+    """Why it cannot be asked, in one sentence."""
+    waiting: bool = False
+    """Some image has not been read yet."""
+    source: Prediction | None = None
+    results: Mapping[int, Prediction] = field(default_factory=dict)
+    """By test case."""
+    figures: Mapping[int, tuple[ClassFigures, ...]] = field(default_factory=dict)
+    """By test case; of a segmenter only."""
+    masked: bool = False
+    """Whether the figures are measured against the run's mask."""
+    outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
+    """By test case: how the model under test stands on it, in comparison with the source."""
+    mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
+    """By test case: the checks of its mask, or in words why there are none; empty where the task needs no mask."""
+
+    @property
+    def newly_misclassified(self) -> frozenset[int]:
+        """The test cases on which the model under test fails, where it did not on the source."""
+        return frozenset(case for case, outcome in self.outcomes.items() if outcome.standing == "fails here")
+
+    def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
+        """All checks of a test case, that of its mask last; one that came with a file counts until there is another."""
+        return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
+
+    def unmeasured(self, case: StoredTestCase) -> str:
+        """Why there is no check of the mask, in words; "" where there is one, or none is needed."""
+        found = self.mask_kept.get(case.id)
+        return found if isinstance(found, str) and all(check.name != MASK_KEPT for check in self.checks(case)) else ""
+
+
+class PredictionService:
+    """The predictions for one workspace. All methods may be called from any thread."""
+
+    def __init__(self, profile: Profile, workspace: Workspace, jobs: JobQueue, load: Load | None = None) -> None:
+        self._profile, self._workspace, self._jobs = profile, workspace, jobs
+        self.load = load or load_model
+        """How a model is loaded."""
+        self._models: dict[str, _Loaded] = {}
+        self._masks = RunMasks(workspace)
+        self._known: dict[tuple[str, str], Prediction] = {}
+        """By image and what the predictions of a model are stored under."""
+        self._pending: set[tuple[str, str]] = set()
+        """By image and `model_key`."""
+        self._problems: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._compare = lru_cache(maxsize=512)(self._figures)
+        self._keep = lru_cache(maxsize=512)(self._kept_checks)
+
+    def compare(self, run: Run, settings: Settings) -> ModelComparison:
+        """All that is known; whatever is missing is asked for, while nobody waits."""
+        wanted = self.model_of(run, settings)
+        if wanted is None:
+            kept, measuring = self._masks_kept(run, None, "", None, {})
+            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
+        model = model_key(wanted)
+        if not run.test_cases:
+            return ModelComparison(wanted, self._problem(model))
+        key = self.key_of(wanted)
+        source = self._look_up(run.source_sha, key)
+        tasks = {case.id: case.task for case in run.test_cases}
+        results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, key))}
+        # The newest first: it is the one that is looked at.
+        missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
+        if source is None:
+            missing.insert(0, run.source_sha)
+        problem = self._problem(model)
+        if missing and not problem:
+            self._ask(wanted, missing)
+        figures = {
+            case: compared
+            for case, found in results.items()
+            if (compared := self._compared(run, tasks[case], source, found)) is not None
+        }
+        masked = run.mask_sha is not None
+        outcomes = {
+            case: outcome_of(tasks[case], source, found, figures.get(case), masked)
+            for case, found in results.items()
+            if source is not None
+        }
+        kept, measuring = self._masks_kept(run, wanted, problem, source, figures)
+        waiting = (bool(missing) and not problem) or measuring
+        return ModelComparison(wanted, problem, waiting, source, results, figures, masked, outcomes, kept)
+
+    def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
+        """The checks of a test case's mask, from what is known already; none where it is not, and nothing is asked."""
+        if run.mask_sha is None or case.task.kind != "segmentation":
+            return ()
+        checker = self._profile.checks.own_segmenter()
+        if checker is not None:
+            return self._kept_by(self.key_of(checker), run, case) or ()
+        wanted = self.model_of(run, settings)
+        if wanted is None:
+            return ()
+        key = self.key_of(wanted)
+        source, found = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
+        figures = self._compared(run, case.task, source, found) if found is not None else None
+        check = mask_check(figures) if figures is not None else None
+        return (check,) if check is not None else ()
+
+    def _masks_kept(
+        self,
+        run: Run,
+        wanted: UnderTestSettings | None,
+        problem: str,
+        source: Prediction | None,
+        figures: Mapping[int, tuple[ClassFigures, ...]],
+    ) -> tuple[dict[int, MaskChecks], bool]:
+        """By test case, the checks of its mask; and whether some of them are still being measured. The profile's own
+        segmenter is asked where there is one, and the model under test where there is none.
+        """
+        checker = self._profile.checks.own_segmenter()
+        cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
+        if checker is None or run.mask_sha is None:
+            return _masks_kept(run, wanted, problem, source, figures), False
+        if trouble := self._problem(model_key(checker)):
+            return {case.id: f"n/a, the checking model cannot be asked: {trouble}" for case in cases}, False
+        key = self.key_of(checker)
+        found = {case.id: self._kept_by(key, run, case) for case in cases}
+        missing = [case.image_sha for case in reversed(cases) if found[case.id] is None]
+        if missing:
+            self._ask(checker, [run.source_sha, *missing])
+        kept: dict[int, MaskChecks] = {}
+        for case, checks in found.items():
+            unknown = "n/a, the checking model knows no protected class of the mask"
+            kept[case] = MASK_WAITS if checks is None else checks or unknown
+        return kept, bool(missing)
+
+    def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
+        """What the profile's own segmenter, whose predictions are stored under `key`, says of one image; None where it
+        was not asked yet.
+        """
+        source, found = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
+        if source is None or found is None:
+            return None
+        assert run.mask_sha is not None
+        edited = tuple(edit.keyword for edit in case.lineage.counterfactual.edits)
+        return self._keep(source, found, run.mask_sha, _frozen(run.mask_classes), case.task.protected, edited)
+
+    def _kept_checks(
+        self,
+        source: Prediction,
+        found: Prediction,
+        mask_sha: str,
+        mask_classes: tuple[tuple[int, str], ...],
+        protected: tuple[str, ...],
+        edited: tuple[str, ...],
+    ) -> tuple[Check, ...]:
+        if "classification" in (source.kind, found.kind):
+            return ()
+        try:
+            before, after = decode_map(source.class_map), decode_map(found.class_map)
+            mask = resized(self._workspace.images.load(mask_sha), before.size)
+        except (UserError, OSError, ValueError):  # a file is missing or damaged: the page says so where it shows it
+            log.exception("the mask cannot be checked")
+            return ()
+        after = after if after.size == before.size else resized(after, before.size)
+        settings = self._profile.checks
+        named = dict(mask_classes)
+        kept = kept_in_mask(before, after, source.classes, mask, named, protected, settings.things, edited)
+        return kept_checks(kept, settings.bands)
+
+    def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
+        """The model of the run's settings, or that of the profile for this kind of task."""
+        chosen = settings.under_test
+        return chosen if chosen.source != "profile" else self._profile.model_under_test.of(run.task.kind)
+
+    def key_of(self, wanted: UnderTestSettings) -> str:
+        """What the predictions of a model are stored under: that of the model which was loaded by these settings the
+        last time, here or in an evaluation, so that neither computes what the other has.
+        """
+        return self._workspace.models_under_test.key_of(model_key(wanted))
+
+    def try_again(self, wanted: UnderTestSettings) -> None:
+        """Forget that a model could not be asked."""
+        with self._lock:
+            self._problems.pop(model_key(wanted), None)
+
+    def register(self, commands: Commands, runs: RunService, settings: RunSettings) -> None:
+        """Take on what is done here."""
+
+        def choose(command: ChooseModelUnderTest) -> None:
+            wanted = chosen_model(command)
+            self.require_known(wanted)
+            settings.change(command, lambda plain: plain.update(under_test=wanted.model_dump(mode="json")))
+            self.try_again(wanted)
+
+        def again(command: AskModelAgain) -> None:
+            run = self._workspace.runs.get(command.run)
+            wanted = self.model_of(run, runs.settings(run))
+            if wanted is not None:
+                self.try_again(wanted)
+
+        commands.add(ChooseModelUnderTest, choose)
+        commands.add(AskModelAgain, again)
+
+    def _problem(self, model: str) -> str:
+        with self._lock:
+            return self._problems.get(model, "")
+
+    def _look_up(self, sha: str, key: str) -> Prediction | None:
+        with self._lock:
+            if (sha, key) in self._known:
+                return self._known[sha, key]
+        prediction = self._workspace.predictions.latest(sha, key)
+        if prediction is not None:
+            with self._lock:
+                self._known[sha, key] = prediction
+        return prediction
+
+    def _ask(self, wanted: UnderTestSettings, shas: list[str]) -> None:
+        model, key = model_key(wanted), self.key_of(wanted)
+        for sha in dict.fromkeys(shas):
+            with self._lock:
+                # Known by now where the worker thread was done with it since it was looked up.
+                if (sha, model) in self._pending or (sha, key) in self._known:
+                    continue
+                self._pending.add((sha, model))
+            # An image at a time: a person's job may come between any two.
+            self._jobs.when_idle(DOING, lambda sha=sha: self._predict(wanted, model, sha))  # type: ignore[misc]
+
+    def _predict(self, wanted: UnderTestSettings, model: str, sha: str) -> None:
+        try:
+            if self._problem(model):
+                return
+            loaded = self._model(wanted, model)
+            # An evaluation may have read it meanwhile, or under the name of another file with the same model.
+            prediction = self._workspace.predictions.latest(sha, loaded.key) or self._read(loaded, sha)
+            measure(self._workspace, self._masks, loaded.key, sha)
+            with self._lock:
+                self._known[sha, loaded.key] = prediction
+        except UserError as error:
+            with self._lock:
+                self._problems[model] = str(error)
+        except Exception as error:  # a model from elsewhere may fail in any way; the page says so, and works on
+            log.exception("the model under test failed")
+            with self._lock:
+                self._problems[model] = f"The model under test failed ({type(error).__name__}): choose another one."
+        finally:
+            with self._lock:
+                self._pending.discard((sha, model))
+
+    def _read(self, loaded: _Loaded, sha: str) -> Prediction:
+        (batch,) = loaded.model.predict_many([lambda: self._workspace.images.load(sha)])
+        (prediction,) = batch.predictions
+        new = [NewPrediction(sha, loaded.key, prediction, batch.doubts[0] if batch.doubts else None)]
+        if loaded.stored is None:
+            self._workspace.predictions.extend(new)
+            return prediction
+        rows = [] if batch.probabilities is None else [NewProbabilities(sha, batch.probabilities[0])]
+        maps = self._workspace.predictions.save_maps(new)
+        self._workspace.models_under_test.keep(loaded.stored, new, maps, rows)
+        return prediction
+
+    def _model(self, wanted: UnderTestSettings, model: str) -> _Loaded:
+        # Only the one worker thread comes here. They may be large: one under test is held, and the one that checks.
+        held = self._models.get(model)
+        if held is not None and held.key == self.key_of(wanted):  # else an evaluation has found another one there
+            return held
+        checker = self._profile.checks.own_segmenter()
+        stays = model_key(checker) if checker is not None else ""
+        for name in [name for name in self._models if name == model or stays not in (name, model)]:
+            del self._models[name]
+        self.require_known(wanted)
+        made, stored = self.load(wanted), None
+        if model != stays:
+            plain = wanted.model_dump(mode="json")
+            stored = self._workspace.models_under_test.record(model, made.identity, wanted.title, plain)
+        key = stored.key if stored is not None else self.key_of(wanted)
+        self._models[model] = _Loaded(made, key, stored)
+        return self._models[model]
+
+    def require_known(self, wanted: UnderTestSettings) -> None:
+        """Raises UserError for a server that the profile does not name. Settings come from scripts and from files of
+        others too, and images would be sent wherever they say.
+        """
+        profile = self._profile
+        known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
+        if wanted.source == "http" and wanted.address not in {one.address for one in known if one is not None}:
+            raise UserError(
+                f"Images are sent to a model at {wanted.address} only where the profile names this address: write it "
+                "there, under model_under_test."
+            )
+
+    def _compared(
+        self, run: Run, task: Task, source: Prediction | None, found: Prediction
+    ) -> tuple[ClassFigures, ...] | None:
+        """The figures of one image that was made for a task; None where they cannot be told (yet)."""
+        if source is None or "classification" in (source.kind, found.kind):
+            return None
+        return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), task.protected)
+
+    def _figures(
+        self,
+        source: Prediction,
+        generated: Prediction,
+        mask_sha: str | None,
+        mask_classes: tuple[tuple[int, str], ...],
+        protected: tuple[str, ...],
+    ) -> tuple[ClassFigures, ...]:
+        try:
+            before, after = decode_map(source.class_map), decode_map(generated.class_map)
+            if mask_sha is None:
+                return without_mask(before, after, source.classes, protected)
+            # At the size of the map: nothing finer was predicted, and a request must not wait for millions of pixels.
+            mask = resized(self._workspace.images.load(mask_sha), before.size)
+        except (UserError, OSError, ValueError):  # a file is missing or damaged: the page can do without these figures
+            log.exception("the figures of the model under test cannot be worked out")
+            return ()
+        return against_mask(before, after, source.classes, mask, dict(mask_classes), protected)
+
+
+def _masks_kept(
+    run: Run,
+    wanted: UnderTestSettings | None,
+    problem: str,
+    source: Prediction | None,
+    figures: Mapping[int, tuple[ClassFigures, ...]],
+) -> dict[int, MaskChecks]:
+    """By test case: the check of the model under test, or in words why there is none. Empty where no test case was
+    made for a task with a mask.
+
+    `wanted` is the model under test, `problem` why it cannot be asked, `source` what it sees in the source image, and
+    `figures` how well it finds the mask, by test case.
+    """
+    why = ""
+    if run.mask_sha is None:
+        why = "n/a, there is no mask"
+    elif wanted is None:
+        why = "n/a, there is no model under test"
+    elif problem:
+        why = "n/a, the model under test cannot be asked"
+    elif source is not None and source.kind != "segmentation":
+        why = "n/a, the model under test is no segmenter"
+    return {
+        case.id: why or _mask_check(figures.get(case.id)) for case in run.test_cases if case.task.kind == "segmentation"
+    }
+
+
+def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
+    """The checks with those of the mask, last. Those that came with a file count while the run is `masked` and nothing
+    better is known.
+    """
+    others = tuple(check for check in checks if check.name not in MASK_CHECKS)
+    if found and not isinstance(found, str):
+        return (*others, *found)
+    return tuple(checks) if masked else others
+
+
+def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
+    if figures is None:
+        return MASK_WAITS
+    check = mask_check(figures)
+    return (check,) if check is not None else "n/a, the model under test knows no protected class of the mask"
+
+
+def model_key(wanted: UnderTestSettings) -> str:
+    """What a model is asked for by: its predictions are stored under the same until another one is found there. A file
+    that was changed is another model.
+    """
+    if wanted.source not in ("file", "onnx"):
+        return wanted.title
+    try:
+        changed = f"@{checkpoint_path(wanted.file).stat().st_mtime_ns:x}"
+    except (UserError, OSError):
+        changed = ""
+    pixels = [one for one in (wanted.size, wanted.mean, wanted.std) if one and wanted.source == "onnx"]
+    pixels += [wanted.layout] if wanted.source == "onnx" else []
+    told = "; ".join([*([wanted.classes] if wanted.classes else []), *pixels])
+    return f"{wanted.title}{changed}{f' ({told})' if told else ''}"
+
+
+def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
+    return tuple(sorted(classes.items()))
+
+
+def load_model(wanted: UnderTestSettings) -> Predictor:
+    """Load a model under test. Raises UserError when that cannot be."""
+    from evaluation.models import ModelUnderTest
+
+    return ModelUnderTest(wanted)

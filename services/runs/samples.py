@@ -1,0 +1,70 @@
+"""The sample pictures of a profile: `NAME.png` with `NAME.json` beside it, which says the task and what it shows.
+
+A mask may lie beside them as `NAME.mask.png`; `mask_classes` in the JSON then lists the names of its class numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from core.errors import UserError
+from core.stored_runs import Run
+from core.types import Task, from_plain
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One of them."""
+
+    name: str
+    path: Path
+    task: Task
+    caption: str
+    """What it shows, as whoever made it says."""
+    mask: Path | None = None
+    classes: Mapping[int, str] = field(default_factory=dict)
+    """The names of the mask's class numbers."""
+
+
+def read_samples(folder: Path | None) -> tuple[Sample, ...]:
+    """Those of a folder, by name; none for no folder. Raises UserError, naming the file, when one cannot be used."""
+    if folder is None or not folder.is_dir():
+        return ()
+    return tuple(_read(path) for path in sorted(folder.glob("*.png")) if path.with_suffix(".json").is_file())
+
+
+def _read(path: Path) -> Sample:
+    described = path.with_suffix(".json")
+    try:
+        data = json.loads(described.read_text(encoding="utf-8"))
+        task, caption = from_plain(Task, data["task"]), str(data.get("caption", ""))
+        mask = path.with_suffix(".mask.png")
+        if not mask.is_file():
+            return Sample(path.stem, path, task, caption)
+        classes = {number: str(name) for number, name in enumerate(data["mask_classes"])}
+        return Sample(path.stem, path, task, caption, mask, classes)
+    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        raise UserError(f"The sample {described} is damaged: restore it, or take both of its files away.") from error
+
+
+def sample_named(samples: tuple[Sample, ...], name: str) -> Sample:
+    """A sample by its name. Raises UserError."""
+    for sample in samples:
+        if sample.name == name:
+            return sample
+    raise UserError(f"There is no sample {name[:80]!r}: pick one of those shown.", field="sample")
+
+
+def sample_of(samples: tuple[Sample, ...], run: Run) -> Sample | None:
+    """The sample that the run was begun with; None for an upload, or when the profile no longer has it."""
+    return next((sample for sample in samples if run.sample and sample.name == run.sample), None)
+
+
+def known_classes(samples: tuple[Sample, ...]) -> Mapping[int, str]:
+    """The classes that a mask is taken to have until a person says otherwise: those of the profile's samples."""
+    return next((sample.classes for sample in samples if sample.classes), {})

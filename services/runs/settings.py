@@ -1,0 +1,263 @@
+"""The settings and prompts of a run: changed one by one, by a preset of the profile, or back to the profile's own.
+
+A change is always made to the latest state of a run, whichever one the person saw: see `edit_conflicts`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from core.errors import UserError
+from core.settings import Settings
+from core.stored_runs import StoredTestCase
+from core.validation_messages import reason
+from pipeline.driver import Driver
+from pipeline.methods import method_of
+from pipeline.recipes import Recipe, recipe_of, section_card
+from services.commands import Commands, KnownStage
+from services.edit_conflicts import (
+    LARGEST_ID,
+    PageWrites,
+    StateEdit,
+    changed_settings,
+    prompt_by_others,
+    prompt_conflict,
+    settings_by_others,
+    settings_conflict,
+)
+from services.runs.life_cycle import RunService
+from services.runs.state import StageNotes
+from storage.workspace import Workspace
+
+Plain = dict[str, Any]
+"""Settings as plain data: a section each, in it a value for each setting."""
+
+
+class ChangeSetting(StateEdit):
+    """Change one setting of a run."""
+
+    name: ClassVar[str] = "setting"
+    setting: str = Field(max_length=100, description="Section and name, such as generation.steps")
+    value: bool | int | float | str = Field(description="Its new value; text is read as the kind that the setting has")
+
+    @classmethod
+    def about(cls, data: Mapping[str, Any]) -> str:
+        """The stage whose card shows the setting."""
+        return section_card(str(data.get("setting") or "").partition(".")[0]) or ""
+
+
+def _split(names: Any) -> Any:
+    return names.split(",") if isinstance(names, str) else names
+
+
+class DefaultSettings(StateEdit):
+    """Put the profile's settings of some sections back."""
+
+    name: ClassVar[str] = "default-settings"
+    sections: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+        max_length=20, description="The sections, as a list or with commas between"
+    )
+
+    @classmethod
+    def about(cls, data: Mapping[str, Any]) -> str:
+        """The stage whose card shows the first section."""
+        sections = _split(data.get("sections"))
+        return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
+
+
+class TakePreset(StateEdit):
+    """Take the settings that a preset of the profile names; all others stay."""
+
+    name: ClassVar[str] = "preset"
+    stage_of_command: ClassVar[str] = "generation"
+    preset: str = Field(max_length=100, description="The name of the preset")
+
+
+class ReuseSeed(StateEdit):
+    """Make the next images with the seed of a test case."""
+
+    name: ClassVar[str] = "reuse-seed"
+    stage_of_command: ClassVar[str] = "generation"
+    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
+
+
+class SavePrompt(StateEdit):
+    """Give a language stage of a run a prompt template of its own."""
+
+    name: ClassVar[str] = "prompt-save"
+    stage: KnownStage = Field(description="The stage")
+    prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
+    template: str = Field(description="The template, with the variables that its stage fills in")
+
+
+class PutPromptBack(StateEdit):
+    """Put the profile's prompt of a stage back."""
+
+    name: ClassVar[str] = "prompt-back"
+    stage: KnownStage = Field(description="The stage")
+    prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
+
+
+class RunSettings:
+    """Changes of the settings and prompts of one workspace's runs. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, notes: StageNotes) -> None:
+        self._workspace, self._runs, self._driver, self._notes = workspace, runs, driver, notes
+        self._profile = runs.profile
+        self._writes = PageWrites()
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(ChangeSetting, self.change_setting)
+        commands.add(DefaultSettings, self.put_defaults_back)
+        commands.add(TakePreset, self.take_preset)
+        commands.add(ReuseSeed, self.reuse_seed)
+        commands.add(SavePrompt, self.save_prompt)
+        commands.add(PutPromptBack, self.put_prompt_back)
+
+    def change_setting(self, command: ChangeSetting) -> None:
+        """Raises UserError for a setting that is not there or that the recipe passes over, and for a value that it does
+        not take.
+        """
+        section, _, field = command.setting.partition(".")
+        self._require_read(command.run, command.setting)
+
+        def change(plain: Plain) -> None:
+            if field not in plain.get(section, {}):
+                raise UserError(f"There is no setting {section}.{field}.", field="setting")
+            plain[section][field] = command.value
+
+        self.change(command, change)
+
+    def _require_read(self, run_id: str, setting: str) -> None:
+        recipe = recipe_of(self._workspace.runs.get(run_id).recipe)
+        if not recipe.reads(setting):
+            said = f"The recipe “{recipe.title}” does not read {setting}: its own settings are on the last card."
+            raise UserError(said, field="setting")
+
+    def put_defaults_back(self, command: DefaultSettings) -> None:
+        """Raises UserError for a section that there is not."""
+        recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
+        defaults = recipe.settings_in(self._profile).model_dump(mode="json")
+        for section in command.sections:
+            if section not in defaults:
+                raise UserError(f"There is no section {section!r} of the settings.", field="sections")
+        self.change(command, lambda plain: plain.update({name: defaults[name] for name in command.sections}))
+
+    def take_preset(self, command: TakePreset) -> None:
+        """Raises UserError for a preset that the profile does not have, or that says nothing to the recipe."""
+        presets = self._profile.presets
+        if command.preset not in presets:
+            raise UserError(f"There is no preset {command.preset!r}: take {', '.join(presets) or 'none'}.")
+        self._require_read(command.run, "generation.steps")
+        self._change_generation(command, self._profile.preset(command.preset))
+
+    def reuse_seed(self, command: ReuseSeed) -> None:
+        """Raises UserError for a test case of another run."""
+        case = case_of(self._workspace, command.run, command.case)
+        self._change_generation(command, {"seed_mode": "fixed", "seed": case.lineage.seed})
+
+    def _change_generation(self, command: StateEdit, changes: Mapping[str, Any]) -> None:
+        self.change(command, lambda plain: plain["generation"].update(changes))
+
+    def change(self, command: StateEdit, change: Callable[[Plain], None]) -> None:
+        """Save what `change` makes of the latest settings; the lock keeps a second page from doing so in between.
+
+        Whoever comes second is told what the first one changed, at the card that the own change belongs to. Raises
+        UserError, and saves nothing, for what the settings do not allow.
+        """
+        with self._runs.changing:
+            run = self._workspace.runs.get(command.run)
+            recipe, before = recipe_of(run.recipe), self._runs.settings(run)
+            held = before.model_dump(mode="json")
+            wanted = copy.deepcopy(held)
+            change(wanted)
+            settings = self._valid(recipe, wanted, before).model_dump(mode="json")
+            mine = changed_settings(held, settings)
+            states = self._workspace.runs.states(command.run, command.state) if command.state else ()
+            others = settings_by_others(states, self._writes.by(command.tab))
+            number = self._workspace.runs.set_settings(command.run, {**run.settings, **settings})
+            stages = [stage for section, _ in mine if (stage := recipe.section_card(section)) is not None]
+            # Also where what is saved is set again: what was refused before is given up by that.
+            self._notes.solved(command.run, command.about(command.model_dump()), *stages)
+            if number is None:
+                return
+            self._writes.note(number, command.tab)
+            for stage in dict.fromkeys(stages):
+                news = [other for other in others if recipe.section_card(other.section) == stage]
+                if news:
+                    self._notes.tell(command.run, stage, settings_conflict(news, mine))
+
+    def noted(self, state: int, tab: str) -> None:
+        """A page had a state saved by other ways: it need not be told of that as of another one's."""
+        self._writes.note(state, tab)
+
+    def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
+        """What the profile cannot draw with is refused where that is changed; elsewhere the gate says it."""
+        try:
+            settings = recipe.settings.model_validate(plain)
+        except ValidationError as error:
+            section, name = (*map(str, error.errors()[0]["loc"]), "", "")[:2]
+            held = getattr(getattr(before, section, None), name, None)
+            stays = f" It stays at {held}." if isinstance(held, int | float) and not isinstance(held, bool) else ""
+            said = reason(error, recipe.settings)
+            raise UserError(f"“{name.replace('_', ' ')}” was not changed: {said}.{stays}", field="value") from error
+        method = method_of(recipe.method)
+        drawing = method.settings_of(settings)
+        refused = method.refused(self._profile, drawing)
+        if refused and drawing != method.settings_of(before):
+            raise UserError(refused, field="value")
+        return settings
+
+    def save_prompt(self, command: SavePrompt) -> None:
+        """A template that uses a wrong variable, or lacks one, is refused with its name."""
+        template = command.template.replace("\r\n", "\n")
+        recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
+        name = _prompt_name(recipe, command)
+        self._driver.prompts(recipe, {name: template})
+        own = self._driver.prompts(recipe).get(name)
+        self._set_prompt(command, "" if own is not None and template.strip() == own.template.strip() else template)
+
+    def put_prompt_back(self, command: PutPromptBack) -> None:
+        """Also where the profile has none: then the stage does without."""
+        self._set_prompt(command, "")
+
+    def _set_prompt(self, command: SavePrompt | PutPromptBack, template: str) -> None:
+        """Save a template ("" for the profile's). Whoever comes second is told, and both are kept."""
+        with self._runs.changing:
+            run = self._workspace.runs.get(command.run)
+            name = _prompt_name(recipe_of(run.recipe), command)
+            prompts = {held: text for held, text in run.prompts.items() if held != name}
+            prompts |= {name: template} if template else {}
+            states = self._workspace.runs.states(command.run, command.state) if command.state else ()
+            other = prompt_by_others(states, self._writes.by(command.tab), name)
+            number = self._workspace.runs.set_prompts(command.run, prompts)
+            self._notes.solved(command.run, command.stage)
+            if number is None:
+                return
+            self._writes.note(number, command.tab)
+            if other is not None:
+                self._notes.tell(command.run, command.stage, prompt_conflict(other))
+
+
+def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
+    """A test case of a run. Raises UserError for one of another run."""
+    for case in workspace.runs.get(run_id).test_cases:
+        if case.id == case_id:
+            return case
+    raise UserError("This result is not of this run: pick one of those shown.", field="case")
+
+
+def _prompt_name(recipe: Recipe, command: SavePrompt | PutPromptBack) -> str:
+    """The prompt that a command is about. Raises UserError where the stage has none such."""
+    names = [slot.name for slot in recipe.stage(command.stage).prompt_slots] if recipe.has(command.stage) else []
+    if not names:
+        raise UserError("This stage asks no language model: there is no prompt to edit.", field="stage")
+    name = command.prompt or command.stage
+    if name not in names:
+        raise UserError(f"This stage has no prompt {name[:80]!r}: it has {', '.join(names)}.", field="prompt")
+    return name

@@ -1,0 +1,75 @@
+"""How similar the alternatives that a person wrote are to their keywords: measured by the worker thread, kept here.
+
+An edit is saved and shown before that, so it never waits for a model.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+from core.types import Alternative, Alternatives, EditType, KeywordAlternatives, Task
+from pipeline.checks.similarity import similarities
+from pipeline.seams import Models
+from services.jobs import JobQueue
+
+_Asked = tuple[str, str, EditType, Task]
+"""Text, keyword, edit type and task."""
+
+
+class Similarities:
+    """All methods may be called from any thread."""
+
+    def __init__(self, models: Models, jobs: JobQueue) -> None:
+        self._models, self._jobs = models, jobs
+        self._known: dict[_Asked, tuple[float, str] | None] = {}
+        self._waiting: set[_Asked] = set()
+        self._lock = threading.Lock()
+        self.measured = 0
+        """How often something was: whoever read a value before the last time may look again."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is being measured, or about to be."""
+        with self._lock:
+            return bool(self._waiting)
+
+    def filled(self, value: Alternatives, task: Task) -> Alternatives:
+        """The same with what was measured meanwhile; what was not is lined up."""
+        wanted = [
+            (option.text, item.keyword, item.edit_type, task)
+            for item in value.items
+            for option in item.options
+            if option.similarity is None
+        ]
+        if not wanted:
+            return value
+        with self._lock:
+            new = [asked for asked in wanted if asked not in self._known and asked not in self._waiting]
+            self._waiting.update(new)
+        if new:
+            self._jobs.when_idle("comparing words", lambda: self._measure(new))
+        return Alternatives(tuple(self._item(item, task) for item in value.items))
+
+    def _item(self, item: KeywordAlternatives, task: Task) -> KeywordAlternatives:
+        def measured(option: Alternative) -> Alternative:
+            with self._lock:
+                found = self._known.get((option.text, item.keyword, item.edit_type, task))
+            if option.similarity is not None or found is None:
+                return option
+            return replace(option, similarity=found[0], like=found[1])
+
+        return replace(item, options=tuple(map(measured, item.options)))
+
+    def _measure(self, wanted: list[_Asked]) -> None:
+        found: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(wanted)
+        try:
+            sentences = self._models.sentences
+            for asked in wanted:
+                text, keyword, edit_type, task = asked
+                found[asked] = similarities([text], keyword, edit_type, task, sentences)[0]
+        finally:  # what cannot be measured is not asked for again
+            with self._lock:
+                self._known.update(found)
+                self._waiting.difference_update(wanted)
+                self.measured += 1

@@ -1,0 +1,255 @@
+"""All that a page shows of one run, as plain values: what is saved, what goes on, what went wrong, what is stale."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from core.errors import UnreadableReply, UserError
+from core.lineage import Failure
+from core.masks import NO_MASK, InMask, NamedMask, in_mask
+from core.settings import Settings
+from core.stored_runs import Run, StoredState, StoredValue
+from core.types import Alternatives, StageName, Task
+from pipeline.driver import Driver
+from pipeline.methods import method_of
+from pipeline.profiles.profile import Profile
+from pipeline.prompting import PromptSet
+from pipeline.recipes import Recipe, recipe_of, recipes_for
+from services.commands import RunCommand
+from services.jobs import JobQueue, JobView
+from services.runs.estimates import Estimates
+from services.runs.gate import Gate, gate_of
+from services.runs.life_cycle import RunService
+from services.runs.live_images import ControlImages
+from services.runs.outdated import Outdated
+from services.runs.similarity import Similarities
+from storage.runs.undo import RunSteps
+from storage.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What could not be done at a stage, until the person tries again."""
+
+    text: str
+    prompt: str = ""
+    raw_reply: str = ""
+    """What the model said instead, where it said something."""
+    insist: RunCommand | None = None
+    """The command that does it all the same; None where nothing does."""
+    of: str = ""
+    """What the run was when it was refused: once it is something else, nobody needs to know. "": whatever it is."""
+
+
+class CanBeInsistedOn(UserError):
+    """A person's mistake, unless they mean it: `insist` is the command that does it all the same."""
+
+    def __init__(self, text: str, insist: RunCommand) -> None:
+        super().__init__(text)
+        self.insist = insist
+
+
+class StageNotes:
+    """What went wrong, or is to be known, at the stages of runs since the server was started, until it is dealt with.
+
+    All methods may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._notices: dict[tuple[str, StageName], str] = {}
+        self._problems: dict[tuple[str, StageName], Problem] = {}
+        self._failures: dict[tuple[object, ...], Failure] = {}
+        self._lock = threading.Lock()
+
+    def problems(self, run_id: str) -> dict[StageName, Problem]:
+        """What went wrong in a run, by stage."""
+        with self._lock:
+            return {stage: problem for (held, stage), problem in self._problems.items() if held == run_id}
+
+    def notices(self, run_id: str) -> dict[StageName, str]:
+        """What a person should know of a run, by stage."""
+        with self._lock:
+            return {stage: text for (held, stage), text in self._notices.items() if held == run_id}
+
+    def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
+        """Remember what went wrong at a stage, as long as the run is what it was (see `Problem.of`)."""
+        problem = Problem(str(error), insist=error.insist if isinstance(error, CanBeInsistedOn) else None, of=of)
+        if isinstance(error, UnreadableReply):
+            problem = Problem(str(error), error.prompt, error.raw_reply)
+        with self._lock:
+            self._problems[run_id, stage] = problem
+
+    def tell(self, run_id: str, stage: StageName, text: str) -> None:
+        """Say something at a stage, until it is edited again."""
+        with self._lock:
+            self._notices[run_id, stage] = text
+
+    def failures(self, run_id: str) -> tuple[Failure, ...]:
+        """What could not be made of a run: another try takes the next seed, whatever was dealt with since."""
+        with self._lock:
+            return tuple(failure for (held, *_), failure in self._failures.items() if held == run_id)
+
+    def not_made(self, run_id: str, failure: Failure) -> None:
+        """Remember a seed with which something of a run could not be made."""
+        with self._lock:
+            self._failures[run_id, *failure.what] = failure
+
+    def solved(self, run_id: str, *stages: StageName) -> None:
+        """Forget what went wrong or was said there."""
+        with self._lock:
+            for stage in stages:
+                self._problems.pop((run_id, stage), None)
+                self._notices.pop((run_id, stage), None)
+
+
+@dataclass(frozen=True)
+class RunState:
+    """All that a page shows of one run."""
+
+    run: Run
+    source_size: tuple[int, int]
+    """Width and height of the source image."""
+    recipe: Recipe
+    recipes: tuple[Recipe, ...]
+    """All that it may be given instead: those that the profile can draw."""
+    settings: Settings
+    stale: dict[StageName, str]
+    problems: dict[StageName, Problem]
+    histories: dict[StageName, tuple[StoredValue, ...]]
+    job: JobView | None
+    """The latest since the server was started."""
+    gate: Gate
+    control_there: bool
+    """Whether the control image can be shown: one that a model draws has to be asked for first."""
+    outdated: Mapping[int, str]
+    """The test cases that do not fit what stands before them any more, each with the reason in a few words."""
+    model_names: Mapping[str, str]
+    """What a page calls the models that have no telling name of their own."""
+    notices: dict[StageName, str]
+    """What a person should know of a stage, until it is edited again."""
+    prompts: PromptSet
+    """The prompts of the language stages of this run."""
+    earlier_prompts: tuple[StoredState, ...]
+    """The states of the run with which its prompts became others, oldest first."""
+    alternatives: Alternatives
+    """Those of stage 3, with all that was measured of them."""
+    generator_runs: str = ""
+    """Where the model runs that draws, and why, in plain words; "" as long as that is not known."""
+    unknown_picture: str = ""
+    """What the profile says of a picture that its models were not made for; "" for one that they know."""
+    steps: RunSteps = field(default_factory=RunSteps)
+    """What was done to the run, and what of it was taken back."""
+
+    @property
+    def current(self) -> frozenset[int]:
+        """The test cases that still fit."""
+        return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
+
+    def can_undo(self, stage: StageName) -> bool:
+        """Whether the last thing done to the value of a stage is a person's edit."""
+        return self.steps.edit_of(stage) is not None
+
+
+class RunStates:
+    """Reads the whole state of a run. May be called from any thread."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        runs: RunService,
+        driver: Driver,
+        jobs: JobQueue,
+        notes: StageNotes,
+        estimates: Estimates,
+        control_images: ControlImages,
+        outdated: Outdated,
+        similarities: Similarities,
+    ) -> None:
+        self._workspace, self._runs, self._driver, self._jobs = workspace, runs, driver, jobs
+        self._notes, self._estimates, self._control_images = notes, estimates, control_images
+        self._outdated, self._similarities = outdated, similarities
+        self._model_names = model_names(runs.profile)
+        self._masks = lru_cache(maxsize=64)(self._read_mask)
+
+    def of(self, run_id: str) -> RunState:
+        """All of a run. Raises UserError for an unknown one."""
+        run = self._workspace.runs.get(run_id)
+        recipe, settings = recipe_of(run.recipe), self._runs.settings(run)
+        stale = self._runs.stale(run, settings)
+        stored = run.values.get("alternatives")
+        size = self._runs.size(run.source_sha)
+        prompts = self._runs.prompts(run)
+        other_mask = self._outdated.of_another_mask(run, size)
+        failures, warming_up = self._notes.failures(run_id), self._estimates.warming_up
+        return RunState(
+            run=run,
+            source_size=size,
+            recipe=recipe,
+            recipes=recipes_for(self._runs.profile),
+            settings=settings,
+            stale=stale,
+            problems={
+                stage: held for stage, held in self._notes.problems(run_id).items() if held.of in ("", self._now(run))
+            },
+            histories=self._histories(run),
+            job=self._jobs.of_run(run_id),
+            gate=gate_of(
+                self._driver,
+                run,
+                settings,
+                prompts,
+                stale,
+                size,
+                warming_up,
+                other_mask,
+                failures,
+                self._in_mask(run),
+            ),
+            control_there=self._control_images.has(run, settings),
+            outdated=self._outdated.reasons(run, size),
+            model_names=self._model_names,
+            notices=self._notes.notices(run_id),
+            prompts=prompts,
+            earlier_prompts=self._workspace.runs.prompt_states(run_id),
+            alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
+            generator_runs=method_of(recipe.method).runs(self._driver.models),
+            unknown_picture=self._runs.notice(run.source_sha),
+            steps=self._workspace.steps.of(run_id),
+        )
+
+    def _in_mask(self, run: Run) -> InMask:
+        if run.mask_sha is None:
+            return NO_MASK
+        try:
+            return self._masks(run.mask_sha, tuple(sorted(run.mask_classes.items())), run.task)
+        except UserError:  # the file is missing or damaged, which the page says where it shows it
+            return NO_MASK
+
+    def _read_mask(self, sha: str, classes: tuple[tuple[int, str], ...], task: Task) -> InMask:
+        return in_mask(NamedMask(self._workspace.images.load(sha), dict(classes)), task)
+
+    def refused(self, run_id: str, stage: StageName, error: UserError) -> None:
+        """Have it said at a stage that something was refused, until the run changes: what was wrong may be right then,
+        and what was busy may be done.
+        """
+        self._notes.failed(run_id, stage, error, self._now(self._workspace.runs.get(run_id)))
+
+    def _now(self, run: Run) -> str:
+        """What a run is: its state, its values, its images, and the work on it."""
+        values = [held.id for held in run.values.values()]
+        job = self._jobs.of_run(run.id)
+        return f"{run.state} {values} {len(run.test_cases)} {job.id if job is not None and job.active else ''}"
+
+    def _histories(self, run: Run) -> dict[StageName, tuple[StoredValue, ...]]:
+        """Also of a stage that was emptied again: what it held can be brought back."""
+        stages = dict.fromkeys((*recipe_of(run.recipe).names, *run.values))
+        return {stage: self._workspace.runs.history(run.id, stage) for stage in stages}
+
+
+def model_names(profile: Profile) -> dict[str, str]:
+    """The family of each model whose weights are a path: a path says little to a person."""
+    held = profile.weights().values()
+    return {weights.title: weights.family for weights in held if weights.family and weights.local() is not None}

@@ -1,0 +1,137 @@
+"""Undo and redo: the last thing that was done to a run is taken back, whatever it was, and done again.
+
+Nothing is deleted by it: what counted before is saved once more, and all of it stays in the history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field
+
+from core.errors import UserError
+from core.types import StageName
+from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt, stage_title
+from services.commands import Commands, KnownStage, RunCommand
+from services.jobs import JobQueue
+from services.runs.editing import Editing
+from services.runs.life_cycle import RunService
+from services.runs.settings import RunSettings
+from services.runs.state import StageNotes
+from storage.runs.undo import AddedRows, RunSteps, Step
+from storage.workspace import Workspace
+
+_OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "task", "protected": "protected classes"}
+"""What a person calls what a step changed; where this does not say, the name of the field."""
+
+
+class Undo(RunCommand):
+    """Take back the last thing done to a run: an edit, a run of stages, the task, a setting, a verdict, the name.
+    Images stay.
+    """
+
+    name: ClassVar[str] = "undo"
+    stage: KnownStage | None = Field(None, description="Only the last edit of this stage; none for whatever was last")
+    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+
+
+class Redo(RunCommand):
+    """Do again what was taken back last, as long as nothing else was done since."""
+
+    name: ClassVar[str] = "redo"
+    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What an undo, or a redo, has done."""
+
+    said: str
+    """In one sentence."""
+    again: str
+    """The command that turns it round: "undo" or "redo"."""
+
+
+class Undoing:
+    """Takes back what was done in the runs of one workspace. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        runs: RunService,
+        jobs: JobQueue,
+        notes: StageNotes,
+        editing: Editing,
+        settings: RunSettings,
+    ) -> None:
+        self._workspace, self._runs, self._jobs, self._notes = workspace, runs, jobs, notes
+        self._editing, self._settings = editing, settings
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done here."""
+        commands.add(Undo, self.undo)
+        commands.add(Redo, self.redo)
+
+    def undo(self, command: Undo) -> Undone:
+        """Raises UserError where there is nothing to take back, or the recipe cannot be changed now."""
+        with self._runs.changing:
+            steps = self._workspace.steps.of(command.run)
+            step = steps.next_undo if command.stage is None else self._edit_of(command.run, steps, command.stage)
+            if step is None:
+                what = "There is nothing to undo" if command.stage is None else "There is no edit of yours to undo here"
+                raise UserError(f"{what}. Earlier values are in the history of each stage.")
+            self._require_free(command.run, step)
+            added = self._workspace.steps.take_back(command.run, step.key)
+            self._settle(command.run, command.tab, step, added)
+        return Undone(f"Taken back: {words_of(step)}.", "redo")
+
+    def redo(self, command: Redo) -> Undone:
+        """Raises UserError where nothing was taken back, or something else was done since."""
+        with self._runs.changing:
+            step = self._workspace.steps.of(command.run).next_redo
+            if step is None:
+                raise UserError("There is nothing to do again: only what was just taken back can be.")
+            self._require_free(command.run, step)
+            added = self._workspace.steps.do_again(command.run, step.key)
+            self._settle(command.run, command.tab, step, added)
+        return Undone(f"Done again: {words_of(step)}.", "undo")
+
+    def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> Step | None:
+        """Values of another recipe stay in the run, but no card shows them."""
+        return steps.edit_of(stage) if recipe_of(self._workspace.runs.get(run_id).recipe).has(stage) else None
+
+    def _require_free(self, run_id: str, step: Step) -> None:
+        if ("recipe",) in step.changed:
+            self._jobs.require_idle(run_id)
+
+    def _settle(self, run_id: str, tab: str, step: Step, added: AddedRows) -> None:
+        """What was said of what is gone is not true any more, and the page that did it knows."""
+        for version in added.values:
+            self._editing.noted(version, tab)
+        for state in added.states:
+            self._settings.noted(state, tab)
+        cards = {section_card(path[1]) for path in step.changed if path[0] == "settings"}
+        prompts = {stage_of_prompt(path[1]) for path in step.changed if path[0] == "prompts"}
+        self._notes.solved(run_id, *step.stages, *prompts, *(card for card in cards if card is not None))
+
+
+def words_of(step: Step) -> str:
+    """What was done, in a few words."""
+    if step.kind == "review":
+        return "the verdict on an image" if len(step.rows) == 1 else f"the verdicts on {len(step.rows)} images"
+    if step.kind == "value":
+        titles = " to ".join(f"“{stage_title(stage)}”" for stage in dict.fromkeys((step.stages[0], step.stages[-1])))
+        return f"the edit of {titles}" if step.by_person else f"the run of {titles}"
+    kinds = {path[0] for path in step.changed}
+    if kinds == {"settings"}:
+        name = step.changed[0][-1].replace("_", " ")
+        return f"the setting “{name}”" if len(step.changed) == 1 else "the settings"
+    if kinds == {"prompts"}:
+        return f"the prompt of “{prompt_title(step.changed[0][1])}”"
+    if kinds == {"task"}:
+        fields = [path[-1] for path in step.changed]
+        field = "kind" if "kind" in fields else fields[0]
+        return f"the {_OF_THE_STATE.get(field, field)}"
+    first = step.changed[0][0] if step.changed else ""
+    return f"the {_OF_THE_STATE.get(first, 'last change')}"

@@ -1,0 +1,1 @@
+"""The ledger of batches, and figures of it."""

@@ -1,0 +1,511 @@
+"""The ledger of batches: which work there is, who has it, and what became of it.
+
+A result is written in the transaction that marks its work as done. So whatever is repeated (a lot whose worker died
+after it had sent its images, a result that comes twice) counts once, and what is not marked is done again.
+One process at a time works on a batch. What a process that is gone had leased is planned again when the next one
+begins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import sqlite_utils
+
+from core.batches import (
+    PASSES,
+    Batch,
+    BatchSource,
+    Claimed,
+    Done,
+    HeldRun,
+    Item,
+    NewWork,
+    Pass,
+    PlannedDrawing,
+    ReadSource,
+    Wish,
+)
+from core.errors import UserError
+from core.types import CounterfactualCaption
+from storage.batches.figures import BatchFigures
+from storage.engine.database import Database, read, write
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value, when, whole
+from storage.images import Images
+from storage.runs.rows import begin_steps, change_state, insert_value, latest_state, latest_values
+from storage.runs.runs import insert_run, mask_columns
+from storage.runs.test_cases import insert_test_cases
+
+MOST_DEATHS = 3
+"""Work that was with so many workers when they died is set aside."""
+_AT_ONCE = 20_000
+"""Rows that are written in one transaction: others may write between two."""
+
+
+class Batches(BatchFigures):
+    """The batches of a workspace. `alive` tells whether the process of a number still has it open."""
+
+    def __init__(self, database: Database, images: Images, alive: Callable[[int], bool]) -> None:
+        super().__init__(database)
+        self._images, self._alive = images, alive
+
+    # The batches themselves
+
+    @write
+    def create(
+        self,
+        db: sqlite_utils.Database,
+        name: str,
+        plan: str,
+        digest: str,
+        profile: str,
+        recipe: str,
+        settings: Mapping[str, Any],
+        at_once: int,
+    ) -> int:
+        """A batch without sources; returns its number. Raises UserError for an empty name."""
+        name = whole(" ".join(name.split()))[:200]
+        if not name:
+            raise UserError("The batch has no name: give it one.", field="name")
+        row = {
+            "name": name,
+            "plan": plan,
+            "digest": digest,
+            "profile": profile,
+            "recipe": recipe,
+            "settings": pack(dict(settings)),
+            "at_once": at_once,
+            "created": now(),
+        }
+        return insert_row(db, "batches", row)
+
+    def add_sources(self, batch: int, items: Iterable[Item]) -> int:
+        """Take items of the data set, those that are there already passed over; returns how many are new.
+
+        Not in one transaction: a batch whose sources are not all there has no work yet, and `plan` comes after it.
+        """
+        added, items = 0, iter(items)
+        while some := list(islice(items, _AT_ONCE)):
+            added += self._add_sources(batch, some)
+        return added
+
+    @write
+    def _add_sources(self, db: sqlite_utils.Database, batch: int, items: Sequence[Item]) -> int:
+        before = db.conn.total_changes
+        db.conn.executemany(
+            "INSERT INTO batch_sources (batch, key, label, split, attributes, stamp) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (batch, key) DO NOTHING",
+            ((batch, one.key, one.label, one.split, pack(dict(one.attributes)), one.stamp) for one in items),
+        )
+        return db.conn.total_changes - before
+
+    @write
+    def is_planned(self, db: sqlite_utils.Database, batch: int, notes: Sequence[str]) -> None:
+        """All its sources are there; `notes` is what is to be told of how they were chosen."""
+        query = "UPDATE batches SET planned = ?, notes = ? WHERE id = ? AND planned IS NULL"
+        db.execute(query, [now(), pack(list(notes)), batch])
+
+    @read
+    def find(self, db: sqlite_utils.Database, digest: str) -> int | None:
+        """The batch whose plan asks for just that."""
+        row = db.execute("SELECT id FROM batches WHERE digest = ?", [digest]).fetchone()
+        return None if row is None else int(row[0])
+
+    @read
+    def count_sources(self, db: sqlite_utils.Database, batch: int) -> int:
+        """How many sources it has."""
+        return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
+
+    @write
+    def plan(
+        self,
+        db: sqlite_utils.Database,
+        batch: int,
+        stage: Pass,
+        work: Sequence[NewWork],
+        skipped: Mapping[str, str] | None = None,
+    ) -> int:
+        """Add some of what a pass has to do, all or none of it, and pass over what is there already; returns how much
+        is new. `skipped` says of what is not to be done why, by its key. A million is planned in parts of some
+        thousand: others may write between two.
+        """
+        return _add_work(db, batch, stage, work, skipped or {})
+
+    @read
+    def edited(self, db: sqlite_utils.Database, batch: int) -> tuple[BatchSource, ...]:
+        """Those sources with images that are planned or skipped, of whose runs somebody changed a value after the batch
+        had written the last one.
+        """
+        query = """
+            SELECT own.*, '' AS first FROM batch_sources AS own
+            WHERE own.batch = :batch
+                AND EXISTS (SELECT 1 FROM stage_values WHERE run = own.run AND created > (
+                    SELECT max(created) FROM undo_log WHERE run = own.run AND what = 'begin'))
+                AND EXISTS (SELECT 1 FROM batch_work
+                    WHERE source = own.id AND pass = 'images' AND state IN ('planned', 'skipped'))
+            ORDER BY own.id
+        """
+        return tuple(BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(query, {"batch": batch}))
+
+    @read
+    def drawings(self, db: sqlite_utils.Database, source: int) -> tuple[PlannedDrawing, ...]:
+        """The images of a source that have a caption, in the order in which they were planned."""
+        query = """
+            SELECT id, counterfactual, seed, state, tries FROM batch_work
+            WHERE source = ? AND pass = 'images' AND counterfactual <> '' ORDER BY id
+        """
+        return tuple(
+            PlannedDrawing(
+                row["id"],
+                unpack_value(CounterfactualCaption, row["counterfactual"]),
+                row["seed"],
+                begun=row["state"] not in ("planned", "skipped") or row["tries"] > 0,
+                skipped=row["state"] == "skipped",
+            )
+            for row in db.query(query, [source])
+        )
+
+    @write
+    def replan(
+        self,
+        db: sqlite_utils.Database,
+        batch: int,
+        left: Mapping[int, str],
+        back: Sequence[int],
+        work: Sequence[NewWork],
+    ) -> None:
+        """Other images instead of planned ones: those of `left` are not drawn for the reason beside them, those of
+        `back` are drawn after all, and `work` is new. All of it or nothing.
+        """
+        time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
+        for one, reason in left.items():
+            db.execute(change, ["skipped", reason, time, one, "planned"])
+        for one in back:
+            db.execute(change, ["planned", "", time, one, "skipped"])
+        _add_work(db, batch, "images", work, {})
+
+    @read
+    def get(self, db: sqlite_utils.Database, batch: int) -> Batch:
+        """Raises UserError for an unknown one."""
+        return self._batch(_require(db, batch))
+
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[Batch, ...]:
+        """The latest first."""
+        return tuple(self._batch(row) for row in db.query("SELECT * FROM batches ORDER BY id DESC"))
+
+    @read
+    def sources(
+        self, db: sqlite_utils.Database, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
+    ) -> tuple[BatchSource, ...]:
+        """Sources in the order of their numbers, from the one behind `after` on: all, or those that have no work of
+        the pass `lacking` yet, though they have done all that comes before it.
+        """
+        before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
+        # CROSS JOIN keeps SQLite from going through all sources of the batch for each one.
+        query = """
+            SELECT own.*, runs.source,
+                (SELECT other.key FROM runs AS same CROSS JOIN batch_sources AS other ON other.run = same.id
+                 WHERE same.source = runs.source AND other.batch = own.batch ORDER BY other.id LIMIT 1) AS first
+            FROM batch_sources AS own LEFT JOIN runs ON runs.id = own.run
+            WHERE own.batch = :batch AND own.id > :after
+                AND (:lacking IS NULL OR NOT EXISTS (
+                    SELECT 1 FROM batch_work WHERE source = own.id AND pass = :lacking))
+                AND (:before IS NULL OR EXISTS (
+                    SELECT 1 FROM batch_work WHERE source = own.id AND pass = :before AND state = 'done'))
+            ORDER BY own.id LIMIT :limit
+        """
+        given = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
+        return tuple(
+            BatchSource(row["id"], _item(row), row["run"], row["first"] or "") for row in db.query(query, given)
+        )
+
+    @read
+    def next_lot(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> int:
+        """A number above those of all lots of a pass."""
+        query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
+        return int(db.execute(query, [batch, stage]).fetchone()[0])
+
+    @read
+    def held(self, db: sqlite_utils.Database, runs: Sequence[str]) -> Mapping[str, HeldRun]:
+        """What these runs have so far, by their ids."""
+        query = """
+            SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
+            WHERE runs.id IN (SELECT value FROM json_each(?))
+        """
+        found = {}
+        for row in list(db.query(query, [pack(list(runs))])):
+            state = latest_state(db, row["id"])
+            classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
+            values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
+            size = (row["width"], row["height"])
+            found[row["id"]] = HeldRun(row["source"], size, state["mask"] or "", classes, values)
+        return found
+
+    # Who works on it
+
+    @write
+    def hold(self, db: sqlite_utils.Database, batch: int) -> int:
+        """This process works on it from now on; what an earlier one had leased is planned again. Returns how much.
+
+        Raises UserError while another process works on it.
+        """
+        row = _require(db, batch)
+        own = self._images.process
+        if row["process"] not in (None, own) and self._alive(row["process"]):
+            raise UserError(f"Another process works on the batch “{row['name']}” already: let it, or stop it first.")
+        db.execute("UPDATE batches SET process = ?, wish = 'go' WHERE id = ?", [own, batch])
+        return _release(db, batch)
+
+    @write
+    def let_go(self, db: sqlite_utils.Database, batch: int) -> None:
+        """This process stops: what it had leased is planned again."""
+        _release(db, batch)
+        db.execute("UPDATE batches SET process = NULL WHERE id = ? AND process = ?", [batch, self._images.process])
+
+    @write
+    def set_wish(self, db: sqlite_utils.Database, batch: int, wish: Wish) -> None:
+        """What whoever works on it is to do at the end of the lots that are out. Raises UserError for an unknown
+        one."""
+        _require(db, batch)
+        db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
+
+    @write
+    def approve(self, db: sqlite_utils.Database, batch: int, ahead: bool = False) -> None:
+        """A person says yes to the captions. Raises UserError where that was said already, and where they are not all
+        written, unless the person wants them drawn `ahead` of a look at them.
+        """
+        row = _require(db, batch)
+        if row["approved"] is not None:
+            raise UserError(f"The captions of “{row['name']}” are approved already.")
+        if row["pass"] != "images" and not ahead:
+            raise UserError(f"The captions of “{row['name']}” are not all written yet: run it first.")
+        db.execute("UPDATE batches SET approved = ? WHERE id = ?", [now(), batch])
+
+    @write
+    def go_on(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> None:
+        """The batch comes to its next pass, whose work is all planned."""
+        db.execute("UPDATE batches SET pass = ? WHERE id = ?", [stage, batch])
+
+    @write
+    def note(self, db: sqlite_utils.Database, batch: int, sentences: Sequence[str]) -> None:
+        """Tell something of it, for good."""
+        notes = json.loads(_require(db, batch)["notes"])
+        db.execute("UPDATE batches SET notes = ? WHERE id = ?", [pack([*notes, *sentences]), batch])
+
+    @write
+    def finish(self, db: sqlite_utils.Database, batch: int) -> None:
+        """Nothing is left to do."""
+        db.execute("UPDATE batches SET finished = ? WHERE id = ?", [now(), batch])
+
+    # The work
+
+    @write
+    def claim(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> tuple[Claimed, ...]:
+        """What is to be done next, leased to this process: all that is planned of a lot, or one piece alone of a lot
+        whose worker died, so that it shows which piece kills. Nothing where nothing is planned.
+        """
+        query = "SELECT lot FROM batch_work WHERE batch = ? AND pass = ? AND state = 'planned' ORDER BY lot LIMIT 1"
+        found = db.execute(query, [batch, stage]).fetchone()
+        if found is None:
+            return ()
+        query = """
+            SELECT batch_work.id, lot, place, source, seed, seeds, tries, deaths, counterfactual,
+                batch_sources.key, label, split, attributes, stamp, run
+            FROM batch_work JOIN batch_sources ON batch_sources.id = source
+            WHERE batch_work.batch = ? AND pass = ? AND state = 'planned' AND lot = ? ORDER BY place
+        """
+        rows = list(db.query(query, [batch, stage, found[0]]))
+        healthy = [row for row in rows if not row["deaths"]]
+        rows = healthy or rows[:1]
+        time = now()
+        db.conn.executemany(
+            "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?", [(time, row["id"]) for row in rows]
+        )
+        return tuple(_claimed(row) for row in rows)
+
+    @write
+    def lease(self, db: sqlite_utils.Database, batch: int, wanted: Mapping[int, int]) -> frozenset[int]:
+        """Of this work, each with how often it was tried, that which is planned and was tried just so often: leased to
+        this process.
+        """
+        query = "SELECT id, tries FROM batch_work WHERE batch = ? AND state = 'planned' "
+        query += "AND id IN (SELECT value FROM json_each(?))"
+        rows = db.execute(query, [batch, pack(list(wanted))]).fetchall()
+        leased, time = [one for one, tries in rows if tries == wanted[one]], now()
+        query = "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?"
+        db.conn.executemany(query, [(time, one) for one in leased])
+        return frozenset(leased)
+
+    @write
+    def give_back(self, db: sqlite_utils.Database, work: Sequence[int], died: bool = False) -> int:
+        """Leased work is planned again. Where its worker `died` that counts, and what was with `MOST_DEATHS` workers
+        when they died has failed; returns how much has.
+        """
+        time, set_aside = now(), 0
+        for one in work:
+            row = db.execute("SELECT deaths FROM batch_work WHERE id = ? AND state = 'leased'", [one]).fetchone()
+            if row is None:
+                continue
+            deaths = row[0] + died
+            if died and deaths >= MOST_DEATHS:
+                reason = f"Its worker died {deaths} times while it had this."
+                db.execute(
+                    "UPDATE batch_work SET state = 'failed', deaths = ?, tries = tries + 1, reason = ?, changed = ? "
+                    "WHERE id = ?",
+                    [deaths, reason, time, one],
+                )
+                set_aside += 1
+            else:
+                db.execute(
+                    "UPDATE batch_work SET state = 'planned', deaths = ?, changed = ? WHERE id = ?",
+                    [deaths, time, one],
+                )
+        return set_aside
+
+    @write
+    def record(self, db: sqlite_utils.Database, batch: int, results: Sequence[Done], tries: int) -> None:
+        """Write what became of leased work, all of it or nothing; what is done already stays as it is. What fails is
+        planned again until it was tried so often.
+        """
+        row = _require(db, batch)
+        for result in results:
+            work = next(iter(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id])))
+            if work["state"] in ("done", "skipped"):
+                continue
+            change: dict[str, Any] = {"state": "done", "seconds": work["seconds"] + result.seconds, "changed": now()}
+            if result.failed:
+                spent = work["tries"] + 1
+                state = "failed" if result.final or spent - work["forgiven"] >= tries else "planned"
+                change |= {
+                    "state": state,
+                    "tries": spent,
+                    "seeds": work["seeds"] + result.seed_spent,
+                    "reason": whole(result.failed),
+                }
+            elif result.skipped:
+                change |= {"state": "skipped", "reason": whole(result.skipped)}
+            else:
+                self._take(db, row, work, result, change)
+            assignments = ", ".join(f"{name} = :{name}" for name in change)
+            db.execute(f"UPDATE batch_work SET {assignments} WHERE id = :id", {**change, "id": result.id})
+
+    def _take(self, db: sqlite_utils.Database, batch: Row, work: Row, result: Done, change: dict[str, Any]) -> None:
+        run = db.execute("SELECT run FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
+        if result.source is not None and run is None:
+            run = _begin_run(db, batch, work, result.source)
+            db.execute("UPDATE batch_sources SET run = ? WHERE id = ?", [run, work["source"]])
+        if run is None:
+            raise RuntimeError("a source has a result before it was read")
+        for stage, value in result.values.items():
+            insert_value(db, run, stage, value)
+        if result.values:
+            begin_steps(db, run)
+        if result.case is not None:
+            change["test_case"] = insert_test_cases(db, run, None, [result.case])[0]
+
+    @write
+    def retry_failed(self, db: sqlite_utils.Database, batch: int, reason: str | None = None) -> int:
+        """Plan what failed again, all of it or what failed for one reason; returns how much."""
+        _require(db, batch)
+        query = "UPDATE batch_work SET state = 'planned', forgiven = tries, deaths = 0, changed = ? WHERE batch = ? "
+        query += "AND state = 'failed' AND (? IS NULL OR reason = ?)"
+        number = db.execute(query, [now(), batch, reason, reason]).rowcount
+        if number:
+            db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
+        return int(number)
+
+    def _batch(self, row: Row) -> Batch:
+        return Batch(
+            id=row["id"],
+            name=row["name"],
+            plan=row["plan"],
+            digest=row["digest"],
+            profile=row["profile"],
+            recipe=row["recipe"],
+            settings=json.loads(row["settings"]),
+            at_once=row["at_once"],
+            stage=row["pass"],
+            planned=row["planned"] is not None,
+            approved=when(row["approved"]) if row["approved"] else None,
+            wish=row["wish"],
+            running=row["process"] is not None and self._alive(row["process"]),
+            notes=tuple(json.loads(row["notes"])),
+            created=when(row["created"]),
+            finished=when(row["finished"]) if row["finished"] else None,
+        )
+
+
+def _add_work(
+    db: sqlite_utils.Database, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]
+) -> int:
+    time = now()
+    query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
+    known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
+    new = [
+        {
+            "batch": batch,
+            "pass": stage,
+            "lot": one.lot,
+            "place": one.place,
+            "source": one.source,
+            "key": one.key,
+            "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
+            "seed": one.seed,
+            "state": "skipped" if one.key in skipped else "planned",
+            "reason": skipped.get(one.key, ""),
+            "changed": time,
+        }
+        for one in work
+        if one.key not in known
+    ]
+    if new:
+        names = tuple(new[0])
+        given = ", ".join(f":{name}" for name in names)
+        db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({given})", new)
+    return len(new)
+
+
+def _require(db: sqlite_utils.Database, batch: int) -> Row:
+    for row in db.query("SELECT * FROM batches WHERE id = ?", [batch]):
+        return dict(row)
+    raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
+
+
+def _release(db: sqlite_utils.Database, batch: int) -> int:
+    query = "UPDATE batch_work SET state = 'planned', changed = ? WHERE batch = ? AND state = 'leased'"
+    return int(db.execute(query, [now(), batch]).rowcount)
+
+
+def _begin_run(db: sqlite_utils.Database, batch: Row, work: Row, source: ReadSource) -> str:
+    key = db.execute("SELECT key FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
+    settings = json.loads(batch["settings"])
+    name = f"{batch['name']}: {key}"
+    name = name if len(name) <= 200 else f"{name[:99]}…{name[-100:]}"
+    run = insert_run(db, source.image, source.task, batch["profile"], name, settings, source.notes, "", batch["recipe"])
+    if source.mask is not None:
+        change_state(db, run, **mask_columns(db, source.mask, source.mask_classes))
+    return run
+
+
+def _item(row: Row) -> Item:
+    return Item(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
+
+
+def _claimed(row: Row) -> Claimed:
+    caption = row["counterfactual"]
+    return Claimed(
+        id=row["id"],
+        lot=row["lot"],
+        place=row["place"],
+        source=row["source"],
+        item=_item(row),
+        run=row["run"],
+        seed=row["seed"],
+        seeds=row["seeds"],
+        tries=row["tries"],
+        counterfactual=unpack_value(CounterfactualCaption, caption) if caption else None,
+    )

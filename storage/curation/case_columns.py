@@ -1,0 +1,317 @@
+"""What an evaluation counts: the images of the catalogue column by column, for a hundred thousand of them at once.
+
+One look at each table, no object an image. What never changes of an image is read once and then only for those that
+came since; what people decide is read again after each decision. All numbers of rows are places in these columns, and
+all texts are numbers in a list of the texts that there are.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import sqlite_utils
+from numpy.typing import NDArray
+
+from core.catalogue import CatalogueFilter
+from storage.curation import entry_sets
+from storage.curation.selection import Selection
+from storage.engine.database import Database, Repository, read
+
+OPEN, ACCEPTED, REJECTED = 0, 1, 2
+_AT_ONCE = 4096
+"""Rows that are taken out of the database at a time."""
+Numbers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """A column of texts."""
+
+    values: list[str]
+    """Each once."""
+    numbers: Numbers
+    """Of each row, its text among `values`; -1 for none."""
+
+    def of(self, rows: Any) -> list[str]:
+        """The texts of rows, "" for none."""
+        return [self.values[number] if number >= 0 else "" for number in self.numbers[rows].tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class EditColumns:
+    """All edits of all images; an image with several has several rows."""
+
+    row: Numbers
+    """Of which image each edit is: its place in the columns of images, ascending."""
+    types: Texts
+    keywords: Texts
+    alternatives: Texts
+
+
+@dataclass(frozen=True, eq=False)
+class CaseTable:
+    """All images of the catalogue, those of deleted runs among them; all columns have one length."""
+
+    entry: Numbers
+    """The number in the catalogue, ascending."""
+    test_case: Numbers
+    """-1 of an image that was brought in."""
+    images: Texts
+    """SHA-256."""
+    sources: Texts
+    """SHA-256 of the source image; -1 where there is none in the workspace."""
+    runs: Texts
+    segmentation: NDArray[np.bool_]
+    recipes: Texts
+    profiles: Texts
+    methods: Texts
+    labels: Texts
+    """As people decided; -1 for none."""
+    verdict: NDArray[np.int8]
+    """`OPEN`, `ACCEPTED` or `REJECTED`."""
+    there: NDArray[np.bool_]
+    """False while its run is deleted."""
+    task_labels: Texts
+    """What the source is labelled, by the task of the run; -1 for none."""
+    splits: Texts
+    """That of the data set that the source was read from; -1 for none."""
+    masks: Texts
+    """SHA-256 of the mask of the run as it is now; -1 for none."""
+    mask_classes: Texts
+    """In JSON: the names of its class numbers."""
+    edits: EditColumns
+    protected: Texts
+    """In JSON: the classes that must not change, as its task names them; of what was brought in those of its mask. It
+    is -1 of a classification.
+    """
+
+    def __len__(self) -> int:
+        return len(self.entry)
+
+    def rows_of(self, entries: Numbers) -> Numbers:
+        """The places of entries that are in the catalogue."""
+        return np.searchsorted(self.entry, entries)
+
+
+class SetRow(NamedTuple):
+    """An image of a version of a test set."""
+
+    image: str
+    source: str
+    label: str
+    split: str
+    mask: str
+    mask_classes: str
+    """In JSON: the name of each class number."""
+    entry: int
+    """In the catalogue; 0 of a source, and of an image that is in none."""
+    is_source: bool
+
+
+class Outcome(NamedTuple):
+    """What the votes of a study say of a test case."""
+
+    test_case: int
+    outcome: str
+    """Such as "valid" or "invalid"."""
+    study: str
+    title: str
+    """Of the study."""
+
+
+class CaseColumns(Repository):
+    """The columns of one workspace; they are kept as long as they hold. May be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._held: CaseTable | None = None
+        self._version: tuple[Any, ...] = ()
+        self._static: tuple[Any, ...] = ()
+        self._lock = threading.Lock()
+
+    def table(self) -> CaseTable:
+        """All images as they are now."""
+        with self._lock:
+            return self._table()
+
+    @read
+    def _table(self, db: sqlite_utils.Database) -> CaseTable:
+        static = db.execute(
+            "SELECT (SELECT max(id) FROM catalogue), (SELECT count(*) FROM catalogue WHERE source IS NOT NULL), "
+            "(SELECT max(id) FROM catalogue_labels)"
+        ).fetchone()
+        changing = db.execute(
+            "SELECT (SELECT max(id) FROM reviews), (SELECT max(id) FROM run_states), (SELECT max(id) FROM undo_log), "
+            "(SELECT count(*) FROM batch_sources WHERE run IS NOT NULL)"
+        ).fetchone()
+        if self._held is None or self._static != static:
+            self._held, self._static, self._version = _read(db), static, changing
+        elif self._version != changing:
+            self._held, self._version = _decided(db, self._held), changing
+        return self._held
+
+    @read
+    def entries(self, db: sqlite_utils.Database, wanted: CatalogueFilter) -> Numbers:
+        """The numbers in the catalogue of the images that fit, ascending."""
+        return entry_sets.entries_of(Selection(db, wanted).whole)
+
+    @read
+    def set_rows(self, db: sqlite_utils.Database, version: int) -> list[SetRow]:
+        """The images of a version of a test set, in the order in which they came."""
+        query = """
+            SELECT image, source, label, split, coalesce(mask, ''), mask_classes, coalesce(
+                (SELECT id FROM catalogue WHERE catalogue.test_case = entries.test_case),
+                (SELECT min(id) FROM catalogue WHERE catalogue.image = entries.image AND there),
+                0
+            ), role = 'source'
+            FROM test_set_entries AS entries WHERE version = ? ORDER BY entries.id
+        """
+        return [SetRow(*row) for row in db.execute(query, [version])]
+
+    @read
+    def outcomes(self, db: sqlite_utils.Database) -> list[Outcome]:
+        """What the votes of studies say of test cases, in the order in which the items came."""
+        query = """
+            SELECT test_case, outcome, study, studies.name FROM study_items JOIN studies ON studies.id = study
+            WHERE kind = 'item' AND test_case IS NOT NULL AND outcome <> '' ORDER BY study_items.id
+        """
+        return [Outcome(*row) for row in db.execute(query)]
+
+    @read
+    def checks(self, db: sqlite_utils.Database) -> dict[str, tuple[Numbers, Floats]]:
+        """By the name of each check that has figures: the entries that have it, ascending, and their figures."""
+        begin = "check:"
+        measures = db.execute(
+            "SELECT id, substr(value, ?) FROM catalogue_values WHERE facet = 'measure' AND substr(value, 1, ?) = ?",
+            [len(begin) + 1, len(begin), begin],
+        ).fetchall()
+        query = "SELECT entry, number FROM catalogue_numbers WHERE measure = ? ORDER BY entry"
+        found = {}
+        for measure, name in measures:
+            rows = np.array(db.execute(query, [measure]).fetchall(), np.float64).reshape(-1, 2)
+            if len(rows):
+                found[name] = rows[:, 0].astype(np.int64), rows[:, 1]
+        return found
+
+    @read
+    def passed(self, db: sqlite_utils.Database, entries: Numbers) -> Floats:
+        """Of each of these entries, the share of its checks that passed, 0 to 1; NaN where none could tell."""
+        selection = Selection(db, CatalogueFilter())
+        query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;'"
+        passed, told = np.zeros(len(entries)), np.zeros(len(entries))
+        for (facet,) in db.execute(query).fetchall():
+            good = entry_sets.has(selection.value(facet, "passed"), entries)
+            passed += good
+            told += good | entry_sets.has(selection.value(facet, "failed"), entries)
+        return np.divide(passed, told, out=np.full(len(entries), np.nan), where=told > 0)
+
+
+def _read(db: sqlite_utils.Database) -> CaseTable:
+    query = """
+        SELECT id, coalesce(test_case, -1), image, coalesce(source, ''), coalesce(run, ''), kind = 'segmentation',
+            recipe, profile, method, label, iif(kind = 'segmentation', classes, '') FROM catalogue ORDER BY id
+    """
+    columns = _columns(db, query, 11)
+    entry = np.array(columns[0], np.int64)
+    empty, none = np.zeros(len(entry), np.int8), texts_of(())
+    table = CaseTable(
+        entry,
+        np.array(columns[1], np.int64),
+        texts_of(columns[2]),
+        texts_of(columns[3]),
+        texts_of(columns[4]),
+        np.array(columns[5], bool),
+        texts_of(columns[6]),
+        texts_of(columns[7]),
+        texts_of(columns[8]),
+        texts_of(columns[9]),
+        empty,
+        empty.astype(bool),
+        *(none, none, none, none),
+        _edits(db, entry),
+        texts_of(columns[10]),
+    )
+    return _decided(db, table)
+
+
+def _decided(db: sqlite_utils.Database, table: CaseTable) -> CaseTable:
+    selection = Selection(db, CatalogueFilter())
+    verdict = np.full(len(table), OPEN, np.int8)
+    for number, value in ((ACCEPTED, "accepted"), (REJECTED, "rejected")):
+        verdict[entry_sets.has(selection.value("review", value), table.entry)] = number
+    there = entry_sets.has(selection.value("there", ""), table.entry)
+    return replace(table, verdict=verdict, there=there, **_facts(db, table))
+
+
+def _facts(db: sqlite_utils.Database, table: CaseTable) -> dict[str, Any]:
+    """What holds of the source of each image: by its run, or by the import that has brought it in."""
+    splits = dict(db.execute("SELECT run, split FROM batch_sources WHERE run IS NOT NULL AND split <> ''"))
+    query = """
+        SELECT run_summaries.run, coalesce(json_extract(task, '$.label'), ''), coalesce(mask, ''), mask_classes
+        FROM run_summaries JOIN run_states ON run_states.id = run_summaries.state
+    """
+    nothing = ("", "", "", "{}")
+    of_run = {run: (label, splits.get(run, ""), mask, names) for run, label, mask, names in db.execute(query)}
+    runs = [of_run.get(run, nothing) for run in table.runs.values] + [nothing]
+    query = "SELECT entry, label, split, coalesce(mask, ''), mask_classes FROM imported_images WHERE made"
+    brought = {entry: found for entry, *found in db.execute(query)}
+    rows = table.rows_of(np.array(sorted(brought), np.int64)).tolist()
+    own = [brought[entry] for entry in sorted(brought)]
+    found = {}
+    for place, name in enumerate(("task_labels", "splits", "masks", "mask_classes")):
+        column = texts_of([*(run[place] for run in runs), *(one[place] for one in own)])
+        numbers = column.numbers[: len(runs)][table.runs.numbers]  # -1, for no run, is the last one
+        numbers[rows] = column.numbers[len(runs) :]
+        found[name] = Texts(column.values, numbers)
+    return found
+
+
+def _edits(db: sqlite_utils.Database, entry: Numbers) -> EditColumns:
+    """The same edits are in many captions: each text is taken apart once."""
+    made = """
+        SELECT catalogue.id, json_extract(counterfactual, '$.edits')
+        FROM catalogue JOIN test_cases ON test_cases.id = catalogue.test_case
+        WHERE catalogue.edits > 0
+    """
+    brought = "SELECT entry, edits FROM imported_images WHERE made AND edits <> '[]'"
+    known: dict[str, list[dict[str, Any]]] = {}
+    numbers: list[int] = []
+    texts: tuple[list[str], ...] = ([], [], [])
+    for query in (made, brought):
+        for number, text in zip(*_columns(db, query, 2), strict=True):
+            edits = known.get(text)
+            if edits is None:
+                edits = known[text] = json.loads(text)
+            for one in edits:
+                numbers.append(number)
+                for column, name in zip(texts, ("edit_type", "keyword", "alternative"), strict=True):
+                    column.append(one[name])
+    row = np.searchsorted(entry, np.array(numbers, np.int64))
+    order = np.argsort(row, kind="stable")
+    types, keywords, alternatives = (texts_of(column) for column in texts)
+    return EditColumns(row[order], *(Texts(one.values, one.numbers[order]) for one in (types, keywords, alternatives)))
+
+
+def _columns(db: sqlite_utils.Database, query: str, width: int) -> tuple[list[Any], ...]:
+    """The columns of what is asked. No row outlives its part: where hundreds of thousands of them stay, the collector
+    goes through all of them again and again.
+    """
+    columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
+    cursor = db.execute(query)
+    while rows := cursor.fetchmany(_AT_ONCE):
+        for column, part in zip(columns, zip(*rows, strict=True), strict=True):
+            column += part
+    return columns
+
+
+def texts_of(column: Sequence[str]) -> Texts:
+    """A column of texts, "" for none."""
+    known: dict[str, int] = {"": -1}
+    numbers = [known.setdefault(text, len(known) - 1) for text in column]
+    return Texts(list(known)[1:], np.array(numbers, np.int64))

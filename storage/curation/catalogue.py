@@ -1,0 +1,390 @@
+"""The catalogue: every image that can be curated, found by filters, in orders, by pages; with its counts.
+
+It is kept by triggers (`storage.schema.catalogue_tables`), so nothing here has to be told of what was saved. A filter
+costs the same however little of it fits, and a page the same however deep it lies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import sqlite_utils
+
+from core.catalogue import (
+    FACETS,
+    Bar,
+    CatalogueEntry,
+    CatalogueFilter,
+    CataloguePage,
+    Cell,
+    Count,
+    Facet,
+    Order,
+    PageKey,
+    ScoreBand,
+    ScoreCounts,
+    Unmeasured,
+)
+from core.errors import UserError
+from core.types import Check, CounterfactualCaption, Edit
+from storage.curation import entry_sets
+from storage.curation.information_order import hold, walk
+from storage.curation.selection import Held, Selection, counts
+from storage.engine.database import Database, Repository, read, write
+from storage.engine.rows import Row, unpack_value, when
+from storage.images import Images, file_name
+from storage.schema.score_tables import MEASURE as SCORE
+from storage.schema.score_tables import NUMBER
+
+COUNTED = 10_000
+"""So many images are counted exactly; of more it is said at once that there are more, where words are looked for."""
+MOST_VALUES = 100
+"""Values of a facet that are counted; a facet may have thousands, and the most common are meant."""
+EVERYTHING = CatalogueFilter()
+NEWEST = Order()
+MOST_LINES = 100
+"""Lines, and places in a line, of a coverage table: an edit can say any weather."""
+CoverageGrid = Literal["class x edit type", "weather x time of day"]
+GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
+"""The coverage tables."""
+
+_ROWS = f"""
+    SELECT catalogue.*, images.width, images.height, state.name AS run_name, test_cases.counterfactual,
+        test_cases.checks, reviews.reason, reviews.created AS reviewed,
+        (SELECT author FROM reviews AS said WHERE said.id = coalesce(reviews.restores, reviews.id)) AS reviewer,
+        (SELECT value FROM stage_values WHERE id = (
+            SELECT max(id) FROM stage_values WHERE run = catalogue.run AND stage = 'caption'
+        )) AS caption,
+        brought.name, imports.name AS import_name, brought.caption AS brought_caption, brought.new_caption,
+        brought.edits AS brought_edits, brought.checks AS brought_checks,
+        (SELECT json_group_object(model, standing) FROM catalogue_outcomes WHERE entry = catalogue.id) AS standings,
+        (SELECT json_group_array(DISTINCT iif(outcome = '', 'undecided', outcome)) FROM study_items
+            WHERE study_items.test_case = catalogue.test_case AND kind = 'item') AS outcomes,
+        (SELECT json_group_array(tag) FROM catalogue_tags AS held WHERE entry = catalogue.id AND put AND id = (
+            SELECT max(id) FROM catalogue_tags WHERE entry = held.entry AND tag = held.tag
+        )) AS tags,
+        (SELECT number FROM catalogue_numbers WHERE entry = catalogue.id AND measure = {NUMBER}) AS score
+    FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value
+        JOIN images ON images.sha = catalogue.image
+        LEFT JOIN test_cases ON test_cases.id = catalogue.test_case
+        LEFT JOIN run_summaries AS summary ON summary.run = catalogue.run
+        LEFT JOIN run_states AS state ON state.id = summary.state
+        LEFT JOIN reviews ON reviews.id = catalogue.review
+        LEFT JOIN imported_images AS brought ON brought.entry = catalogue.id AND brought.made
+        LEFT JOIN imports ON imports.id = brought.import
+    ORDER BY wanted.key
+"""
+
+
+class Catalogue(Repository):
+    """The images of a workspace that can be curated: its test cases, but for those of deleted runs, and what was
+    imported.
+    """
+
+    def __init__(self, database: Database, images: Images) -> None:
+        super().__init__(database)
+        self._images = images
+
+    @read
+    def page(
+        self,
+        db: sqlite_utils.Database,
+        wanted: CatalogueFilter = EVERYTHING,
+        order: Order = NEWEST,
+        limit: int = 100,
+        after: PageKey | None = None,
+        before: PageKey | None = None,
+        at: int | None = None,
+        held: Held | None = None,
+    ) -> CataloguePage:
+        """Images in an order, at most `limit`: from the beginning, behind the key `after`, those that end before the
+        key `before`, or from the place `at` (0: the first), to which a scroll bar jumps.
+
+        A key stays a place in its order when images are added, and when its own image is not in it any more. `held`:
+        the images that `hold` found for the same filter and order, whatever was decided about them since.
+        """
+        way = walk(db, wanted, order, held)
+        if before is not None:
+            keys = list(islice(way.from_key(before, backwards=True), limit + 1))
+            return CataloguePage(self._entries(db, keys[:limit][::-1]), len(keys) > limit)
+        first = []
+        if at is not None:
+            after = way.at(at)
+            if after is None:
+                return CataloguePage((), False)
+            first = [after]
+        keys = first + list(islice(way.from_key(after), limit + 1 - len(first)))
+        return CataloguePage(self._entries(db, keys[:limit]), len(keys) > limit)
+
+    @read
+    def hold(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, order: Order = NEWEST) -> Held:
+        """The images that fit now, to be looked through while they are decided about: 125 kB for a million, and by
+        information, whose order is held too, seven times that. Other orders go on to follow what is decided: "reviewed"
+        moves an image that gets a verdict.
+        """
+        return hold(db, wanted, order)
+
+    @read
+    def place(
+        self,
+        db: sqlite_utils.Database,
+        wanted: CatalogueFilter,
+        order: Order,
+        entry: int,
+        held: Held | None = None,
+    ) -> int | None:
+        """At which place (0: the first) an image stands; None where it does not fit."""
+        return walk(db, wanted, order, held).place(entry)
+
+    @read
+    def get(self, db: sqlite_utils.Database, entry: int) -> CatalogueEntry:
+        """One image, also of a deleted run. Raises UserError when there is none with this number."""
+        for found in self._entries(db, [PageKey(entry)]):
+            return found
+        raise UserError(f"The catalogue has no image {entry}; pick one from a list of it.", field="entry")
+
+    @read
+    def listed(self, db: sqlite_utils.Database, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
+        """These images in this order, also of deleted runs; numbers that none has are left out."""
+        return self._entries(db, [PageKey(entry) for entry in entries])
+
+    @read
+    def count(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, most: int = COUNTED) -> Count:
+        """How many images fit: exactly without words, and with words up to `most`."""
+        selection = Selection(db, wanted)
+        number = selection.counted(most)
+        return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
+
+    @read
+    def ids(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> tuple[int, ...]:
+        """The numbers of all images that fit, in order: for what is done with all of them."""
+        return tuple(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+
+    @read
+    def bits(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> entry_sets.Bits:
+        """The set of all images that fit (`storage.curation.entry_sets`), for what goes by other orders than these."""
+        return Selection(db, wanted).whole
+
+    @read
+    def facets(
+        self,
+        db: sqlite_utils.Database,
+        wanted: CatalogueFilter = EVERYTHING,
+        names: Sequence[Facet] = FACETS,
+        most: int = MOST_VALUES,
+    ) -> Mapping[Facet, Mapping[str, int]]:
+        """By facet and value, how many images fit, of each facet at most `most` values, the most common first.
+
+        What the filter says of a facet itself does not count for it: so one sees what else there would be.
+        """
+        free = [name for name in names if name not in wanted.facets]
+        found: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, most))
+        for name in names:
+            if name in wanted.facets:
+                others = {facet: values for facet, values in wanted.facets.items() if facet != name}
+                found |= counts(Selection(db, replace(wanted, facets=others)), {name: most})
+        return {name: found[name] for name in names}
+
+    @read
+    def checks(
+        self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING
+    ) -> Mapping[str, Mapping[str, int]]:
+        """By check and outcome, how many images fit."""
+        return self._named(db, wanted, "check:")
+
+    @read
+    def models(
+        self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING
+    ) -> Mapping[str, Mapping[str, int]]:
+        """By model under test that has read an image, and where it stands, how many images fit."""
+        return self._named(db, wanted, "model:")
+
+    @read
+    def coverage(
+        self,
+        db: sqlite_utils.Database,
+        grid: CoverageGrid = GRIDS[0],
+        most: int = MOST_LINES,
+        lines: Sequence[str] | None = None,
+        places: Sequence[str] | None = None,
+    ) -> tuple[Cell, ...]:
+        """The cells of a coverage table that have an image, by line and place: those of these lines and places, or of
+        the `most` most common ones and of what has none.
+        """
+        reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+        query = """
+            SELECT line, place, catalogue_cells.facet, catalogue_cells.value, catalogue_cells.entries
+            FROM json_each(:lines) AS lines CROSS JOIN json_each(:places) AS places
+                CROSS JOIN catalogue_cells ON grid = :grid AND line = lines.value AND place = places.value
+            WHERE catalogue_cells.entries > 0
+        """
+        common = (
+            "SELECT value FROM catalogue_values WHERE facet = ? AND entries > 0 ORDER BY entries DESC, value LIMIT ?"
+        )
+        names = {
+            name: json.dumps(
+                ["", *(value for (value,) in db.execute(common, [facet, most]))] if given is None else given
+            )
+            for name, facet, given in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True)
+        }
+        for line, place, facet, value, number in db.execute(query, {"grid": grid, **names}):
+            if facet == "review":
+                reviews[line, place][value] = number
+            else:
+                models[line, place][facet.removeprefix("model:")][value] = number
+        return tuple(
+            Cell(*cell, held, {model: dict(standings) for model, standings in models[cell].items()})
+            for cell, held in sorted(reviews.items())
+        )
+
+    @read
+    def histogram(self, db: sqlite_utils.Database, check: str, wanted: CatalogueFilter = EVERYTHING) -> tuple[Bar, ...]:
+        """The figures of a check over the images that fit, in bars of 0.02, the lowest first; none is empty."""
+        return _bars(Selection(db, wanted), f"check:{check}")
+
+    @read
+    def scores(self, db: sqlite_utils.Database, wanted: CatalogueFilter, threshold: float) -> ScoreCounts:
+        """How many of the images that fit have which score of validity; what the filter says of scores does not count
+        for it.
+        """
+        selection = Selection(db, replace(wanted, scores=()))
+        whole, scored = selection.whole, selection.value("measure", SCORE)
+        high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
+        at_least, below, none = (entry_sets.size(bits) for bits in (high, low, whole & ~scored))
+        return ScoreCounts(at_least, below, none, _bars(selection, SCORE))
+
+    @read
+    def runs(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> tuple[str, ...]:
+        """The ids of the runs that the images are of, the run of the oldest image first."""
+        entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+        query = """
+            SELECT run FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+            WHERE run IS NOT NULL GROUP BY run ORDER BY min(catalogue.id)
+        """
+        return tuple(run for (run,) in db.execute(query, [entries]))
+
+    @read
+    def by_source(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> Mapping[str, int]:
+        """By the SHA-256 of a source image, how many of the images that fit are of it. Sources without any are left
+        out.
+        """
+        entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+        query = """
+            SELECT source, count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+            WHERE source IS NOT NULL GROUP BY source
+        """
+        return dict(db.execute(query, [entries]).fetchall())
+
+    @read
+    def test_cases(self, db: sqlite_utils.Database, entries: Sequence[int]) -> tuple[int, ...]:
+        """The test cases of entries, in the same order; imported images, which have none, are left out."""
+        query = """
+            SELECT test_case FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+            WHERE test_case IS NOT NULL ORDER BY wanted.key
+        """
+        return tuple(number for (number,) in db.execute(query, [json.dumps(list(entries))]))
+
+    @read
+    def not_measured(self, db: sqlite_utils.Database, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
+        """Segmentations whose class maps wait to be compared, at most so many. `sha`: only those whose image or source
+        this is. Those of deleted runs are left out.
+        """
+        if sha:
+            found = "SELECT group_concat(id) FROM catalogue WHERE there AND (image = :sha OR source = :sha)"
+            entries = entry_sets.listed(db.execute(found, {"sha": sha}).fetchone()[0])
+        else:
+            waiting = Selection(db, CatalogueFilter(models={model: ("not measured",)})).whole
+            entries = entry_sets.entries_of(waiting)[:most]
+        query = """
+            SELECT catalogue.id, test_case, prediction, source_prediction, state
+            FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+                JOIN catalogue_outcomes ON entry = catalogue.id AND model = :model
+                JOIN run_summaries USING (run)
+            WHERE NOT measured ORDER BY catalogue.id LIMIT :most
+        """
+        values = {"entries": json.dumps(entries.tolist()), "model": model, "most": most}
+        return tuple(Unmeasured(*row) for row in db.execute(query, values))
+
+    @write
+    def measured(
+        self,
+        db: sqlite_utils.Database,
+        model: str,
+        found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]],
+    ) -> None:
+        """Keep whether a model under test is right about the sources and about the images of segmentations; None where
+        that cannot be told. What was predicted anew meanwhile, or got another mask, waits on.
+        """
+        query = """
+            UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ?
+            WHERE entry = ? AND model = ? AND prediction = ? AND source_prediction = ?
+                AND (SELECT state FROM catalogue JOIN run_summaries USING (run) WHERE catalogue.id = entry) = ?
+        """
+        for one, (source, image) in found:
+            values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
+            db.execute(query, values)
+
+    def _entries(self, db: sqlite_utils.Database, keys: Sequence[PageKey]) -> tuple[CatalogueEntry, ...]:
+        by_entry = {key.entry: key for key in keys}
+        rows = db.query(_ROWS, [json.dumps(list(by_entry))])
+        return tuple(_entry(row, by_entry[row["id"]], self._images.folder) for row in rows)
+
+    def _named(self, db: sqlite_utils.Database, wanted: CatalogueFilter, begin: str) -> dict[str, dict[str, int]]:
+        query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
+        names = [name for (name,) in db.execute(query, [begin, f"{begin[:-1]};"])]
+        found = counts(Selection(db, wanted), dict.fromkeys(names, MOST_VALUES))
+        return {name.removeprefix(begin): held for name, held in found.items()}
+
+
+def _bars(selection: Selection, measure: str) -> tuple[Bar, ...]:
+    (found,) = counts(selection, {f"bin:{measure}": 1 << 30}).values()
+    bars = sorted((int(value), number) for value, number in found.items() if number)
+    return tuple(Bar(at / entry_sets.BINS, (at + 1) / entry_sets.BINS, number) for at, number in bars)
+
+
+def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
+    if row["counterfactual"] is not None:
+        counterfactual = unpack_value(CounterfactualCaption, row["counterfactual"])
+    else:
+        edits = unpack_value(tuple[Edit, ...], row["brought_edits"] or "[]")
+        counterfactual = CounterfactualCaption(row["new_caption"] or "", edits)
+    caption = json.loads(row["caption"] or "null") or {}
+    reviewed = row["verdict"] != "open"
+    return CatalogueEntry(
+        id=row["id"],
+        test_case=row["test_case"],
+        run=row["run"] or "",
+        run_name=row["run_name"] or "",
+        image_sha=row["image"],
+        image_path=images / file_name(row["image"]),
+        image_size=(row["width"], row["height"]),
+        source_sha=row["source"] or "",
+        kind=row["kind"],
+        classes=tuple(json.loads(row["classes"])),
+        caption=caption.get("text", "") or row["brought_caption"] or "",
+        counterfactual=counterfactual.text,
+        edits=counterfactual.edits,
+        profile=row["profile"],
+        recipe=row["recipe"],
+        method=row["method"],
+        checks=unpack_value(tuple[Check, ...], row["checks"] or row["brought_checks"] or "[]"),
+        verdict=row["verdict"],
+        reason=row["reason"] or "" if reviewed else "",
+        reviewer=row["reviewer"] or "" if reviewed else "",
+        reviewed=when(row["reviewed"]) if reviewed else None,
+        standings=json.loads(row["standings"]),
+        study_outcomes=tuple(sorted(json.loads(row["outcomes"]))),
+        tags=tuple(sorted(json.loads(row["tags"]))),
+        created=when(row["created"]),
+        key=key,
+        name=row["name"] or "",
+        import_name=row["import_name"] or "",
+        score=row["score"],
+    )

@@ -1,0 +1,129 @@
+"""What counts of images once a decision about them is taken back, or done again.
+
+A decision that takes another one back is itself taken back to do that one again: the decisions that took back each
+other, beginning with a first one, are a chain, and whether the first one counts follows from its length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlite_utils
+
+from core.errors import UserError
+from storage.engine.rows import Row
+
+DecisionKind = Literal["review", "tag", "label"]
+_LOGS: dict[DecisionKind, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "review": (("reviews", ("test_case",)), ("reviews", ("entry",))),
+    "tag": (("catalogue_tags", ("entry", "tag")),),
+    "label": (("catalogue_labels", ("entry",)),),
+}
+"""By kind, the tables of what was said, and by which columns the rows of one image belong together."""
+_SAID: dict[str, dict[str, Any]] = {
+    "reviews": {"verdict": "open", "reason": ""},
+    "catalogue_tags": {"put": 0},
+    "catalogue_labels": {"label": ""},
+}
+"""By log, what it says, and what counts where it says nothing."""
+
+
+@dataclass(frozen=True)
+class WordAfter:
+    """What is said of one image then."""
+
+    table: str
+    """The log."""
+    values: dict[str, Any]
+    """The row that says it, but for who and when."""
+    changes: bool
+    """It is something else than now."""
+
+
+def in_force(db: sqlite_utils.Database, decision: int) -> Row:
+    """The row to take back so that a decision does not count any more: its own, or where it was taken back and done
+    again, that of the last time it was done again.
+    """
+    found = _tip(db, decision)
+    if found is None:
+        raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
+    row, counts = found
+    if not counts:
+        raise UserError("That was taken back already: look at what is there now.", field="decision")
+    return row
+
+
+def last_of(db: sqlite_utils.Database, author: str) -> Row:
+    """The same of the last decision of an author that counts."""
+    query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
+    for (number,) in db.execute(query, [author]):
+        found = _tip(db, number)
+        if found is not None and found[1]:
+            return found[0]
+    raise UserError("There is nothing of yours to take back.", field="decision")
+
+
+def _tip(db: sqlite_utils.Database, decision: int) -> tuple[Row, bool] | None:
+    """The last decision of those that took back each other, beginning with this one; and whether this one counts."""
+    rows = list(db.query("SELECT * FROM image_decisions WHERE id = ?", [decision]))
+    if not rows:
+        return None
+    row, counts = rows[0], True
+    while held := list(db.query("SELECT * FROM image_decisions WHERE undoes = ?", [row["id"]])):
+        row, counts = held[0], not counts
+    return row, counts
+
+
+def words_after(db: sqlite_utils.Database, tip: Row) -> tuple[list[WordAfter], bool]:
+    """What counts of every image of a chain once its last decision is taken back; and whether its first one counts
+    then.
+    """
+    first, again = tip, False
+    while first["undoes"] is not None:
+        first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again
+    return [word for log in _LOGS[first["kind"]] for word in _words(db, first["id"], *log)], again
+
+
+def _words(db: sqlite_utils.Database, decision: int, table: str, keys: tuple[str, ...]) -> list[WordAfter]:
+    """Of every image that the first decision of a chain is about in this log, what is said once the last one is taken
+    back.
+
+    It is the latest word whose decision counts then. What only repeats a word because a decision was taken back is none
+    itself; what Explore took back in a run is.
+    """
+    key = " AND ".join(f"{table}.{name} = held.{name}" for name in keys)
+    said = _SAID[table]
+    columns = ", ".join([*(f"held.{name}" for name in keys), *(f"was.{name} AS was_{name}" for name in said)])
+    if table == "catalogue_labels":
+        columns += ", (SELECT label FROM catalogue WHERE id = held.entry) AS label_now"
+    query = f"""
+        WITH RECURSIVE held AS MATERIALIZED (
+            SELECT id, {", ".join(keys)} FROM {table} WHERE decision = :decision AND {keys[0]} IS NOT NULL
+        ), concerned AS (
+            SELECT DISTINCT decision FROM held CROSS JOIN {table} ON {key}
+            WHERE decision IS NOT NULL AND restores IS NULL
+        ), chain (first, last) AS (
+            SELECT decision, decision FROM concerned
+            UNION ALL SELECT first, image_decisions.id FROM chain JOIN image_decisions ON undoes = chain.last
+        ), withdrawn AS MATERIALIZED (
+            SELECT first FROM chain GROUP BY first HAVING (count(*) + (first = :decision)) % 2 = 0
+        )
+        SELECT {columns}, coalesce(was.restores, was.id, 0) AS restores, was.id IS NOT NULL AS had,
+            coalesce(last.restores, last.id) <> coalesce(was.restores, was.id, 0) AS changes
+        FROM held JOIN {table} AS last ON last.id = (SELECT max(id) FROM {table} WHERE {key})
+            LEFT JOIN {table} AS was ON was.id = (
+                SELECT id FROM {table} WHERE {key} AND (restores IS NULL OR decision IS NULL) AND coalesce((
+                    SELECT word.decision FROM {table} AS word WHERE word.id = coalesce({table}.restores, {table}.id)
+                ), 0) NOT IN (SELECT first FROM withdrawn) ORDER BY id DESC LIMIT 1
+            )
+        ORDER BY held.id
+    """
+    found = []
+    for row in db.query(query, {"decision": decision}):
+        values = {name: row[name] for name in keys} | {"restores": row["restores"]}
+        values |= {name: row[f"was_{name}"] if row["had"] else none for name, none in said.items()}
+        if table == "catalogue_labels":
+            values["before"] = row["label_now"]
+        found.append(WordAfter(table, values, bool(row["changes"])))
+    return found

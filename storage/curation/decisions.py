@@ -1,0 +1,440 @@
+"""What people decide about images of the catalogue: verdicts, tags and labels, each kept with who said it and when.
+
+One decision may be about many images; it happens as a whole or not at all, and is taken back as a whole. Nothing is
+deleted by that: what counted before is said once more. What somebody else decided of an image meanwhile stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlite_utils
+
+from core.catalogue import CatalogueFilter
+from core.errors import UserError
+from core.stored_runs import VERDICTS, Verdict
+from core.types import LONGEST_REASON
+from storage.curation import entry_sets
+from storage.curation.decision_undo import DecisionKind, in_force, last_of, words_after
+from storage.curation.selection import Selection
+from storage.engine.database import Repository, read, write
+from storage.engine.rows import Row, checked_text, insert_row, now, pack, when
+
+MOST_AT_ONCE = 100_000
+"""Images that one decision is about at most."""
+LONGEST_AUTHOR = 60
+LONGEST_TAG = 60
+LONGEST_LABEL = 200
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which images a decision is about: these, or all that a filter means."""
+
+    entries: Sequence[int] = ()
+    wanted: CatalogueFilter | None = None
+    expected: int | None = None
+    """With a filter: how many images the person was told that it means."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What came of a decision."""
+
+    decision: int
+    """Its number; 0 where nothing was changed."""
+    changed: int
+    """Images that are now something else."""
+    same: int
+    """Images that were so already."""
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """What came of taking a decision back."""
+
+    decision: int
+    """The number of the decision that did it: it can be taken back as well."""
+    undoes: int
+    kind: DecisionKind
+    what: str
+    changed: int
+    left: int
+    """Images of which something else was decided since; they stay as they are."""
+    again: bool
+    """What was decided counts again: it was done again, and not taken back."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One thing that was decided, of one image or of many."""
+
+    id: int
+    kind: DecisionKind
+    author: str
+    """"" for somebody who gave no name."""
+    what: str
+    entries: int
+    """Images that it changed."""
+    undoes: int
+    """The decision that it takes back; 0 for none."""
+    undone: int
+    """The decision that takes it back; 0 for none."""
+    created: datetime
+
+
+@dataclass(frozen=True)
+class Said:
+    """One thing that was said of one image."""
+
+    kind: DecisionKind
+    what: str
+    reason: str
+    author: str
+    decision: int
+    """0 where it was said on the page of its run, or by an earlier version."""
+    restored: bool
+    """Something that was taken back made it count again."""
+    created: datetime
+
+
+@dataclass(frozen=True)
+class ReviewSession:
+    """What a person decided at one go."""
+
+    id: int
+    author: str
+    repeats: float
+    """After this share of the decisions, from 0 to 0.2, an image is shown once more."""
+    decisions: int
+    images: int
+    first: datetime | None
+    last: datetime | None
+    repeated: int
+    """Images that were judged once more."""
+    agreed: int
+    """Of these, how many got the same verdict again."""
+
+
+class Decisions(Repository):
+    """What was decided about the images of the catalogue. Whatever saves is one transaction."""
+
+    @write
+    def review(
+        self,
+        db: sqlite_utils.Database,
+        target: Target,
+        verdict: Verdict,
+        reason: str = "",
+        author: str = "",
+        session: int | None = None,
+    ) -> Change:
+        """Accept or reject images, or with "open" take back what was said of them. A verdict that an image has already
+        is not said again, but for another reason. Of a session it is said by its author, where no other is named.
+
+        Raises UserError for images that are unknown, none or too many, and where a filter means another number of
+        images than was expected.
+        """
+        if verdict not in VERDICTS:
+            raise ValueError(f"there is no verdict {verdict!r}")
+        reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
+        if session is not None:
+            author = author or _session(db, session)["author"]
+        entries = _entries(db, target)
+        query = """
+            SELECT catalogue.id FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+                LEFT JOIN reviews ON reviews.id = catalogue.review
+            WHERE catalogue.verdict <> :verdict OR :reason <> '' AND reviews.reason <> :reason ORDER BY wanted.key
+        """
+        found = db.execute(query, {"entries": pack(entries), "verdict": verdict, "reason": reason})
+        changed = [entry for (entry,) in found]
+        what = f"{verdict}: {reason}" if reason else verdict
+        save = """
+            INSERT INTO reviews (test_case, entry, verdict, reason, author, decision, created)
+            SELECT test_case, iif(test_case IS NULL, catalogue.id, NULL), :verdict, :reason, :author, :decision, :now
+            FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value ORDER BY wanted.key
+        """
+        values = {"verdict": verdict, "reason": reason}
+        return _decided(db, "review", what, author, entries, changed, save, values, session)
+
+    @write
+    def tag(self, db: sqlite_utils.Database, target: Target, tag: str, put: bool = True, author: str = "") -> Change:
+        """Put a tag on images, or take it off. Raises UserError as `review` does, and for a tag without a name."""
+        name = checked_text(tag, "The tag", LONGEST_TAG, "tag")
+        if not name:
+            raise UserError("Give the tag a name.", field="tag")
+        entries = _entries(db, target)
+        query = """
+            SELECT value FROM json_each(:entries) WHERE :put <> coalesce((
+                SELECT put FROM catalogue_tags WHERE entry = value AND tag = :tag ORDER BY id DESC LIMIT 1
+            ), 0) ORDER BY key
+        """
+        values: dict[str, Any] = {"tag": name, "put": int(put)}
+        changed = [entry for (entry,) in db.execute(query, {**values, "entries": pack(entries)})]
+        save = """
+            INSERT INTO catalogue_tags (entry, tag, put, author, decision, created)
+            SELECT value, :tag, :put, :author, :decision, :now FROM json_each(:entries) ORDER BY key
+        """
+        what = name if put else f"{name} (taken off)"
+        return _decided(db, "tag", what, author, entries, changed, save, values)
+
+    @write
+    def relabel(self, db: sqlite_utils.Database, target: Target, label: str, author: str = "") -> Change:
+        """Give images another label than that of their task; what models under test say of them is judged by it.
+
+        Raises UserError as `review` does, for an empty label, and for images of segmentations, which have none.
+        """
+        label = checked_text(label, "The label", LONGEST_LABEL, "label")
+        if not label:
+            raise UserError("Give the images a label: an image of a classification cannot do without.", field="label")
+        entries = _entries(db, target)
+        query = """
+            SELECT count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+            WHERE kind <> 'classification'
+        """
+        (without,) = db.execute(query, [pack(entries)]).fetchone()
+        if without:
+            many = "An image belongs" if without == 1 else f"{without:,} images belong"
+            raise UserError(
+                f"{many} to a segmentation, which has protected classes and no label: choose classifications only.",
+                field="label",
+            )
+        query = """
+            SELECT catalogue.id FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
+            WHERE label <> ? ORDER BY wanted.key
+        """
+        changed = [entry for (entry,) in db.execute(query, [pack(entries), label])]
+        save = """
+            INSERT INTO catalogue_labels (entry, label, before, author, decision, created)
+            SELECT catalogue.id, :label, label, :author, :decision, :now
+            FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value ORDER BY wanted.key
+        """
+        return _decided(db, "label", label, author, entries, changed, save, {"label": label})
+
+    @write
+    def take_back(self, db: sqlite_utils.Database, decision: int = 0, author: str = "") -> TakenBack:
+        """What counted before a decision, and was not taken back itself, counts again, of each image where nothing else
+        was decided since. 0: the last decision of this author that counts. What takes a decision back is a decision,
+        and is taken back in its turn.
+
+        Raises UserError for an unknown decision, for one that does not count any more, and where there is none.
+        """
+        author = _author(author)
+        row = in_force(db, decision) if decision else last_of(db, author)
+        rows, again = words_after(db, row)
+        moved = [(word.table, word.values) for word in rows if word.changes]
+        created = now()
+        number = insert_row(
+            db,
+            "image_decisions",
+            {
+                "kind": row["kind"],
+                "author": author,
+                "what": row["what"],
+                "entries": len(moved),
+                "undoes": row["id"],
+                "created": created,
+            },
+        )
+        for table, values in moved:
+            held = {**values, "author": author, "decision": number, "created": created}
+            names = ", ".join(held)
+            db.conn.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(held))})", [*held.values()])
+        left = len(rows) - len(moved)
+        return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again)
+
+    @read
+    def all(
+        self, db: sqlite_utils.Database, limit: int = 100, after: int = 0, author: str | None = None
+    ) -> tuple[Decision, ...]:
+        """Decisions, the latest first, at most `limit`, those older than the decision `after` where there is one."""
+        query = """
+            SELECT held.*, undo.id AS undone FROM image_decisions AS held
+                LEFT JOIN image_decisions AS undo ON undo.undoes = held.id
+            WHERE (:after = 0 OR held.id < :after) AND (:author IS NULL OR held.author = :author)
+            ORDER BY held.id DESC LIMIT :limit
+        """
+        rows = db.query(query, {"after": after, "author": author, "limit": limit})
+        return tuple(
+            Decision(
+                row["id"],
+                row["kind"],
+                row["author"],
+                row["what"],
+                row["entries"],
+                row["undoes"] or 0,
+                row["undone"] or 0,
+                when(row["created"]),
+            )
+            for row in rows
+        )
+
+    @read
+    def of_entry(self, db: sqlite_utils.Database, entry: int) -> tuple[Said, ...]:
+        """All that was said of one image, the latest first. Raises UserError for an unknown one."""
+        _require(db, [entry])
+        query = """
+            SELECT 'review' AS kind, reviews.verdict AS what, reason, author, decision, restores, reviews.created,
+                reviews.id AS number
+            FROM catalogue JOIN reviews ON reviews.test_case = catalogue.test_case WHERE catalogue.id = :entry
+            UNION ALL SELECT 'review', verdict, reason, author, decision, restores, created, id
+            FROM reviews WHERE entry = :entry
+            UNION ALL SELECT 'tag', iif(put, tag, tag || ' (taken off)'), '', author, decision, restores, created, id
+            FROM catalogue_tags WHERE entry = :entry
+            UNION ALL SELECT 'label', iif(label = '', (
+                SELECT before FROM catalogue_labels WHERE entry = :entry ORDER BY id LIMIT 1
+            ), label), '', author, decision, restores, created, id FROM catalogue_labels WHERE entry = :entry
+            ORDER BY created DESC, number DESC
+        """
+        return tuple(
+            Said(
+                row["kind"],
+                row["what"],
+                row["reason"],
+                row["author"],
+                row["decision"] or 0,
+                row["restores"] is not None,
+                when(row["created"]),
+            )
+            for row in db.query(query, {"entry": entry})
+        )
+
+    # Sessions: a person's decisions at one go, with some images shown once more
+
+    @write
+    def begin_session(self, db: sqlite_utils.Database, author: str, repeats: float) -> int:
+        """A new session; returns its number. `repeats`: from 0 to 0.2."""
+        row = {"author": _author(author), "repeats": float(repeats), "created": now()}
+        return insert_row(db, "review_sessions", row)
+
+    @read
+    def session(self, db: sqlite_utils.Database, session: int) -> ReviewSession:
+        """A session as it is now. What was taken back in it counts as decided. Raises UserError for an unknown one."""
+        row = _session(db, session)
+        counts = """
+            SELECT count(*), coalesce(sum(entries), 0), min(created), max(created)
+            FROM image_decisions WHERE session = ?
+        """
+        decisions, images, first, last = db.execute(counts, [session]).fetchone()
+        agreement = "SELECT count(*), coalesce(sum(verdict = before), 0) FROM review_repeats WHERE session = ?"
+        repeated, agreed = db.execute(agreement, [session]).fetchone()
+        return ReviewSession(
+            session,
+            row["author"],
+            row["repeats"],
+            decisions,
+            images,
+            when(first) if first else None,
+            when(last) if last else None,
+            repeated,
+            agreed,
+        )
+
+    @read
+    def repeatable(self, db: sqlite_utils.Database, session: int, waits: int) -> tuple[int, ...]:
+        """The images that can be shown once more in a session, by their numbers: decided alone, at least `waits`
+        decisions ago, not taken back since, and not shown once more yet.
+        """
+        return tuple(entry for entry, _ in _repeatable(db, session, waits))
+
+    @write
+    def answer_repeat(
+        self, db: sqlite_utils.Database, session: int, entry: int, verdict: Verdict, reason: str = ""
+    ) -> bool:
+        """Keep what a person says of an image that is shown once more; its verdict stays. Returns whether they say the
+        same again. Raises UserError for an image that is not to be repeated in this session.
+        """
+        _session(db, session)
+        reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
+        for held, before in _repeatable(db, session, 0):
+            if held == entry:
+                row = {"session": session, "entry": entry, "before": before, "verdict": verdict}
+                insert_row(db, "review_repeats", {**row, "reason": reason, "created": now()})
+                return bool(verdict == before)
+        raise UserError(f"Image {entry} is not shown once more here: go on with the next one.", field="entry")
+
+
+def _decided(
+    db: sqlite_utils.Database,
+    kind: DecisionKind,
+    what: str,
+    author: str,
+    entries: Sequence[int],
+    changed: Sequence[int],
+    save: str,
+    values: Row,
+    session: int | None = None,
+) -> Change:
+    """Keep a decision with its rows."""
+    same = len(entries) - len(changed)
+    if not changed:
+        return Change(0, 0, same)
+    author, created = _author(author), now()
+    row = {"kind": kind, "author": author, "what": what, "entries": len(changed), "created": created}
+    number = insert_row(db, "image_decisions", {**row, "session": session})
+    named = {"entries": pack(list(changed)), "author": author, "decision": number, "now": created}
+    db.execute(save, {**values, **named})
+    return Change(number, len(changed), same)
+
+
+def _entries(db: sqlite_utils.Database, target: Target) -> list[int]:
+    """The images that are meant. Raises UserError where there are none or too many, or not as many as expected."""
+    if target.wanted is not None:
+        found: list[int] = entry_sets.entries_of(Selection(db, target.wanted).whole).tolist()
+        if target.expected is not None and len(found) != target.expected:
+            are = "is 1 image" if len(found) == 1 else f"are {len(found):,} images"
+            raise UserError(
+                f"Nothing was changed: there {are} here now, and not {target.expected:,}. Look again, and decide then.",
+                field="expected",
+            )
+    else:
+        found = list(dict.fromkeys(target.entries))
+        _require(db, found)
+    if not found:
+        raise UserError("There is no image to decide about: choose some first.", field="entries")
+    if len(found) > MOST_AT_ONCE:
+        raise UserError(
+            f"These are {len(found):,} images; at most {MOST_AT_ONCE:,} are decided at once: choose fewer.",
+            field="entries",
+        )
+    return found
+
+
+def _require(db: sqlite_utils.Database, entries: Sequence[int]) -> None:
+    query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM catalogue) LIMIT 1"
+    for (unknown,) in db.execute(query, [json.dumps(list(entries))]).fetchall():
+        raise UserError(f"The catalogue has no image {unknown}; nothing was changed.", field="entries")
+
+
+def _repeatable(db: sqlite_utils.Database, session: int, waits: int) -> list[tuple[int, str]]:
+    """By its number, each image that can be shown once more, with what the person said of it in this session."""
+    query = """
+        WITH ordered AS (
+            SELECT id, entries, row_number() OVER (ORDER BY id DESC) - 1 AS since
+            FROM image_decisions WHERE session = :session AND kind = 'review'
+        ), said AS (
+            SELECT catalogue.id AS entry, catalogue.verdict AS verdict_now, reviews.verdict, since, ordered.entries,
+                row_number() OVER (PARTITION BY catalogue.id ORDER BY reviews.id DESC) AS place
+            FROM ordered JOIN reviews ON reviews.decision = ordered.id
+                JOIN catalogue ON catalogue.test_case = reviews.test_case OR catalogue.id = reviews.entry
+        )
+        SELECT entry, verdict FROM said
+        WHERE place = 1 AND entries = 1 AND since >= :waits AND verdict <> 'open' AND verdict_now <> 'open'
+            AND entry NOT IN (SELECT entry FROM review_repeats WHERE session = :session)
+        ORDER BY entry
+    """
+    return db.execute(query, {"session": session, "waits": waits}).fetchall()
+
+
+def _session(db: sqlite_utils.Database, session: int) -> Row:
+    for row in db.query("SELECT * FROM review_sessions WHERE id = ?", [session]):
+        return row
+    raise UserError(f"There is no session {session}; begin a new one.", field="session")
+
+
+def _author(author: str) -> str:
+    return checked_text(author, "Your name", LONGEST_AUTHOR, "author")

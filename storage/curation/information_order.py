@@ -1,0 +1,131 @@
+"""The order of the catalogue by information: what a look at it tells most stands first. Reads only.
+
+Why a look at an image may tell something is a set of the catalogue each; how many of them an image is in is its place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import sqlite_utils
+
+from core.catalogue import CatalogueFilter, Order, PageKey
+from storage.curation import entry_sets
+from storage.curation.entry_sets import Bits
+from storage.curation.selection import Held, Selection, Walk
+
+REASONS = 5
+"""Why a look at an image may tell something: `Order` names them."""
+
+
+class InformationWalk:
+    """A selection by what a look at it tells: strata of equally many reasons, the newest first in each."""
+
+    def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
+        self._selection, self._strata = selection, strata
+
+    def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
+        """As that of `Walk`. A key tells its stratum, so that it stays a place when its image got a verdict since."""
+        start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
+        for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
+            behind = key.entry if key is not None and number == start else None
+            for entry in self._selection.by_entry(behind, not backwards, ~self._strata[number]):
+                yield self._key(entry, number)
+
+    def at(self, place: int) -> PageKey | None:
+        """What stands at a place, from 0; None behind the end."""
+        for number, stratum in enumerate(self._strata):
+            inside = stratum & self._selection.whole
+            if place < (size := entry_sets.size(inside)):
+                entry = entry_sets.from_place(inside, place, True)
+                return self._key(entry, number) if entry is not None else None
+            place -= size
+        return None
+
+    def place(self, entry: int) -> int | None:
+        """At which place an entry stands, from 0; None where it is not in the selection."""
+        before = 0
+        for stratum in self._strata:
+            inside = stratum & self._selection.whole
+            place = entry_sets.place_of(inside, entry, True)
+            if place is not None:
+                return before + place
+            before += entry_sets.size(inside)
+        return None
+
+    @staticmethod
+    def _key(entry: int, stratum: int) -> PageKey:
+        return PageKey(entry, float(REASONS - stratum) if stratum <= REASONS else None)
+
+    @staticmethod
+    def _stratum(key: PageKey) -> int:
+        return REASONS - int(min(max(key.number, 0), REASONS)) if key.number is not None else REASONS + 1
+
+
+def walk(
+    db: sqlite_utils.Database, wanted: CatalogueFilter, order: Order, held: Held | None = None
+) -> Walk | InformationWalk:
+    """What a filter means in an order, or what was held of it."""
+    selection = Selection(db, wanted, held)
+    if order.sort != "information":
+        return Walk(db, selection, order)
+    return InformationWalk(selection, held.strata if held is not None and held.strata else _strata(db, selection))
+
+
+def hold(db: sqlite_utils.Database, wanted: CatalogueFilter, order: Order) -> Held:
+    """What a filter means now."""
+    selection = Selection(db, wanted)
+    return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
+
+
+def _strata(db: sqlite_utils.Database, selection: Selection) -> tuple[Bits, ...]:
+    """The entries without a verdict, those with most reasons to look at them first; at last those with one."""
+    decided = selection.value("review", "accepted", "rejected")
+    open_ones = selection.bits & ~decided
+    reasons = (
+        selection.value_of_any("check:", "cannot tell"),
+        selection.value_of_any("check:", "failed"),
+        selection.value("study", "no consensus"),
+        selection.value_of_any("model:", "newly wrong"),
+        _without_decision(db, selection, open_ones),
+    )
+    assert len(reasons) == REASONS
+    # Each entry's number of reasons, a binary digit an array: a hundred thousand bytes are added up at once.
+    ones, twos, fours = (entry_sets.none_of(selection.chunks) for _ in range(3))
+    for reason in reasons:
+        carry = ones & reason
+        ones, twos, fours = ones ^ reason, twos ^ carry, fours | (twos & carry)
+    strata = []
+    for number in range(REASONS, -1, -1):
+        bits = open_ones
+        for digit, held in ((1, ones), (2, twos), (4, fours)):
+            bits = bits & (held if number & digit else ~held)
+        strata.append(bits)
+    return (*strata, selection.bits & decided)
+
+
+def _without_decision(db: sqlite_utils.Database, selection: Selection, open_ones: Bits) -> Bits:
+    """The entries of cells of class and edit type in which nobody decided about an image yet."""
+    reviewed = "SELECT 1 FROM catalogue_values WHERE facet = 'review' AND value <> 'open' AND entries > 0"
+    if db.execute(reviewed).fetchone() is None:
+        return open_ones
+    query = """
+        SELECT line, place FROM catalogue_cells
+        WHERE grid = 'class x edit type' AND facet = 'review' AND entries > 0
+        GROUP BY line, place HAVING max(value <> 'open') = 0
+    """
+    places: dict[str, list[str]] = defaultdict(list)
+    for line, place in db.execute(query):
+        places[line].append(place)
+    lines: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for line, held in places.items():
+        lines[tuple(held)].append(line)
+    found = entry_sets.none_of(selection.chunks)
+    for held_places, held_lines in lines.items():
+        of_lines, of_places = (
+            selection.value(facet, *values) | (~selection.having(facet) if "" in values else 0)
+            for facet, values in (("class", held_lines), ("edit type", held_places))
+        )
+        found |= of_lines & of_places
+    return found

@@ -1,0 +1,463 @@
+"""A filter of the catalogue as a set of entries, and the orders in which such a set can be walked. Reads only.
+
+No walk goes over what it does not show: facets are intersected as sets, full text is asked for some chunks at a time,
+and an order by figures goes bin by bin.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+import sqlite_utils
+
+from core.catalogue import CatalogueFilter, Order, PageKey, ScoreBand
+from storage.curation import entry_sets
+from storage.curation.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits, Numbers
+from storage.engine.rows import whole
+from storage.schema.score_tables import MEASURE as SCORE
+
+UNREAD = "unread"
+"""Where a model under test that has not read an image stands on it."""
+_PART = 8
+"""Chunks for which the full text is asked at once."""
+_FEW = 1000
+"""So many figures are looked up one by one sooner than in the order of all."""
+_FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
+
+
+def matching(text: str, edited: str = "") -> str | None:
+    """The query of the full text for words that a person typed: each is looked for as it is, in quotes, so that none is
+    a word of the query language. None where there is something to look for, but no word in it.
+    """
+    parts = []
+    for column, typed in (("", text), ("edited : ", edited)):
+        words = [word for word in whole(typed).replace("\0", " ").split() if any(map(str.isalnum, word))]
+        if typed.strip() and not words:
+            return None
+        if words:
+            quoted = ('"' + word.replace('"', '""') + '"' for word in words)
+            parts.append(f"{column}({' AND '.join(quoted)})")
+    return " AND ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Entries as a filter meant them once, whatever was decided about them since."""
+
+    bits: Bits
+    strata: tuple[Bits, ...] = ()
+    """By information: those with most reasons first, and at last those with a verdict."""
+
+
+class Selection:
+    """The entries that a filter means, in the snapshot of `db`; or those that were held when it was asked before."""
+
+    def __init__(self, db: sqlite_utils.Database, wanted: CatalogueFilter, held: Held | None = None) -> None:
+        self._db, self.wanted = db, wanted
+        self._parts: dict[tuple[int, int], Bits] = {}
+        self._words: str | None = ""
+        if held is not None:
+            self.chunks, self.bits, self.everything = len(held.bits) // BYTES, held.bits, False
+            return
+        (last,) = db.execute("SELECT max(id) FROM catalogue").fetchone()
+        self.chunks = ((last or 0) >> CHUNK_BITS) + 1
+        self._words = matching(wanted.text, wanted.edited)
+        self.everything = self._words == "" and replace(wanted, text="", edited="") == CatalogueFilter()
+        """Whether nothing is filtered out, so that how many there are of each value is known."""
+        self.bits = self._without_words()
+        """The entries, whatever their words: `whole` and `part` heed these."""
+
+    @property
+    def has_words(self) -> bool:
+        """Whether the full text is asked."""
+        return self._words != ""
+
+    @cached_property
+    def whole(self) -> Bits:
+        """All of it."""
+        return self.part(0, self.chunks)
+
+    def part(self, first: int, last: int) -> Bits:
+        """From chunk `first` up to `last`, which is not in it."""
+        bits = self.bits[first * BYTES : last * BYTES]
+        if not self._words or not bits.any():
+            return bits
+        if (first, last) in self._parts:
+            return self._parts[first, last]
+        start = first << CHUNK_BITS
+        query = (
+            "SELECT group_concat(rowid) FROM catalogue_words WHERE catalogue_words MATCH ? AND rowid >= ? AND rowid < ?"
+        )
+        (found,) = self._db.execute(query, [self._words, start, last << CHUNK_BITS]).fetchone()
+        bits = self._parts[first, last] = bits & entry_sets.of_entries(entry_sets.listed(found) - start, last - first)
+        return bits
+
+    def counted(self, most: int) -> int:
+        """How many entries there are; not much more than `most` where there are more."""
+        if not self._words:
+            return entry_sets.size(self.bits)
+        number = 0
+        for first in range(0, self.chunks, _PART):
+            number += entry_sets.size(self.part(first, min(first + _PART, self.chunks)))
+            if number > most:
+                break
+        return number
+
+    def by_entry(self, key: int | None, backwards: bool, left_out: Bits | None = None) -> Iterator[int]:
+        """The entries behind `key` (from the beginning, where there is none), by their numbers."""
+        at = (1 << 62 if backwards else -1) if key is None else key
+        first = min(max(at, 0) >> CHUNK_BITS, self.chunks - 1) // _PART
+        parts = range(first, -1, -1) if backwards else range(first, -(-self.chunks // _PART))
+        for part in parts:
+            start, end = part * _PART, min((part + 1) * _PART, self.chunks)
+            bits = self.part(start, end)
+            if left_out is not None:
+                bits = bits & ~left_out[start * BYTES : end * BYTES]
+            offset = start << CHUNK_BITS
+            for entry in entry_sets.beyond(bits, at - offset, backwards):
+                yield entry + offset
+
+    def value(self, facet: str, *values: str) -> Bits:
+        """The entries that have one of these values of a facet, in and out of the selection."""
+        return self._values(facet, values)
+
+    def having(self, facet: str) -> Bits:
+        """The entries that have any value of a facet."""
+        return self._values(facet, None)
+
+    def scored(self, band: ScoreBand) -> Bits:
+        """The entries whose score of validity is in a band, in and out of the selection."""
+        low = -math.inf if band.low is None else band.low
+        high = math.inf if band.high is None else math.nextafter(band.high, -math.inf)  # the last number below it
+        return self._between(SCORE, low, high)
+
+    def value_of_any(self, begin: str, value: str) -> Bits:
+        """The entries that have a value of any facet that begins so, with a colon at the end."""
+        query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
+        bits = entry_sets.none_of(self.chunks)
+        for (facet,) in self._db.execute(query, [begin, f"{begin[:-1]};", value]).fetchall():
+            bits = bits | self._values(facet, (value,))
+        return bits
+
+    def stored(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """The stored chunks of the value with this number."""
+        query = "SELECT id, members FROM catalogue_sets WHERE id >= ? AND id < ?"
+        mask = (1 << KEY_BITS) - 1
+        for key, members in self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS]):
+            yield key & mask, members
+
+    def listed(self, facet: str) -> list[tuple[int, str, int]]:
+        """The values of a facet: number, value, and how many entries have it in all."""
+        query = "SELECT id, value, entries FROM catalogue_values WHERE facet = ? AND entries > 0"
+        return self._db.execute(query, [facet]).fetchall()
+
+    def _without_words(self) -> Bits:
+        wanted, none = self.wanted, entry_sets.none_of(self.chunks)
+        if self._words is None:
+            return none
+        bits = self.value("there", "")
+        for facet, values in wanted.facets.items():
+            bits = bits & self._of_facet(facet, values)
+        for facet, values in wanted.without.items():
+            bits = bits & ~self._of_facet(facet, values)
+        for check, outcomes in wanted.checks.items():
+            bits = bits & self._values(f"check:{check}", outcomes)
+        for model, standings in wanted.models.items():
+            there = self._values(f"model:{model}", [standing for standing in standings if standing != UNREAD])
+            if UNREAD in standings:
+                there = there | ~self._values(f"model:{model}", None)
+            bits = bits & there
+        for between in wanted.between:
+            bits = bits & self._between(f"check:{between.check}", between.low, between.high)
+        if wanted.scores:
+            scored = entry_sets.none_of(self.chunks)
+            for band in wanted.scores:
+                scored = scored | (~self.value("measure", SCORE) if band is None else self.scored(band))
+            bits = bits & scored
+        for column, held in (("run", wanted.run), ("source", wanted.source)):
+            if held:
+                bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", held)
+        if wanted.test_cases:
+            bits = bits & ~self.value("imported", "")
+        if wanted.within is not None:
+            bits = bits & entry_sets.of_entries(wanted.within, self.chunks)
+        if wanted.not_in_study:
+            query = """
+                SELECT group_concat(catalogue.id) FROM study_items JOIN catalogue USING (test_case)
+                WHERE study = ? AND test_case IS NOT NULL
+            """
+            bits = bits & ~self._rows(query, wanted.not_in_study)
+        return bits
+
+    def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
+        """The entries that have one of these values, "" for those that have none."""
+        bits = self._values(facet, [value for value in values if value])
+        return bits | ~self._values(facet, None) if "" in values else bits
+
+    def _rows(self, query: str, *values: object) -> Bits:
+        (found,) = self._db.execute(query, values).fetchone()
+        return entry_sets.of_entries(entry_sets.listed(found), self.chunks)
+
+    def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
+        """The entries that have one of these values, or with None any."""
+        query = f"""
+            SELECT catalogue_sets.id & {(1 << KEY_BITS) - 1}, members FROM catalogue_values JOIN catalogue_sets
+                ON catalogue_sets.id >= catalogue_values.id << {KEY_BITS}
+                AND catalogue_sets.id < (catalogue_values.id + 1) << {KEY_BITS}
+            WHERE facet = :facet AND (:values IS NULL OR value IN (SELECT value FROM json_each(:values)))
+        """
+        named = {"facet": facet, "values": None if values is None else json.dumps([whole(value) for value in values])}
+        return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
+
+    def _between(self, measure: str, low: float, high: float) -> Bits:
+        """Both ends are in it. Whole bins as sets; what stands in the bins of the two ends is looked at one by one."""
+        ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
+        held = {value: size for _, value, size in self.listed(f"bin:{measure}")}
+        inside = [value for value in held if min(ends) < int(value) < max(ends)]
+        outside = [value for value in held if value not in inside]
+        if sum(held[value] for value in inside) > sum(held[value] for value in outside):
+            # The sets that take less are read.
+            bits = self.value("measure", measure) & ~self._values(f"bin:{measure}", outside)
+        else:
+            bits = self._values(f"bin:{measure}", inside)
+        if low > high:
+            return entry_sets.none_of(self.chunks)
+        for end in ends:
+            bits = bits | self._part_of_bin(measure, end, low, high)
+        return bits
+
+    def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
+        """What a range has of a bin: the figures in it are read, or those of the bin outside it, if these are less."""
+        query = """
+            SELECT group_concat(entry) FROM catalogue_numbers
+            WHERE measure = (SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?)
+        """
+        low, high = entry_sets.bin_span(place)
+        first, last = max(first, low), min(last, high)
+        if last - first <= (high - low) / 2:
+            return self._rows(f"{query} AND number >= ? AND number <= ?", measure, first, last)
+        bits = self.value(f"bin:{measure}", str(place))
+        if first > low:
+            bits = bits & ~self._rows(f"{query} AND number >= ? AND number < ?", measure, low, first)
+        if last < high:
+            bits = bits & ~self._rows(f"{query} AND number > ? AND number <= ?", measure, last, high)
+        return bits
+
+
+class Walk:
+    """A selection in an order: what stands before and behind a place, and what stands at one."""
+
+    def __init__(self, db: sqlite_utils.Database, selection: Selection, order: Order) -> None:
+        self._db, self._selection, self._order = db, selection, order
+        self._falling = order.falling and order.sort != "source"
+        self._measure = f"check:{order.check}" if order.sort == "check" else order.sort
+        if order.sort in ("newest", "oldest"):
+            self._measure = ""
+        if order.sort == "score":
+            self._measure = SCORE
+        found = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
+        self._number = next((number for (number,) in found), 0)
+
+    def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
+        """What stands behind a key (from the beginning, where there is none), or, backwards, before it."""
+        if not self._measure:
+            falling = (self._order.sort == "newest") != backwards
+            for entry in self._selection.by_entry(key.entry if key is not None else None, falling):
+                yield PageKey(entry)
+            return
+        without = key is not None and key.number is None
+        if not backwards:
+            if not without:
+                yield from self._numbered(key, self._falling)
+            yield from self._numberless(key if without else None, True)
+            return
+        if key is None or without:
+            yield from self._numberless(key, False)
+        yield from self._numbered(None if without else key, not self._falling)
+
+    def at(self, place: int) -> PageKey | None:
+        """What stands at a place, from 0; None behind the end."""
+        there, falling = self._selection.whole, self._falling
+        if not self._measure:
+            entry = entry_sets.from_place(there, place, self._order.sort == "newest")
+            return PageKey(entry) if entry is not None else None
+        if (few := self._few(falling)) is not None:
+            if place < len(few):
+                return few[place]
+            place -= len(few)
+        else:
+            for number, value, size in self._bins(falling):
+                inside = (
+                    size if self._selection.everything else entry_sets.common(self._selection.stored(number), there)
+                )
+                if place < inside:
+                    return self._at_in_bin(number, int(value), place)
+                place -= inside
+        entry = entry_sets.from_place(there & ~self._having, place, True)
+        return PageKey(entry) if entry is not None else None
+
+    def place(self, entry: int) -> int | None:
+        """At which place an entry stands, from 0; None where it is not in the selection."""
+        there = self._selection.whole
+        if not self._measure:
+            return entry_sets.place_of(there, entry, self._order.sort == "newest")
+        if not entry_sets.has(there, np.array([entry]))[0]:
+            return None
+        query = "SELECT number FROM catalogue_numbers WHERE entry = ? AND measure = ?"
+        found = self._db.execute(query, [entry, self._number]).fetchone()
+        if found is None:
+            behind = entry_sets.place_of(there & ~self._having, entry, True)
+            return None if behind is None else entry_sets.size(there & self._having) + behind
+        if (few := self._few(self._falling)) is not None:
+            return few.index(PageKey(entry, found[0]))
+        place, of_entry = 0, np.array([entry])
+        for number, value, size in self._bins(self._falling):
+            stored = list(self._selection.stored(number))
+            if entry_sets.has(entry_sets.of_rows(stored, self._selection.chunks), of_entry)[0]:
+                return place + self._place_in_bin(number, int(value), found[0], entry)
+            place += size if self._selection.everything else entry_sets.common(stored, there)
+        raise AssertionError(f"the figure of entry {entry} is in no bin")
+
+    @cached_property
+    def _having(self) -> Bits:
+        return self._selection.value("measure", self._measure)
+
+    def _bins(self, falling: bool) -> list[tuple[int, str, int]]:
+        return sorted(self._selection.listed(f"bin:{self._measure}"), key=lambda held: int(held[1]), reverse=falling)
+
+    def _numberless(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
+        for entry in self._selection.by_entry(key.entry if key is not None else None, falling, self._having):
+            yield PageKey(entry)
+
+    def _numbered(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
+        start = None
+        if key is not None:
+            assert key.number is not None  # else it stands among those without
+            start = (key.number, key.entry)
+        if (few := self._few(falling)) is not None:
+            yield from _behind(few, start, falling)
+            return
+        for number, value, _ in self._bins(falling):
+            if start is not None and self._before(int(value), start[0], falling):
+                continue
+            yield from self._in_bin(number, int(value), falling, start)
+
+    def _few(self, falling: bool) -> list[PageKey] | None:
+        """All that has a figure, in order, where these are few."""
+        having = self._selection.whole & self._having
+        return self._looked_up(entry_sets.entries_of(having), falling) if entry_sets.size(having) <= _FEW else None
+
+    def _looked_up(self, entries: Numbers, falling: bool) -> list[PageKey]:
+        """These, which all have a figure, in order."""
+        if not len(entries):
+            return []
+        query = """
+            SELECT number, entry FROM catalogue_numbers
+            WHERE measure = ? AND entry IN (SELECT value FROM json_each(?))
+        """
+        listed = json.dumps(entries.tolist())
+        rows = sorted(self._db.execute(query, [self._number, listed]), reverse=falling)
+        return [PageKey(entry, number) for number, entry in rows]
+
+    def _before(self, place: int, number: float, falling: bool) -> bool:
+        held = entry_sets.bin_of(number / self._scale)
+        return place > held if falling else place < held
+
+    @property
+    def _scale(self) -> float:
+        return entry_sets.REVIEWS if self._measure in ("reviewed", "source") else 1.0
+
+    def _inside(self, number: int) -> Numbers:
+        return entry_sets.inside(self._selection.stored(number), self._selection.whole)
+
+    def _at_in_bin(self, number: int, place: int, wanted: int) -> PageKey | None:
+        falling = self._falling
+        inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks)
+        if (inside & ~self._selection.whole).any():
+            return next(islice(self._in_bin(number, place, falling), wanted, None), None)
+        # Nothing is filtered out, so SQLite can count through the bin by itself, once it is known how many at its very
+        # edge belong to the bin beside it.
+        low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
+        edge = 2 * entry_sets.SLACK * self._scale
+        ends = (high - edge, high) if falling else (low, low + edge)
+        query = "FROM catalogue_numbers WHERE measure = ? AND number >= ? AND number <= ?"
+        (listed,) = self._db.execute(f"SELECT group_concat(entry) {query}", [self._number, *ends]).fetchone()
+        at_edge = entry_sets.listed(listed)
+        beside = len(at_edge) - int(entry_sets.has(inside, at_edge).sum())
+        order = "DESC" if falling else "ASC"
+        one = f"SELECT number, entry {query} ORDER BY number {order}, entry {order} LIMIT 1 OFFSET ?"
+        found = self._db.execute(one, [self._number, low, high, wanted + beside]).fetchone()
+        return PageKey(found[1], found[0]) if found is not None else None
+
+    def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
+        """How many of the selection stand before an entry in its bin."""
+        low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
+        sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
+        query = f"""
+            SELECT group_concat(entry) FROM catalogue_numbers
+            WHERE measure = :measure AND {last} AND (number, entry) {sign} (:figure, :entry)
+        """
+        values = {"measure": self._number, "low": low, "high": high, "figure": figure, "entry": entry}
+        (found,) = self._db.execute(query, values).fetchone()
+        inside = entry_sets.of_entries(self._inside(number), self._selection.chunks)
+        return int(entry_sets.has(inside, entry_sets.listed(found)).sum())
+
+    def _in_bin(
+        self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None
+    ) -> Iterator[PageKey]:
+        """The entries of one bin in order, behind `start`."""
+        entries = self._inside(number)
+        if len(entries) <= _FEW:
+            yield from _behind(self._looked_up(entries, falling), start, falling)
+            return
+        inside = entry_sets.of_entries(entries, self._selection.chunks)
+        sign, order = ("<", "DESC") if falling else (">", "ASC")
+        low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
+        at = start or ((high, 1 << 62) if falling else (low, 0))
+        block = _FIRST_BLOCK
+        while True:
+            query = f"""
+                SELECT number, entry FROM catalogue_numbers WHERE measure = ? AND (number, entry) {sign} (?, ?)
+                ORDER BY number {order}, entry {order} LIMIT {block}
+            """
+            rows = self._db.execute(query, [self._number, *at]).fetchall()
+            if not rows:
+                return
+            kept = entry_sets.has(inside, np.array([entry for _, entry in rows], dtype=np.int64))
+            for place_in_block in kept.nonzero()[0]:
+                figure, entry = rows[place_in_block]
+                yield PageKey(entry, figure)
+            at, block = rows[-1], min(4 * block, _LARGEST_BLOCK)
+            if (at[0] < low) if falling else (at[0] > high):
+                return
+
+
+def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: bool) -> Iterator[PageKey]:
+    """Those of keys with a figure that stand behind `start`."""
+    for key in keys:
+        assert key.number is not None
+        held = (key.number, key.entry)
+        if start is None or (held < start if falling else held > start):
+            yield key
+
+
+def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """By facet, how many entries of a selection have each value: of each facet so many values at most, the most common
+    of all first.
+    """
+    everything = selection.everything
+    found: dict[str, dict[str, int]] = {}
+    for facet, most in facets.items():
+        values = sorted(selection.listed(facet), key=lambda held: (-held[2], held[1]))[:most]
+        whole_set = selection.bits if everything else selection.whole
+        found[facet] = {
+            value: size if everything else entry_sets.common(selection.stored(number), whole_set)
+            for number, value, size in values
+        }
+    return found

@@ -1,0 +1,1 @@
+"""The SQLite file: one writer, many readers, locks, and how values become columns."""

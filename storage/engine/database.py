@@ -1,0 +1,257 @@
+"""The SQLite file: one writer thread with a queue, read-only connections of their own for every thread.
+
+A write is a function of the database that runs in a transaction of its own (BEGIN IMMEDIATE ... COMMIT) on the
+writer thread; the caller waits, and gets the result after the commit or the exception that undid it. Knows nothing
+of runs or images.
+"""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import sqlite_utils
+
+from core.errors import UserError
+
+BUSY_SECONDS = 15.0
+"""How long a write waits for another process's write. Writes take milliseconds, so waiting longer would not help."""
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R", bound="Repository")
+WriteFunction = Callable[[sqlite_utils.Database], T]
+_Job = tuple[WriteFunction[Any], "Future[Any]"]
+
+
+class Database:
+    """An open SQLite file. `open` before use; may be used from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._gate = threading.Lock()
+        self._local = threading.local()
+        self._readers: weakref.WeakSet[sqlite_utils.Database] = weakref.WeakSet()
+        self._watcher: sqlite_utils.Database | None = None
+        self._watching = threading.Lock()
+
+    def open(self, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None]) -> None:
+        """Open or create the file. `check` may refuse it before anything is written; `migrate` is the first write.
+
+        Foreign keys are not enforced while `migrate` runs, so that it may put a table in the place of another one: it
+        has to check them itself before it ends.
+
+        Raises UserError when the file cannot be opened, cannot be written, is damaged, or `check` refuses it.
+        """
+        if self._writer is not None:
+            raise RuntimeError("this Database is open already")
+        self._local = threading.local()  # this thread may still have its reader of an earlier opening, closed
+        self._watcher = None
+        opened: Future[None] = Future()
+        self._writer = threading.Thread(
+            target=self._serve, args=(check, migrate, opened), name="storage-writer", daemon=True
+        )
+        self._writer.start()
+        try:
+            opened.result()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Finish the writes that are waiting and close every connection. A second call does nothing."""
+        with self._gate:
+            writer, self._writer = self._writer, None
+            if writer is None:
+                return
+            self._queue.put(None)
+        writer.join()
+        for reader in list(self._readers):
+            reader.close()
+
+    def write(self, function: WriteFunction[T]) -> T:
+        """Run `function` in one transaction and return its result after the commit.
+
+        Its exception undoes the whole transaction and is raised here. `function` must not keep the database, and must
+        return finished data (no lazy rows).
+        """
+        result: Future[T] = Future()
+        with self._gate:
+            if self._writer is None:
+                raise RuntimeError("the workspace is closed")
+            if threading.current_thread() is self._writer:
+                raise RuntimeError("a write function must not start another write: it would wait for itself")
+            self._queue.put((function, result))
+        return result.result()
+
+    def read(self, function: WriteFunction[T]) -> T:
+        """Run `function` on this thread's read-only connection, in one snapshot: it sees no write half done."""
+        db = self._reader()
+        if db.conn.in_transaction:  # a read inside a read shares its snapshot
+            return function(db)
+        try:
+            db.conn.execute("BEGIN")
+            try:
+                return function(db)
+            finally:
+                db.conn.rollback()
+        except sqlite3.Error as error:
+            raise _explained(error, self.path) from error
+
+    def saved(self) -> int:
+        """Another number after every commit of any process. Takes some microseconds."""
+        with self._watching:
+            if self._watcher is None:
+                self._watcher = self._opened_to_read()
+            try:
+                # It counts the commits of all other connections, so this one must be the same every time.
+                (number,) = self._watcher.conn.execute("PRAGMA data_version").fetchone()
+            except sqlite3.Error as error:
+                raise _explained(error, self.path) from error
+        return int(number)
+
+    def _reader(self) -> sqlite_utils.Database:
+        db: sqlite_utils.Database | None = getattr(self._local, "db", None)
+        if self._writer is None or db is None:
+            db = self._local.db = self._opened_to_read()
+        return db
+
+    def _opened_to_read(self) -> sqlite_utils.Database:
+        if self._writer is None:
+            raise RuntimeError("the workspace is closed")
+        # One thread at a time uses it; check_same_thread is off so that close() may close it from another.
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            isolation_level=None,
+            timeout=BUSY_SECONDS,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA query_only = ON")
+        db = sqlite_utils.Database(connection)
+        self._readers.add(db)
+        return db
+
+    def _serve(
+        self, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None], opened: Future[None]
+    ) -> None:
+        try:
+            db = _connect(self.path, check, migrate)
+        except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
+            opened.set_exception(error)
+            return
+        opened.set_result(None)
+        while (job := self._queue.get()) is not None:
+            function, result = job
+            try:
+                value = _in_transaction(db, function)
+            except sqlite3.Error as error:
+                result.set_exception(_explained(error, self.path))
+            except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
+                result.set_exception(error)
+            else:
+                result.set_result(value)
+            del function, result, job  # or the last write would keep its images alive until the next
+        db.close()
+
+
+class Repository:
+    """The rows of one kind of thing in an open database.
+
+    A method marked `@write` or `@read` is written with the database as its first argument and called without it: it
+    runs in one transaction. Such a method cannot call another one that is marked; what several of them need stands in
+    functions of the database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
+def write(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Mark a method that writes: it returns after the commit of its own transaction, and its exception undoes it."""
+
+    @wraps(method)
+    def in_transaction(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.write(lambda db: method(self, db, *args, **kwargs))
+
+    return in_transaction
+
+
+def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Mark a method that only reads: it sees one snapshot."""
+
+    @wraps(method)
+    def in_snapshot(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.read(lambda db: method(self, db, *args, **kwargs))
+
+    return in_snapshot
+
+
+def _connect(
+    path: Path, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None]
+) -> sqlite_utils.Database:
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+    except sqlite3.Error as error:
+        raise _explained(error, path) from error
+    try:
+        db = sqlite_utils.Database(connection)
+        check(db)
+        findings = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if findings != ("ok",):
+            raise UserError(f"{path} is damaged ({findings[0]}); restore a backup, or pick another workspace folder.")
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise UserError(f"The disk of {path} cannot keep a database safely; pick a folder on a local disk.")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = OFF")
+        _in_transaction(db, migrate)
+        connection.execute("PRAGMA foreign_keys = ON")
+        return db
+    except sqlite3.Error as error:
+        connection.close()
+        raise _explained(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _in_transaction(db: sqlite_utils.Database, function: WriteFunction[T]) -> T:
+    # IMMEDIATE: the wait for another process happens here, not half-way through as with sqlite-utils' plain BEGIN.
+    db.conn.execute("BEGIN IMMEDIATE")
+    try:
+        value = function(db)
+        if not db.conn.in_transaction:
+            raise RuntimeError("a write function ended its own transaction")
+        db.conn.execute("COMMIT")
+    except BaseException:
+        db.conn.rollback()  # does nothing where SQLite has undone the transaction by itself
+        raise
+    return value
+
+
+def _explained(error: sqlite3.Error, path: Path) -> Exception:
+    """A UserError for what a person can do something about; anything else stays as it is, a programmer's mistake."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the high bits only refine the low byte
+    if code == sqlite3.SQLITE_NOTADB:
+        return UserError(f"{path} is not a workspace database; move it away, or pick another workspace folder.")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return UserError(f"{path} is damaged ({error}); restore a backup, or pick another workspace folder.")
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return UserError(f"{path} cannot be written ({error}); allow it, or pick another workspace folder.")
+    if code == sqlite3.SQLITE_FULL:
+        return UserError(f"Nothing was saved: the disk of {path} is full; make room and try again.")
+    if code == sqlite3.SQLITE_IOERR:
+        return UserError(f"The disk of {path} failed ({error}); check it and try again.")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return UserError(f"Nothing was saved: another program has kept {path} locked for long; close it and try again.")
+    return error

@@ -1,0 +1,29 @@
+"""Folders in a workspace for what is not whole yet: each belongs to the process that made it, and goes after it.
+
+A folder is named by the number of its process in the workspace, as half files of images are, and not by its process id,
+which the next process of a container has again (see `storage.engine.process_locks`).
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+_OF_PROCESS = re.compile(r"(\d+)-[0-9a-f]{8}")
+
+
+def new_scratch(home: Path, process: int, alive: Callable[[int], bool]) -> Path:
+    """A new folder of this process in `home`, which need not exist; those of processes that are gone are removed.
+    Raises OSError.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    for left in home.iterdir():
+        match = _OF_PROCESS.fullmatch(left.name)
+        if match and not alive(int(match[1])):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = home / f"{process}-{secrets.token_hex(4)}"
+    folder.mkdir(parents=True)  # somebody else may have removed the home with what they left
+    return folder

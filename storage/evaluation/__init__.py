@@ -1,0 +1,1 @@
+"""Models under test, what they predict, and what retraining brought."""

@@ -1,0 +1,298 @@
+"""The models under test of a workspace by their identity, and what they say of many images at once, as columns.
+
+A model is found by what it hangs on (`core.model_identity`), so one whose weights or server changed is another model
+with predictions of its own. Predictions of before there were identities stay with the first model that is loaded under
+their key.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import sqlite_utils
+from numpy.typing import NDArray
+
+from core.model_identity import ModelIdentity, Preprocessing
+from core.predictions import TOP
+from storage.engine.database import Repository, read, write
+from storage.engine.rows import Row, insert_row, now, pack, whole
+from storage.evaluation.predictions import NewPrediction, insert_predictions
+from storage.images import StoredImage
+
+NO_CLASS = 0xFFFF
+"""In `Likeliest.numbers`: there is no further guess."""
+PIXELS = np.dtype([("mask", "u1"), ("said", "u1"), ("pixels", "<u4")])
+"""One entry of `PixelCount.counts`: a class of the mask, what the model says, and of how many pixels."""
+_FAST = 1
+"""Level of zlib: rows are read far more often than they need to be small."""
+_WORTH = 0.6
+_AT_ONCE = 4096
+"""Rows that are taken out of the database at a time."""
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model under test that was loaded once."""
+
+    id: int
+    key: str
+    """What its predictions are stored under."""
+    title: str
+    identity: ModelIdentity
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """Settings by which a model was loaded."""
+
+    model: StoredModel
+    settings: dict[str, Any]
+    """Those of `UnderTestSettings`, plain."""
+
+
+class NewProbabilities(NamedTuple):
+    """All that a classifier says of an image, to be saved."""
+
+    image: str
+    numbers: NDArray[Any]
+    """A probability for each class, 0 to 1, of any float type."""
+
+
+class NewPixelCount(NamedTuple):
+    """What a segmenter makes of the pixels of a mask, to be saved."""
+
+    prediction: int
+    mask: str
+    counts: NDArray[Any]
+    """Of the type `PIXELS`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProbabilityRows:
+    """What a classifier says of some images, a row each."""
+
+    images: list[str]
+    """Their SHA-256. An image may be there twice: the later row counts."""
+    likeliest: NDArray[np.uint16]
+    """(images, `TOP`): numbers of classes, the likeliest first; `NO_CLASS` where the model has no more."""
+    numbers: NDArray[np.float16]
+    """(images, classes), 0 to 1."""
+
+
+class ModelsUnderTest(Repository):
+    """The models, and all their probabilities. All methods may be called from any thread."""
+
+    @write
+    def record(
+        self,
+        db: sqlite_utils.Database,
+        asked: str,
+        identity: ModelIdentity,
+        title: str,
+        settings: dict[str, Any],
+    ) -> StoredModel:
+        """The model that was loaded when somebody asked for `asked`; from now on that means this one."""
+        for row in db.query("SELECT * FROM models_under_test WHERE digest = ?", [identity.digest]):
+            model = _stored(row)
+            break
+        else:
+            taken = db.execute("SELECT 1 FROM models_under_test WHERE key = ?", [asked]).fetchone()
+            new = {
+                "digest": identity.digest,
+                "key": f"{asked} [{identity.digest}]" if taken else asked,
+                "title": whole(title),
+                "name": whole(identity.name),
+                "weights": whole(identity.weights),
+                "kind": identity.kind,
+                "preprocessing": pack(asdict(identity.preprocessing)),
+                "classes": pack(list(identity.classes)),
+                "created": now(),
+            }
+            model = StoredModel(insert_row(db, "models_under_test", new), str(new["key"]), title, identity)
+        last = "SELECT model, settings FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1"
+        said = pack(settings)
+        if db.execute(last, [asked]).fetchone() != (model.id, said):
+            row = {"asked": asked, "model": model.id, "settings": said, "created": now()}
+            insert_row(db, "models_asked", row)
+        return model
+
+    @read
+    def asked_for(self, db: sqlite_utils.Database, asked: str) -> StoredModel | None:
+        """The model that was loaded for `asked` the last time; None where none was."""
+        query = """
+            SELECT * FROM models_under_test WHERE id = (
+                SELECT model FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1
+            )
+        """
+        return next((_stored(row) for row in db.query(query, [asked])), None)
+
+    @read
+    def key_of(self, db: sqlite_utils.Database, asked: str) -> str:
+        """What the predictions of the model that was loaded for `asked` the last time are stored under; `asked` itself
+        where none was.
+        """
+        query = """
+            SELECT key FROM models_under_test WHERE id = (
+                SELECT model FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1
+            )
+        """
+        found = db.execute(query, [asked]).fetchone()
+        return str(found[0]) if found is not None else asked
+
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[AskedModel, ...]:
+        """All models with the settings by which each was loaded the last time, the latest first."""
+        query = """
+            SELECT models_under_test.*, settings FROM models_under_test JOIN models_asked ON models_asked.id = (
+                SELECT max(id) FROM models_asked WHERE model = models_under_test.id
+            ) ORDER BY models_asked.id DESC
+        """
+        return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(query))
+
+    @write
+    def keep(
+        self,
+        db: sqlite_utils.Database,
+        model: StoredModel,
+        predictions: Sequence[NewPrediction],
+        maps: Sequence[StoredImage | None] = (),
+        probabilities: Iterable[NewProbabilities] = (),
+    ) -> None:
+        """Save what a model says of images, all or none: `maps` are the files of the class maps of `predictions`, and
+        `probabilities` all that a classifier says. Raises UserError for an image that is not in the workspace.
+        """
+        insert_predictions(db, predictions, maps or [None] * len(predictions))
+        time = now()
+        rows = ((model.id, one.image, *_packed(one.numbers), time) for one in probabilities)
+        insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
+        db.conn.executemany(insert, rows)
+
+    @read
+    def probabilities(
+        self, db: sqlite_utils.Database, model: StoredModel, after: int = 0
+    ) -> tuple[ProbabilityRows, int]:
+        """All that a classifier said in rows behind the row `after`, and the last row there is."""
+        size = 2 * len(model.identity.classes)
+        images: list[str] = []
+        likeliest: list[bytes] = []
+        parts: list[NDArray[np.float16]] = []
+        last = after
+        for rows in _parts(db, "SELECT id, image, likeliest, numbers FROM probabilities", model.id, after):
+            last = rows[-1][0]
+            images += [row[1] for row in rows]
+            likeliest += [row[2] for row in rows]
+            whole = [row[3] if len(row[3]) == size else zlib.decompress(row[3]) for row in rows]
+            parts.append(np.frombuffer(b"".join(whole), "<f2").reshape(len(rows), -1))
+        found = np.frombuffer(b"".join(likeliest), "<u2").reshape(len(images), TOP)
+        numbers = np.concatenate(parts) if parts else np.zeros((0, 0), np.float16)
+        return ProbabilityRows(images, found, numbers), last
+
+    @read
+    def latest(self, db: sqlite_utils.Database, key: str, after: int = 0) -> dict[str, int]:
+        """By the SHA-256 of an image, the number of what the model of a key said of it last; only what it said after
+        that number.
+        """
+        query = "SELECT image, max(id) FROM predictions WHERE model = ? AND id > ? GROUP BY image"
+        return dict(db.execute(query, [key, after]).fetchall())
+
+    @read
+    def classes_of(self, db: sqlite_utils.Database, key: str) -> tuple[str, ...]:
+        """The names of the classes in the class maps of the segmenter of a key, by number; () where it said nothing."""
+        query = "SELECT classes FROM predictions WHERE model = ? ORDER BY id DESC LIMIT 1"
+        found = db.execute(query, [key]).fetchone()
+        return tuple(json.loads(found[0])) if found is not None else ()
+
+    @read
+    def guesses(self, db: sqlite_utils.Database, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
+        """The image and the likeliest classes, plain, of some predictions."""
+        query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"
+        return [(image, json.loads(top)) for image, top in db.execute(query, [pack(list(predictions))])]
+
+    @read
+    def doubts(self, db: sqlite_utils.Database, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
+        """How unsure the segmenter of a key is of images: their SHA-256, entropy and DeepGini as (images, 2), of what
+        it said after the prediction `after`, in that order: a later one of the same image counts. And the last
+        prediction of which that is known.
+        """
+        # The rows that are new lead, not those of the model: mostly there is none.
+        query = """
+            SELECT image, entropy, gini FROM doubts CROSS JOIN predictions ON predictions.id = prediction
+            WHERE prediction > ? AND model = ? ORDER BY prediction
+        """
+        found = db.execute(query, [after, key]).fetchall()
+        (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()
+        return [image for image, *_ in found], np.array([row[1:] for row in found]).reshape(-1, 2), last
+
+    @write
+    def keep_pixel_counts(self, db: sqlite_utils.Database, new: Iterable[NewPixelCount]) -> None:
+        """Save what a segmenter makes of masks, all or none; what is there stays."""
+        time = now()
+        rows = (
+            (one.prediction, one.mask, zlib.compress(one.counts.astype(PIXELS).tobytes(), _FAST), time) for one in new
+        )
+        insert = """
+            INSERT INTO pixel_counts (prediction, mask, counts, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+        """
+        db.conn.executemany(insert, rows)
+
+    @read
+    def counted(self, db: sqlite_utils.Database, key: str) -> set[tuple[int, str]]:
+        """The predictions of the model of a key, each with a mask that its pixels are counted for."""
+        query = "SELECT prediction, mask FROM predictions JOIN pixel_counts ON prediction = predictions.id"
+        return set(db.execute(f"{query} WHERE model = ?", [key]).fetchall())
+
+    @read
+    def pixel_counts(
+        self, db: sqlite_utils.Database, key: str, after: int = 0
+    ) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
+        """Image, mask, and how many pixels of each class of the mask the model of a key calls what (`PIXELS`), of what
+        was saved after the row `after`, in that order: a later one of the same image and mask counts. And the last row
+        that there is.
+        """
+        # The rows that are new lead, not those of the model: mostly there is none.
+        query = """
+            SELECT image, mask, counts FROM pixel_counts CROSS JOIN predictions ON predictions.id = prediction
+            WHERE pixel_counts.id > ? AND model = ? ORDER BY pixel_counts.id
+        """
+        found = [
+            (image, mask, np.frombuffer(zlib.decompress(counts), PIXELS))
+            for image, mask, counts in db.execute(query, [after, key])
+        ]
+        (last,) = db.execute("SELECT coalesce(max(id), 0) FROM pixel_counts").fetchone()
+        return found, last
+
+
+def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
+    likeliest = np.full(TOP, NO_CLASS, "<u2")
+    best = np.argsort(-numbers, kind="stable")[:TOP]
+    likeliest[: len(best)] = best
+    plain = numbers.astype("<f2").tobytes()
+    packed = zlib.compress(plain, _FAST)
+    # What saves little is not worth the time that reading takes. A row of full length is one that was not compressed.
+    return likeliest.tobytes(), packed if len(packed) < _WORTH * len(plain) else plain
+
+
+def _parts(db: sqlite_utils.Database, query: str, model: int, after: int) -> Iterator[list[tuple[Any, ...]]]:
+    found = db.execute(f"{query} WHERE model = ? AND id > ? ORDER BY id", [model, after])
+    while rows := found.fetchmany(_AT_ONCE):
+        yield rows
+
+
+def _stored(row: Row) -> StoredModel:
+    held = json.loads(row["preprocessing"])
+    size = held["size"]
+    prepared = Preprocessing(
+        size=tuple(size) if size else None,
+        mean=tuple(held["mean"]),
+        std=tuple(held["std"]),
+        interpolation=held["interpolation"],
+        more=held["more"],
+    )
+    classes = tuple(json.loads(row["classes"]))
+    identity = ModelIdentity(row["name"], row["weights"], row["kind"], prepared, classes)
+    return StoredModel(row["id"], row["key"], row["title"], identity)

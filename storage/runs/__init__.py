@@ -1,0 +1,1 @@
+"""Runs, the versions of their values, their test cases, and undo."""

@@ -1,0 +1,99 @@
+"""New runs that begin from others, and the runs from which they can: of each source image the latest."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlite_utils
+
+from core.types import EditType, StageName, StageValue
+from storage.engine.rows import now, pack
+from storage.runs.rows import append_state, begin_steps, insert_value, latest_state
+
+LONGEST_NAME = 200
+"""Characters in the name of a run."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A run that begins from another one."""
+
+    run: str
+    """The id of the other one."""
+    ending: str
+    """What stands behind its name in the name of the new one."""
+    settings: Mapping[str, Any]
+    """Plain data."""
+    values: Mapping[StageName, StageValue[Any]]
+
+
+@dataclass(frozen=True)
+class LatestRun:
+    """Of a source image the run that was worked on last; one that is limited to some edit types only where all are."""
+
+    run: str
+    source_sha: str
+    waiting: int
+    """Of the runs of the source: those that are limited to the same edit types, and have no image yet."""
+
+
+def begin_from(db: sqlite_utils.Database, branch: Branch) -> str:
+    """The id of the new run, which begins with what it gets here."""
+    new_id = secrets.token_hex(8)
+    row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [branch.run]))
+    db.table("runs").insert({"id": new_id, **row, "created": now()})
+    state = latest_state(db, branch.run)
+    name, settings = _name_with(db, state["name"], branch.ending), pack(dict(branch.settings))
+    append_state(db, new_id, {**state, "name": name, "settings": settings, "removed": 0})
+    for stage, value in branch.values.items():
+        insert_value(db, new_id, stage, value)
+    begin_steps(db, new_id)
+    return new_id
+
+
+def _name_with(db: sqlite_utils.Database, name: str, ending: str) -> str:
+    """ "Street, copy", or "Street, copy 2" where a run has that name already."""
+    taken = {row["name"] for row in db.query("SELECT DISTINCT name FROM run_states")}
+    ending = f", {ending[: LONGEST_NAME // 2]}"
+    root = re.sub(rf"{re.escape(ending)}( \d+)?$", "", name)[: LONGEST_NAME - len(ending) - 14]
+    names = (f"{root}{ending}" + (f" {number}" if number > 1 else "") for number in itertools.count(1))
+    return next(one for one in names if one not in taken)
+
+
+def latest_of_sources(
+    db: sqlite_utils.Database, recipes: Collection[str], label: str, keywords: Collection[EditType], begun_for: str
+) -> tuple[LatestRun, ...]:
+    """As `Runs.by_source` says."""
+    query = """
+        SELECT summary.run, runs.source, :begun_for <> '' AND test_cases = 0
+            AND json_extract(state.settings, '$.keywords.edit_types') IS :begun_for
+        FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
+            JOIN run_states AS state ON state.id = summary.state
+        WHERE summary.removed = 0 AND state.recipe IN (SELECT value FROM json_each(:recipes))
+            AND (:label = '' OR json_extract(state.task, '$.label') = :label OR EXISTS (
+                SELECT 1 FROM json_each(state.task, '$.protected') WHERE value = :label
+            )) AND NOT EXISTS (
+                SELECT 1 FROM json_each(:keywords) AS wanted WHERE wanted.value NOT IN (
+                    SELECT json_extract(item.value, '$.edit_type') FROM stage_values, json_each(
+                        iif(stage_values.value = 'null', '{}', stage_values.value), '$.items'
+                    ) AS item
+                    WHERE stage_values.id = (
+                        SELECT max(id) FROM stage_values WHERE run = summary.run AND stage = 'keywords'
+                    )
+                )
+            )
+        ORDER BY coalesce(json_extract(state.settings, '$.keywords.edit_types'), '') <> '', changed DESC, number DESC
+    """
+    values = {"recipes": pack(list(recipes)), "label": label, "keywords": pack(list(keywords))}
+    latest: dict[str, str] = {}
+    waiting: Counter[str] = Counter()
+    for run, source, waits_here in db.execute(query, {**values, "begun_for": begun_for}):
+        latest.setdefault(source, run)
+        waiting[source] += waits_here
+    return tuple(LatestRun(run, source, waiting[source]) for source, run in latest.items())

@@ -1,0 +1,137 @@
+"""The rows of a run: its states and the versions of its values. Each change is another row, and the latest counts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import sqlite_utils
+
+from core.stored_runs import StoredValue
+from core.types import StageName, StageValue, Trace, to_plain
+from pipeline.recipes import value_types
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
+
+
+def insert_value(
+    db: sqlite_utils.Database,
+    run_id: str,
+    stage: StageName,
+    value: StageValue[Any],
+    batch: str = "",
+) -> int:
+    """A new version of a stage's value. Raises UserError for an unknown run, TypeError for a value of another stage."""
+    kind = value_types()[stage]
+    if not isinstance(value.value, kind):
+        raise TypeError(f"the stage {stage} has a {kind.__name__}, not a {type(value.value).__name__}")
+    require_run(db, run_id)
+    appear(db, run_id)
+    trace = value.trace
+    return insert_row(
+        db,
+        "stage_values",
+        {
+            "run": run_id,
+            "stage": stage,
+            "value": pack_value(value.value),
+            "author": trace.author,
+            "model": trace.model,
+            "prompt": trace.prompt,
+            "raw_reply": trace.raw_reply,
+            "settings": pack(to_plain(dict(trace.settings))),
+            "seed": str(trace.seed),
+            "attempts": trace.attempts,
+            "seconds": trace.seconds,
+            "notes": pack(list(trace.notes)),
+            "inputs_key": value.inputs_key,
+            "batch": batch,
+            "created": now(),
+        },
+    )
+
+
+def repeat_value(db: sqlite_utils.Database, value_id: int) -> int | None:
+    """An earlier version once more, as the latest; returns its id, None when there is none with this id."""
+    for row in list(db.query("SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])):
+        plain = {name: held for name, held in row.items() if name != "id"}
+        return insert_row(db, "stage_values", {**plain, "brought_back": value_id, "batch": "", "created": now()})
+    return None
+
+
+def empty_stage(db: sqlite_utils.Database, run_id: str, stage: StageName) -> int:
+    """A version that says that the stage has no value again; returns its id. The versions before it stay."""
+    texts = dict.fromkeys(("model", "prompt", "raw_reply", "inputs_key"), "")
+    plain = {"value": "null", "author": "person", "settings": "{}", "seed": "0", "attempts": 0, "seconds": 0.0}
+    return insert_row(db, "stage_values", {"run": run_id, "stage": stage, **plain, **texts, "created": now()})
+
+
+def begin_steps(db: sqlite_utils.Database, run_id: str) -> None:
+    """Nothing that was saved of the run until now can be taken back: with it the run begins."""
+    (state,) = db.execute("SELECT max(id) FROM run_states WHERE run = ?", [run_id]).fetchone()
+    db.table("undo_log").insert({"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
+
+
+BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = summary.run AND what = 'begin'), 0)"
+"""The last state of a run that it began with; 0 where that is not said."""
+
+
+def waits(db: sqlite_utils.Database, run_id: str) -> bool:
+    """Whether a run stands in no list yet, since nothing was done with it."""
+    query = f"SELECT removed AND state <= {BEGUN} FROM run_summaries AS summary WHERE run = ?"
+    return bool(db.execute(query, [run_id]).fetchone()[0])
+
+
+def appear(db: sqlite_utils.Database, run_id: str) -> None:
+    if waits(db, run_id):
+        append_state(db, run_id, {**latest_state(db, run_id), "removed": 0})
+
+
+def change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int | None:
+    require_run(db, run_id)
+    state = latest_state(db, run_id)
+    if all(state[field] == value for field, value in changes.items()):
+        return None
+    if "removed" not in changes:
+        appear(db, run_id)
+    return append_state(db, run_id, {**latest_state(db, run_id), **changes})
+
+
+def append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> int:
+    return insert_row(db, "run_states", {"run": run_id, **state, "created": now()})
+
+
+def latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
+    """What a person may change, without the row's own columns."""
+    row = dict(next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id])))
+    return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
+
+
+def latest_values(db: sqlite_utils.Database, run_id: str) -> dict[StageName, StoredValue]:
+    """By stage, in the order of the stages. Values of stages that no known recipe has stay where they are."""
+    latest = "SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage"
+    query = f"SELECT * FROM stage_values WHERE id IN ({latest}) AND value <> 'null'"
+    found = {row["stage"]: row for row in db.query(query, [run_id])}
+    return {stage: stored_value(found[stage]) for stage in value_types() if stage in found}
+
+
+def stored_value(row: Row) -> StoredValue:
+    trace = Trace(
+        author=row["author"],
+        model=row["model"],
+        prompt=row["prompt"],
+        raw_reply=row["raw_reply"],
+        settings=json.loads(row["settings"]),
+        seed=int(row["seed"]),
+        attempts=row["attempts"],
+        seconds=row["seconds"],
+        notes=tuple(json.loads(row["notes"])),
+    )
+    value = unpack_value(value_types()[row["stage"]], row["value"])
+    return StoredValue(
+        id=row["id"],
+        run_id=row["run"],
+        stage=row["stage"],
+        value=StageValue(value, trace, row["inputs_key"]),
+        created=when(row["created"]),
+        brought_back=row["brought_back"],
+    )

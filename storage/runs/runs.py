@@ -1,0 +1,483 @@
+"""Runs, the versions of their values, and the list of them.
+
+What a person typed is only ever a bound parameter.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlite_utils
+from PIL import Image
+
+from core.errors import UserError
+from core.lineage import TestCase
+from core.stored_runs import EditedShare, Run, RunSummary, StoredState, StoredValue
+from core.types import GENERATION, Decision, EditType, StageName, StageValue, Task
+from pipeline.recipes import DEFAULT, value_types
+from storage.engine.database import Database, Repository, read, write
+from storage.engine.rows import Row, now, pack, pack_value, require_run, run_exists, unpack_value, when
+from storage.images import Images, StoredImage, file_name, keep_image
+from storage.runs.branches import LONGEST_NAME, Branch, LatestRun, begin_from, latest_of_sources
+from storage.runs.rows import (
+    BEGUN,
+    appear,
+    append_state,
+    begin_steps,
+    change_state,
+    insert_value,
+    latest_state,
+    latest_values,
+    repeat_value,
+    stored_value,
+    waits,
+)
+from storage.runs.test_cases import SavedCase, insert_test_cases, read_jobs, read_test_cases, save_cases
+from storage.thumbnails import Thumbnails
+
+if TYPE_CHECKING:
+    from pipeline.run_files.run_record import RunRecord
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """A run that comes from elsewhere."""
+
+    record: RunRecord
+    source: Image.Image
+    """L, RGB or RGBA."""
+    mask: Image.Image | None = None
+    cases: Iterable[TestCase] = ()
+    reviews: Sequence[Decision | None] = ()
+    """What people decided about its test cases, in their order."""
+
+
+@dataclass(frozen=True)
+class _SavedRun:
+    """The same, its files on the disk."""
+
+    record: RunRecord
+    source: StoredImage
+    mask: StoredImage | None
+    cases: Sequence[SavedCase]
+    reviews: Sequence[Decision | None]
+
+
+class Runs(Repository):
+    """The runs of a workspace."""
+
+    def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
+        super().__init__(database)
+        self._images, self._thumbnails = images, thumbnails
+
+    def create(
+        self,
+        source: Image.Image,
+        task: Task,
+        profile: str,
+        name: str,
+        settings: Mapping[str, Any],
+        notes: Sequence[str] = (),
+        sample: str = "",
+        recipe: str = DEFAULT,
+    ) -> str:
+        """A new run from a source image (L, RGB or RGBA); returns its id.
+
+        `settings` is plain data; `notes` say what was put right in the picture; `sample` is the name of the sample
+        that it is, if it is one; `recipe` is the name of a recipe. Raises UserError for a name that is empty or too
+        long, or a full disk.
+        """
+        image = self._thumbnails.save(source)
+        return self._database.write(
+            lambda db: insert_run(db, image, task, profile, name, settings, notes, sample, recipe)
+        )
+
+    def import_runs(self, imported: Iterable[ImportedRun]) -> tuple[str, ...]:
+        """Save runs from elsewhere with all that their records hold, and their test cases as reviewed: all of it or
+        nothing, in one transaction.
+
+        Returns their ids in order: that of the record where it is one and still free. Runs and their test cases are
+        taken one by one, so that generators never hold all the pixels. Raises UserError for a name that is empty or too
+        long, or a full disk.
+        """
+        saved = [
+            _SavedRun(
+                run.record,
+                self._thumbnails.save(run.source, settled=False),
+                self._images.save(run.mask, settled=False) if run.mask is not None else None,
+                save_cases(self._images, self._thumbnails, run.cases),
+                run.reviews,
+            )
+            for run in imported
+        ]
+        self._images.settle()
+        return self._database.write(lambda db: tuple(_import_run(db, run) for run in saved))
+
+    @write
+    def duplicate(self, db: sqlite_utils.Database, run_id: str) -> str:
+        """A new run with the source, task, settings, mask, prompts and latest values of this one; returns its id.
+
+        Test cases stay where they were made: one image counted in two runs would count twice in everything that
+        follows. Raises UserError for an unknown run.
+        """
+        require_run(db, run_id)
+        values = {stage: stored.value for stage, stored in latest_values(db, run_id).items()}
+        return begin_from(db, Branch(run_id, "copy", json.loads(latest_state(db, run_id)["settings"]), values))
+
+    @write
+    def branch(self, db: sqlite_utils.Database, branches: Sequence[Branch]) -> tuple[str, ...]:
+        """New runs with the source, task, mask, recipe and prompts of others, and with settings and values of their
+        own; returns their ids in order. All of them are begun, or none. Raises UserError for an unknown run.
+        """
+        for one in branches:
+            require_run(db, one.run)
+        return tuple(begin_from(db, one) for one in branches)
+
+    # What a person may change. Each change is another row, and the latest one counts
+
+    @write
+    def rename(self, db: sqlite_utils.Database, run_id: str, name: str) -> None:
+        """Give the run another name. Raises UserError for an unknown run, or a name that is empty or too long."""
+        change_state(db, run_id, name=_name(name))
+
+    @write
+    def set_task(self, db: sqlite_utils.Database, run_id: str, task: Task) -> None:
+        """Give the run another task. Raises UserError for an unknown run."""
+        change_state(db, run_id, task=pack_value(task))
+
+    @write
+    def set_recipe(self, db: sqlite_utils.Database, run_id: str, recipe: str) -> None:
+        """Give the run another recipe, by its name; its values stay. Raises UserError for an unknown run."""
+        change_state(db, run_id, recipe=recipe)
+
+    @write
+    def set_settings(self, db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> int | None:
+        """Give the run other settings (plain data). Returns the id of the state that it has now, None when they are
+        those it had. Raises UserError for an unknown run.
+        """
+        return change_state(db, run_id, settings=pack(dict(settings)))
+
+    @write
+    def set_prompts(self, db: sqlite_utils.Database, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
+        """Give the run the prompt templates that a person edited, all at once. Returns and raises as `set_settings`."""
+        return change_state(db, run_id, prompts=pack(dict(prompts)))
+
+    def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
+        """Give the run a mask (mode L, one class number a pixel) and the names of its classes, or take it away.
+
+        Raises UserError for an unknown run or a full disk, ValueError for an image of another mode.
+        """
+        if mask is not None and mask.mode != "L":
+            raise ValueError(f"a mask has mode L, not {mask.mode}")
+        stored = self._images.save(mask) if mask is not None else None
+        self._database.write(lambda db: change_state(db, run_id, **mask_columns(db, stored, classes or {})))
+
+    @write
+    def remove(self, db: sqlite_utils.Database, *run_ids: str) -> None:
+        """Take runs out of the list of runs; nothing of them is lost. Raises UserError for an unknown run."""
+        for run_id in run_ids:
+            change_state(db, run_id, removed=1)
+
+    @write
+    def restore(self, db: sqlite_utils.Database, *run_ids: str) -> None:
+        """Put removed runs back into the list of runs. Raises UserError for an unknown run."""
+        for run_id in run_ids:
+            change_state(db, run_id, removed=0)
+
+    @write
+    def begun_with(self, db: sqlite_utils.Database, run_id: str, listed: bool) -> None:
+        """The run begins with what was saved of it until now. One that is not `listed` stays out of the list of runs
+        until something is done with it. Raises UserError for an unknown run.
+        """
+        if not listed:
+            change_state(db, run_id, removed=1)
+        begin_steps(db, run_id)
+
+    @write
+    def appear(self, db: sqlite_utils.Database, run_id: str) -> None:
+        """Something is done with the run: the list has it from now on. Raises UserError for an unknown run."""
+        require_run(db, run_id)
+        appear(db, run_id)
+
+    # Values of the text stages
+
+    @write
+    def append_value(
+        self, db: sqlite_utils.Database, run_id: str, stage: StageName, value: StageValue[Any], batch: str = ""
+    ) -> int:
+        """Save a new version of a stage's value; returns its id. Those with the same `batch` are taken back together.
+
+        Raises UserError for an unknown run, TypeError for a value of another stage.
+        """
+        return insert_value(db, run_id, stage, value, batch)
+
+    @write
+    def bring_back(self, db: sqlite_utils.Database, value_id: int) -> int:
+        """Make an earlier version the latest again by saving a copy; returns the copy's id.
+
+        Raises UserError when there is none with this id.
+        """
+        number = repeat_value(db, value_id)
+        if number is not None:
+            return number
+        raise UserError(f"There is no version {value_id} to bring back; pick one from the history.", field="version")
+
+    @read
+    def history(self, db: sqlite_utils.Database, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
+        """Every version of a stage's value, oldest first. Raises UserError for an unknown run."""
+        require_run(db, run_id)
+        query = "SELECT * FROM stage_values WHERE run = ? AND stage = ? AND value <> 'null' ORDER BY id"
+        rows = db.query(query, [run_id, stage])
+        return tuple(stored_value(row) for row in rows)
+
+    # Looking
+
+    @read
+    def exists(self, db: sqlite_utils.Database, run_id: str) -> bool:
+        """Whether there is such a run, removed or not."""
+        return run_exists(db, run_id)
+
+    @read
+    def get(self, db: sqlite_utils.Database, run_id: str) -> Run:
+        """The run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
+        images = self._images.folder
+        require_run(db, run_id)
+        row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
+        state = latest_state(db, run_id)
+        return Run(
+            id=run_id,
+            name=state["name"],
+            task=unpack_value(Task, state["task"]),
+            profile=row["profile"],
+            settings=json.loads(state["settings"]),
+            sample=row["sample"],
+            notes=tuple(json.loads(row["notes"])),
+            source_sha=row["source"],
+            source_path=images / file_name(row["source"]),
+            created=when(row["created"]),
+            values=latest_values(db, run_id),
+            test_cases=read_test_cases(db, run_id, images),
+            jobs=read_jobs(db, run_id),
+            mask_sha=state["mask"],
+            mask_path=images / file_name(state["mask"]) if state["mask"] else None,
+            mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
+            prompts=json.loads(state["prompts"]),
+            removed=bool(state["removed"]) and not waits(db, run_id),
+            recipe=state["recipe"],
+            state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
+        )
+
+    @read
+    def mask(self, db: sqlite_utils.Database, run_id: str) -> tuple[str | None, Mapping[int, str]]:
+        """The SHA-256 of the mask of a run, None where it has none, and the names of its class numbers. Raises
+        UserError for an unknown run.
+        """
+        require_run(db, run_id)
+        state = latest_state(db, run_id)
+        return state["mask"], {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
+
+    @read
+    def states(self, db: sqlite_utils.Database, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
+        """Settings and prompts as they were, oldest first, from the state with the id `since` on.
+
+        Raises UserError for an unknown run.
+        """
+        require_run(db, run_id)
+        query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
+        return tuple(_state(row) for row in db.query(query, [run_id, since]))
+
+    @read
+    def prompt_states(self, db: sqlite_utils.Database, run_id: str) -> tuple[StoredState, ...]:
+        """Of the states of a run those with which its prompts became others, oldest first."""
+        changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
+        query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
+        return tuple(_state(row) for row in db.query(query, [run_id]))
+
+    @read
+    def edited(self, db: sqlite_utils.Database, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
+        """How many of the values of each stage people changed, by profile and stage: in these runs, or in all that are
+        not deleted. Looks at every version of a value.
+        """
+        query = """
+            SELECT profile, stage, count(*) AS "values", sum(author = 'person' AND NOT EXISTS (
+                SELECT 1 FROM stage_values AS other WHERE other.run = held.run AND other.stage = held.stage
+                    AND other.author = 'model' AND other.value = held.value
+            )) AS changed
+            FROM stage_values AS held JOIN runs ON runs.id = held.run JOIN run_summaries ON run_summaries.run = held.run
+            WHERE held.id IN (SELECT max(id) FROM stage_values GROUP BY run, stage) AND value <> 'null'
+                AND iif(:runs IS NULL, removed = 0, held.run IN (SELECT value FROM json_each(:runs)))
+            GROUP BY profile, stage
+        """
+        chosen = None if run_ids is None else pack(list(run_ids))
+        found = [EditedShare(**row) for row in db.query(query, {"runs": chosen})]
+        order = list(value_types())
+        known = [one for one in found if one.stage in order]
+        return tuple(sorted(known, key=lambda one: (one.profile, order.index(one.stage))))
+
+    @read
+    def search(
+        self, db: sqlite_utils.Database, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
+    ) -> tuple[RunSummary, ...]:
+        """The runs, the one that was worked on last first; with `removed` those that a person deleted.
+
+        Of them those that have `find` in their name or label, whatever its letters' case; and those that come behind
+        the run with the id `after`, for the next page.
+        """
+        query = f"""
+            SELECT runs.*, state.name, state.task, state.recipe, summary.removed, changed, stages, test_cases, accepted,
+                job
+            FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
+                JOIN run_states AS state ON state.id = summary.state
+            WHERE summary.removed = :removed AND (:removed = 0 OR summary.state > {BEGUN})
+                AND (:find = '' OR instr(search, :find)) AND (
+                :after = '' OR (changed, number) < (SELECT changed, number FROM run_summaries WHERE run = :after)
+            )
+            ORDER BY changed DESC, number DESC LIMIT :limit
+        """
+        values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
+        return tuple(_summary(row, self._images.folder) for row in db.query(query, values))
+
+    @read
+    def count(self, db: sqlite_utils.Database, find: str = "") -> int:
+        """How many runs there are, without the deleted ones, that have `find` in their name or label."""
+        query = "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(search, :find))"
+        return int(db.execute(query, {"find": find.casefold()}).fetchone()[0])
+
+    @read
+    def by_source(
+        self,
+        db: sqlite_utils.Database,
+        recipes: Collection[str],
+        label: str = "",
+        keywords: Collection[EditType] = (),
+        begun_for: str = "",
+    ) -> tuple[LatestRun, ...]:
+        """Of each source image its latest run, the one that was worked on last first: of the runs with these recipes
+        that have a class (their label, or one that they protect), and keywords of all these edit types. One whose
+        settings are limited to some edit types comes behind all others.
+
+        `begun_for`: the edit types that the settings of the keywords tick in the runs that count as waiting.
+        """
+        return latest_of_sources(db, recipes, label, keywords, begun_for)
+
+    def latest(self) -> str | None:
+        """The id of the run that was worked on last; None in an empty workspace."""
+        latest = self.search(limit=1)
+        return latest[0].id if latest else None
+
+
+def is_run_id(text: str) -> bool:
+    """Whether this is written as the id of a run: 16 hexadecimal digits."""
+    return re.fullmatch(r"[0-9a-f]{16}", text) is not None
+
+
+def insert_run(
+    db: sqlite_utils.Database,
+    source: StoredImage,
+    task: Task,
+    profile: str,
+    name: str,
+    settings: Mapping[str, Any],
+    notes: Sequence[str],
+    sample: str,
+    recipe: str,
+    run_id: str = "",
+) -> str:
+    """A new run; its id is 16 hexadecimal digits, drawn at random unless it is given.
+
+    Raises UserError for a name that is empty or too long, ValueError for an id that is not one.
+    """
+    keep_image(db, source)
+    run_id = run_id or secrets.token_hex(8)
+    if not is_run_id(run_id):
+        raise ValueError(f"{run_id[:80]!r} is not the id of a run")
+    db.table("runs").insert(
+        {
+            "id": run_id,
+            "profile": profile,
+            "source": source.sha,
+            "sample": sample,
+            "notes": pack(list(notes)),
+            "created": now(),
+        }
+    )
+    state: Row = {"name": _name(name), "task": pack_value(task), "settings": pack(dict(settings)), "recipe": recipe}
+    append_state(db, run_id, state)
+    return run_id
+
+
+def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
+    record = saved.record
+    free = is_run_id(record.id) and not run_exists(db, record.id)
+    run_id = insert_run(
+        db,
+        saved.source,
+        record.task,
+        record.profile,
+        record.name,
+        record.settings,
+        record.notes,
+        record.sample,
+        record.recipe,
+        record.id if free else "",
+    )
+    if record.prompts:
+        change_state(db, run_id, prompts=pack(dict(record.prompts)))
+    if saved.mask is not None:
+        change_state(db, run_id, **mask_columns(db, saved.mask, record.mask_classes))
+    for stage, value in record.values.items():
+        insert_value(db, run_id, stage, value)
+    insert_test_cases(db, run_id, None, saved.cases, saved.reviews)
+    begin_steps(db, run_id)
+    return run_id
+
+
+def mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
+    """The columns of a mask whose file is on the disk, or of none."""
+    if mask is None:
+        return {"mask": None, "mask_classes": "{}"}
+    keep_image(db, mask)
+    return {"mask": mask.sha, "mask_classes": pack({str(number): name for number, name in sorted(classes.items())})}
+
+
+def _name(name: str) -> str:
+    name = " ".join(name.split())
+    if not name:
+        raise UserError("The run has no name; give it one.", field="title")
+    if len(name) > LONGEST_NAME:
+        text = f"The name of the run has {len(name)} characters; give it one of at most {LONGEST_NAME}."
+        raise UserError(text, field="title")
+    return name
+
+
+def _state(row: Row) -> StoredState:
+    return StoredState(row["id"], json.loads(row["settings"]), json.loads(row["prompts"]), when(row["created"]))
+
+
+def _summary(row: Row, images: Path) -> RunSummary:
+    present = set(row["stages"].split())
+    if row["test_cases"]:
+        present.add("generation")
+    return RunSummary(
+        id=row["id"],
+        name=row["name"],
+        task=unpack_value(Task, row["task"]),
+        profile=row["profile"],
+        sample=row["sample"],
+        source_sha=row["source"],
+        source_path=images / file_name(row["source"]),
+        created=when(row["created"]),
+        changed=when(row["changed"]),
+        stages=tuple(stage for stage in (*value_types(), GENERATION) if stage in present),
+        test_cases=row["test_cases"],
+        recipe=row["recipe"],
+        accepted=row["accepted"],
+        job=row["job"],
+        removed=bool(row["removed"]),
+    )

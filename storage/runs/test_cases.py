@@ -1,0 +1,392 @@
+"""Test cases with their reviews, and the jobs (one generation each) that save them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import sqlite_utils
+
+from core.errors import UserError
+from core.lineage import Lineage, MethodSettings, TestCase
+from core.predictions import Prediction
+from core.stored_runs import JOB_STATES, VERDICTS, Job, JobState, Review, StoredArtifact, StoredTestCase, Verdict
+from core.stored_studies import Candidate
+from core.types import LONGEST_REASON, Check, CounterfactualCaption, Decision, Task, to_plain
+from pipeline.methods import read_settings
+from storage.engine.database import Database, Repository, read, write
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
+from storage.evaluation.predictions import prediction_of
+from storage.images import ImageFiles, Images, StoredImage, file_name, keep_image
+from storage.thumbnails import ThumbnailFiles, Thumbnails
+
+_CASES: Final = """
+    SELECT test_cases.*, jobs.inputs_key, reviews.verdict, reviews.reason, reviews.created AS reviewed,
+        images.width, images.height,
+        (SELECT json_group_object(name, image) FROM artifacts WHERE test_case = test_cases.id) AS artifacts
+    FROM test_cases JOIN images ON images.sha = test_cases.image LEFT JOIN jobs ON jobs.id = test_cases.job
+    LEFT JOIN test_case_states AS state ON state.test_case = test_cases.id
+    LEFT JOIN reviews ON reviews.id = state.review
+"""
+
+
+class TestCases(Repository):
+    """The test cases of all runs."""
+
+    __test__ = False  # its name begins as pytest's own classes do
+
+    def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
+        super().__init__(database)
+        self._images, self._thumbnails = images, thumbnails
+
+    def append(self, run_id: str, job_id: int | None, case: TestCase) -> int:
+        """Save a test case with its images; returns its id. Raises UserError for an unknown run or a full disk."""
+        return self.extend(run_id, job_id, [case])[0]
+
+    def extend(
+        self, run_id: str, job_id: int | None, cases: Iterable[TestCase], reviews: Sequence[Decision | None] = ()
+    ) -> tuple[int, ...]:
+        """Save many test cases of a run at once, all or none; returns their ids in order.
+
+        `reviews` are what people decided about them, in the same order. `cases` are taken one by one, so that a
+        generator never holds all their pixels. Raises as `append`.
+        """
+        saved = save_cases(self._images, self._thumbnails, cases)
+
+        def extend(db: sqlite_utils.Database) -> tuple[int, ...]:
+            require_run(db, run_id)
+            return insert_test_cases(db, run_id, job_id, saved, reviews)
+
+        return self._database.write(extend)
+
+    @read
+    def get(self, db: sqlite_utils.Database, case_id: int) -> StoredTestCase:
+        """A test case without its pixels. Raises UserError when there is none with this id."""
+        for row in db.query(f"{_CASES} WHERE test_cases.id = ?", [case_id]):
+            return _case(row, self._images.folder)
+        raise _unknown_case(case_id)
+
+    def load(self, case_id: int) -> TestCase:
+        """A test case as it was made, images loaded and checked. Raises UserError when it is missing or damaged."""
+        stored = self.get(case_id)
+        return TestCase(
+            image=self._images.load(stored.image_sha),
+            lineage=stored.lineage,
+            artifacts={name: self._images.load(held.sha) for name, held in stored.artifacts.items()},
+            checks=stored.checks,
+        )
+
+    @write
+    def review(self, db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str = "") -> int:
+        """Save a person's verdict on a test case; "open" takes it back. Returns the id of the row.
+
+        Raises UserError for an unknown test case or too long a reason.
+        """
+        return insert_review(db, case_id, verdict, reason)
+
+    @read
+    def candidates(self, db: sqlite_utils.Database, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
+        """These test cases, in their order, with what is known of each; with None every one, oldest first. Those of
+        deleted runs are left out.
+        """
+        wanted = None if cases is None else json.dumps(list(cases))
+        query = """
+            SELECT test_cases.*, state.name AS run_name, runs.source, runs.profile, verdict, (
+                SELECT value FROM stage_values WHERE id = (
+                    SELECT max(id) FROM stage_values WHERE run = test_cases.run AND stage = 'caption'
+                )
+            ) AS caption
+            FROM test_cases JOIN runs ON runs.id = test_cases.run
+                JOIN run_summaries AS summary ON summary.run = runs.id
+                JOIN run_states AS state ON state.id = summary.state
+                JOIN test_case_states ON test_case = test_cases.id
+            WHERE summary.removed = 0 AND (:cases IS NULL OR test_cases.id IN (SELECT value FROM json_each(:cases)))
+            ORDER BY test_cases.id
+        """
+        rows = list(db.query(query, {"cases": wanted}))
+        predictions = _predictions(db, self._images.folder, {row[name] for row in rows for name in ("source", "image")})
+        found = {row["id"]: _candidate(row, predictions) for row in rows}
+        return tuple(found[case] for case in (found if cases is None else cases) if case in found)
+
+
+class Jobs(Repository):
+    """The generations that were started, by this process and by others."""
+
+    process = 0
+    """The number of this process; 0 while the workspace is closed."""
+
+    @write
+    def start(self, db: sqlite_utils.Database, run_id: str, total: int, inputs_key: str = "") -> int:
+        """A generation of `total` images begins; returns its id. `inputs_key` as in `pipeline.freshness`. Raises
+        UserError for an unknown run.
+        """
+        require_run(db, run_id)
+        return insert_row(
+            db,
+            "jobs",
+            {
+                "run": run_id,
+                "process": self.process,
+                "total": total,
+                "inputs_key": inputs_key,
+                "state": "running",
+                "message": "",
+                "started": now(),
+                "finished": None,
+            },
+        )
+
+    @write
+    def finish(self, db: sqlite_utils.Database, job_id: int, state: JobState, message: str = "") -> bool:
+        """End a job as "done", "cancelled", "failed" or "interrupted". The first end counts; False for a later one."""
+        return _finish_job(db, job_id, state, message)
+
+
+def interrupt_jobs(db: sqlite_utils.Database, alive: Callable[[int], bool]) -> int:
+    """End every running job whose process is not `alive` as "interrupted"; return how many there were."""
+    running = list(db.query("SELECT id, process FROM jobs WHERE state = 'running'"))
+    gone = [row["id"] for row in running if not alive(row["process"])]
+    for job_id in gone:
+        _finish_job(db, job_id, "interrupted", "The program stopped before all images were made.")
+    return len(gone)
+
+
+@dataclass(frozen=True)
+class SavedCase:
+    """A test case whose image files are on the disk, and which has no row yet."""
+
+    lineage: Lineage
+    checks: tuple[Check, ...]
+    image: StoredImage
+    artifacts: Mapping[str, StoredImage]
+
+
+def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[TestCase]) -> list[SavedCase]:
+    """The files of test cases, and the thumbnails of their images."""
+    saved = [
+        SavedCase(
+            case.lineage,
+            case.checks,
+            thumbnails.save(case.image, settled=False),
+            {name: images.save(image, settled=False) for name, image in case.artifacts.items()},
+        )
+        for case in cases
+    ]
+    images.settle()
+    return saved
+
+
+def insert_test_cases(
+    db: sqlite_utils.Database,
+    run_id: str,
+    job_id: int | None,
+    saved: Sequence[SavedCase],
+    reviews: Sequence[Decision | None] = (),
+) -> tuple[int, ...]:
+    """The rows of test cases, each with its review if it has one. The run must exist, and the job must be its own."""
+    numbers = tuple(_insert_test_case(db, run_id, job_id, case) for case in saved)
+    for number, review in zip(numbers, reviews or [None] * len(numbers), strict=True):
+        if review is not None:
+            insert_review(db, number, review.verdict, review.reason)
+    return numbers
+
+
+def _insert_test_case(db: sqlite_utils.Database, run_id: str, job_id: int | None, saved: SavedCase) -> int:
+    lineage = saved.lineage
+    for stored in (saved.image, *saved.artifacts.values()):
+        keep_image(db, stored)
+    number = insert_row(
+        db,
+        "test_cases",
+        {
+            "run": run_id,
+            "job": job_id,
+            "image": saved.image.sha,
+            "recipe": lineage.recipe,
+            "method": lineage.method,
+            "model": lineage.model,
+            "counterfactual": pack_value(lineage.counterfactual),
+            "seed": str(lineage.seed),
+            "prompt": lineage.prompt,
+            "negative_prompt": lineage.negative_prompt,
+            "settings": pack(lineage.settings.plain()),
+            "seconds": lineage.seconds,
+            "checks": pack([to_plain(check) for check in saved.checks]),
+            "task": pack_value(lineage.task) if lineage.task is not None else _task_now(db, run_id),
+            "created": now(),
+        },
+    )
+    for name, stored in saved.artifacts.items():
+        db.execute("INSERT INTO artifacts (test_case, name, image) VALUES (?, ?, ?)", [number, name, stored.sha])
+    return number
+
+
+def _task_now(db: sqlite_utils.Database, run_id: str) -> str:
+    """The task of a run, for an image whose record does not say what it was made for."""
+    row = db.execute("SELECT task FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id]).fetchone()
+    return str(row[0])
+
+
+def insert_review(
+    db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str, restores: int | None = None
+) -> int:
+    """A person's verdict on a test case. `restores`: the row whose word counts again by it, 0 for that of nobody; None
+    for a new word. Raises UserError for an unknown test case or too long a reason.
+    """
+    if verdict not in VERDICTS:
+        raise ValueError(f"there is no verdict {verdict!r}")
+    reason = " ".join(reason.split())
+    if len(reason) > LONGEST_REASON:
+        raise UserError(f"The reason has {len(reason)} characters; say it in at most {LONGEST_REASON}.", field="reason")
+    if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
+        raise _unknown_case(case_id)
+    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
+    return insert_row(db, "reviews", {**row, "restores": restores})
+
+
+def read_test_cases(db: sqlite_utils.Database, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:
+    """The run's test cases, oldest first."""
+    rows = db.query(f"{_CASES} WHERE test_cases.run = ? ORDER BY test_cases.id", [run_id])
+    return tuple(_case(row, images) for row in rows)
+
+
+def cases_by_id(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
+    """Those of these test cases that there are, of whatever run."""
+    rows = db.query(f"{_CASES} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
+    return tuple(_case(row, images) for row in rows)
+
+
+def read_jobs(db: sqlite_utils.Database, run_id: str) -> tuple[Job, ...]:
+    """The run's jobs, oldest first."""
+    rows = db.query(
+        "SELECT *, (SELECT count(*) FROM test_cases WHERE job = jobs.id) AS done FROM jobs WHERE run = ? ORDER BY id",
+        [run_id],
+    )
+    return tuple(_job(row) for row in rows)
+
+
+def _finish_job(db: sqlite_utils.Database, job_id: int, state: JobState, message: str) -> bool:
+    if state not in JOB_STATES or state == "running":
+        raise ValueError(f"a job cannot end as {state!r}")
+    rows = list(db.query("SELECT state FROM jobs WHERE id = ?", [job_id]))
+    if not rows:
+        raise ValueError(f"there is no job {job_id}")
+    if rows[0]["state"] != "running":
+        return False
+    db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
+    return True
+
+
+def _unknown_case(case_id: int) -> UserError:
+    return UserError(f"This workspace has no test case {case_id}; pick one from its run.", field="case")
+
+
+def _review(row: Row) -> Review | None:
+    if row["verdict"] in (None, "open"):
+        return None
+    return Review(row["verdict"], row["reason"], when(row["reviewed"]))
+
+
+def _job(row: Row) -> Job:
+    return Job(
+        id=row["id"],
+        run_id=row["run"],
+        total=row["total"],
+        done=row["done"],
+        state=row["state"],
+        message=row["message"],
+        inputs_key=row["inputs_key"],
+        started=when(row["started"]),
+        finished=when(row["finished"]) if row["finished"] else None,
+    )
+
+
+@lru_cache(maxsize=256)
+def _settings(method: str, packed: str) -> MethodSettings:
+    # The images of a run share their settings, and reading them costs more than the rest of a row.
+    return read_settings(method, json.loads(packed))
+
+
+@lru_cache(maxsize=256)
+def _task(packed: str) -> Task:
+    task: Task = unpack_value(Task, packed)
+    return task
+
+
+def _case(row: Row, images: Path) -> StoredTestCase:
+    return StoredTestCase(
+        id=row["id"],
+        run_id=row["run"],
+        job_id=row["job"],
+        image_sha=row["image"],
+        image_path=images / file_name(row["image"]),
+        image_size=(row["width"], row["height"]),
+        lineage=Lineage(
+            counterfactual=unpack_value(CounterfactualCaption, row["counterfactual"]),
+            seed=int(row["seed"]),
+            method=row["method"],
+            model=row["model"],
+            prompt=row["prompt"],
+            negative_prompt=row["negative_prompt"],
+            settings=_settings(row["method"], row["settings"]),
+            seconds=row["seconds"],
+            recipe=row["recipe"],
+            task=_task(row["task"]),
+        ),
+        artifacts={
+            name: StoredArtifact(sha, images / file_name(sha)) for name, sha in json.loads(row["artifacts"]).items()
+        },
+        checks=unpack_value(tuple[Check, ...], row["checks"]),
+        inputs_key=row["inputs_key"] or "",
+        created=when(row["created"]),
+        review=_review(row),
+    )
+
+
+def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) -> Candidate:
+    task = _task(row["task"])
+    counterfactual: CounterfactualCaption = unpack_value(CounterfactualCaption, row["counterfactual"])
+    of_source, of_image = predictions.get(row["source"], {}), predictions.get(row["image"], {})
+    return Candidate(
+        test_case=row["id"],
+        run_id=row["run"],
+        run_name=row["run_name"],
+        profile=row["profile"],
+        label=task.label,
+        classes=tuple(task.protected),
+        image_sha=row["image"],
+        source_sha=row["source"],
+        caption=(json.loads(row["caption"] or "null") or {}).get("text", ""),
+        counterfactual=counterfactual,
+        edit_types=tuple(dict.fromkeys(edit.edit_type for edit in counterfactual.edits)),
+        verdict=row["verdict"],
+        predictions={model: (of_source.get(model), of_image.get(model)) for model in sorted({*of_source, *of_image})},
+        origin={
+            "run": row["run"],
+            "run_name": row["run_name"],
+            "profile": row["profile"],
+            "recipe": row["recipe"],
+            "method": row["method"],
+            "model": row["model"],
+            "prompt": row["prompt"],
+            "negative_prompt": row["negative_prompt"],
+            "seed": row["seed"],  # text: JSON readers lose the last digits of 64 bits
+            "settings": json.loads(row["settings"]),
+            "created": row["created"],
+        },
+    )
+
+
+def _predictions(db: sqlite_utils.Database, images: Path, shas: Iterable[str]) -> dict[str, dict[str, Prediction]]:
+    """By image, of these, and model: what the model said last."""
+    found: dict[str, dict[str, Prediction]] = {}
+    latest = "SELECT max(id) FROM predictions WHERE image IN (SELECT value FROM json_each(?)) GROUP BY image, model"
+    for row in db.query(f"SELECT * FROM predictions WHERE id IN ({latest})", [json.dumps(list(shas))]):
+        prediction = prediction_of(row, images)
+        if prediction is not None:
+            found.setdefault(row["image"], {})[row["model"]] = prediction
+    return found

@@ -1,0 +1,263 @@
+"""What was done to a run, step by step, and which of it was taken back. Nothing is deleted: to take a step back is to
+add rows that say again what counted before it.
+
+The steps are read off the tables that hold what was done: states of the run, versions of values, reviews. `undo_log`
+adds which of them were taken back and done again, and which rows were only added for that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import sqlite_utils
+
+from core.errors import UserError
+from core.stored_runs import Verdict
+from core.types import StageName
+from storage.engine.database import Repository, read, write
+from storage.engine.rows import Row, now, pack, require_run
+from storage.runs.rows import append_state, empty_stage, latest_state, repeat_value
+from storage.runs.test_cases import insert_review
+
+Kind = Literal["state", "value", "review"]
+Path = tuple[str, ...]
+"""Of one thing in the state of a run, such as ("task", "label") or ("settings", "generation", "steps")."""
+_Made = list[tuple[Kind, int]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that was done to a run, by a person or by a piece of work."""
+
+    kind: Kind
+    rows: tuple[int, ...]
+    """Of the table that holds it; several for what one piece of work gave, or one decision about many images."""
+    stages: tuple[StageName, ...] = ()
+    """Whose values it changed."""
+    by_person: bool = True
+    batch: str = ""
+    """The piece of work that gave it, or the decision that it is of; "" for a step of its own."""
+    changed: tuple[Path, ...] = ()
+    """What it changed in the state of the run; told of the steps that come next only."""
+
+    @property
+    def key(self) -> str:
+        """Its name in the log."""
+        return f"{self.kind} {self.rows[0]}"
+
+
+@dataclass(frozen=True)
+class RunSteps:
+    """What was done to a run."""
+
+    done: tuple[Step, ...] = ()
+    """What counts, in the order in which it was done."""
+    undone: tuple[Step, ...] = ()
+    """What was taken back and can be done again; the last one first. Whatever else is done ends that."""
+
+    @property
+    def next_undo(self) -> Step | None:
+        """What is taken back next."""
+        return self.done[-1] if self.done else None
+
+    @property
+    def next_redo(self) -> Step | None:
+        """What is done again next."""
+        return self.undone[-1] if self.undone else None
+
+    def edit_of(self, stage: StageName) -> Step | None:
+        """A person's edit of a stage, where that was the last thing done to its value."""
+        last = next((step for step in reversed(self.done) if stage in step.stages), None)
+        return last if last is not None and last.by_person and last.stages == (stage,) else None
+
+
+@dataclass(frozen=True)
+class AddedRows:
+    """What was added when a step was taken back or done again."""
+
+    values: tuple[int, ...] = ()
+    states: tuple[int, ...] = ()
+
+
+class Steps(Repository):
+    """The steps of all runs."""
+
+    @read
+    def of(self, db: sqlite_utils.Database, run_id: str) -> RunSteps:
+        """What was done to a run. Raises UserError for an unknown one."""
+        require_run(db, run_id)
+        found = _steps(db, run_id)
+        return RunSteps(_told(db, found.done), _told(db, found.undone))
+
+    @write
+    def take_back(self, db: sqlite_utils.Database, run_id: str, key: str) -> AddedRows:
+        """What counted before a step counts again. Raises UserError for a step that is not done, or not any more."""
+        return _log(db, run_id, "undo", _named(_steps(db, run_id).done, key))
+
+    @write
+    def do_again(self, db: sqlite_utils.Database, run_id: str, key: str) -> AddedRows:
+        """What a step made counts again. Raises UserError for a step that was not taken back, or something else was
+        done since.
+        """
+        return _log(db, run_id, "redo", _named(_steps(db, run_id).undone, key))
+
+
+def _named(steps: Iterable[Step], key: str) -> Step:
+    for step in steps:
+        if step.key == key:
+            return step
+    raise UserError("Something else was done meanwhile: look at it, and try again.")
+
+
+def _log(db: sqlite_utils.Database, run_id: str, what: Literal["undo", "redo"], step: Step) -> AddedRows:
+    made = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
+    row = {"run": run_id, "what": what, "step": step.key, "made": pack(made), "created": now()}
+    db.table("undo_log").insert(row)
+    rows: Mapping[Kind, tuple[int, ...]] = {
+        kind: tuple(number for held, number in made if held == kind) for kind in ("value", "state")
+    }
+    return AddedRows(rows["value"], rows["state"])
+
+
+def _steps(db: sqlite_utils.Database, run_id: str) -> RunSteps:
+    log = list(db.query("SELECT * FROM undo_log WHERE run = ? ORDER BY id", [run_id]))
+    began = max((entry["created"] for entry in log if entry["what"] == "begin"), default="")
+    made = {(kind, number) for entry in log for kind, number in json.loads(entry["made"])}
+    events = [row for row in db.query(_ROWS, {"run": run_id, "began": began}) if (row["kind"], row["id"]) not in made]
+    events += [entry for entry in log if entry["what"] != "begin"]
+    done: list[Step] = []
+    undone: list[Step] = []
+    for event in sorted(events, key=lambda event: event["created"]):
+        if "kind" in event:
+            _add(done, event)
+            undone.clear()
+        elif event["what"] == "undo":
+            _move(event["step"], done, undone)
+        else:
+            _move(event["step"], undone, done)
+    return RunSteps(tuple(done), tuple(undone))
+
+
+def _add(done: list[Step], row: Row) -> None:
+    """One more row: of the piece of work, or the decision, that others are of, or a step of its own."""
+    stages = (row["stage"],) if row["stage"] else ()
+    for place, step in enumerate(done if row["batch"] else ()):
+        if step.batch == row["batch"]:
+            done[place] = replace(step, rows=(*step.rows, row["id"]), stages=(*step.stages, *stages))
+            return
+    done.append(Step(row["kind"], (row["id"],), stages, row["author"] == "person", batch=row["batch"]))
+
+
+def _move(key: str, source: list[Step], target: list[Step]) -> None:
+    for step in [step for step in source if step.key == key]:
+        source.remove(step)
+        target.append(step)
+
+
+_ROWS = """
+    SELECT 'state' AS kind, id, '' AS stage, 'person' AS author, '' AS batch, created FROM (
+        SELECT id, removed, created, lag(id) OVER w AS before, lag(removed) OVER w AS was_removed
+        FROM run_states WHERE run = :run WINDOW w AS (ORDER BY id)
+    ) WHERE before IS NOT NULL AND removed = was_removed AND created > :began
+    UNION ALL
+    SELECT 'value', id, stage, author, batch, created FROM stage_values WHERE run = :run AND created > :began
+    UNION ALL
+    SELECT 'review', reviews.id, '', 'person', coalesce('decision ' || decision, ''), reviews.created
+    FROM test_cases JOIN reviews ON test_case = test_cases.id WHERE run = :run AND reviews.created > :began
+"""
+"""Of everything that was done to a run: the row that holds it. The first state is the run itself; and to delete a run
+and to put it back stands in the list of runs.
+"""
+
+
+def _told(db: sqlite_utils.Database, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """With what the last one changed in the state, where it did."""
+    if not steps or steps[-1].kind != "state":
+        return tuple(steps)
+    return (*steps[:-1], replace(steps[-1], changed=tuple(_changes(db, steps[-1].rows[0]))))
+
+
+# States: only what the step changed is put back, so that what was changed elsewhere stays
+
+_ABSENT = object()
+_AS_JSON = ("task", "settings", "prompts")
+
+
+def _changes(db: sqlite_utils.Database, state_id: int) -> dict[Path, tuple[Any, Any]]:
+    """What a state changed, each with what it was before and after it."""
+    run_of = "SELECT run FROM run_states WHERE id = :id"
+    query = f"SELECT * FROM run_states WHERE run = ({run_of}) AND id <= :id ORDER BY id DESC LIMIT 2"
+    after, before = (_leaves(row) for row in db.query(query, {"id": state_id}))
+    paths = dict.fromkeys((*before, *after))
+    pairs = {path: (before.get(path, _ABSENT), after.get(path, _ABSENT)) for path in paths}
+    return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _leaves(row: Row) -> dict[Path, Any]:
+    """A state taken apart; a mask and the names of its classes belong together."""
+    found: dict[Path, Any] = {
+        ("name",): row["name"],
+        ("recipe",): row["recipe"],
+        ("mask",): (row["mask"], row["mask_classes"]),
+    }
+    for column in _AS_JSON:
+        for name, held in json.loads(row[column]).items():
+            if column == "settings" and isinstance(held, dict):
+                found |= {(column, name, field): value for field, value in held.items()}
+            else:
+                found[(column, name)] = held
+    return found
+
+
+def _columns(leaves: Mapping[Path, Any]) -> dict[str, Any]:
+    """Put together again."""
+    mask, classes = leaves[("mask",)]
+    plain: dict[str, dict[str, Any]] = {column: {} for column in _AS_JSON}
+    for path, held in leaves.items():
+        if len(path) == 2:
+            plain[path[0]][path[1]] = held
+        elif len(path) == 3:
+            plain[path[0]].setdefault(path[1], {})[path[2]] = held
+    named = {"name": leaves[("name",)], "recipe": leaves[("recipe",)], "mask": mask, "mask_classes": classes}
+    return named | {column: pack(held) for column, held in plain.items()}
+
+
+def _put_state(db: sqlite_utils.Database, run_id: str, step: Step, what: str) -> _Made:
+    now_held = latest_state(db, run_id)
+    leaves = _leaves(now_held)
+    for path, (before, after) in _changes(db, step.rows[0]).items():
+        wanted = before if what == "undo" else after
+        if wanted is _ABSENT:
+            leaves.pop(path, None)
+        else:
+            leaves[path] = wanted
+    return [("state", append_state(db, run_id, {**now_held, **_columns(leaves)}))]
+
+
+def _put_values(db: sqlite_utils.Database, run_id: str, step: Step, what: str) -> _Made:
+    made: _Made = []
+    for stage in dict.fromkeys(step.stages):
+        rows = [number for number, held in zip(step.rows, step.stages, strict=True) if held == stage]
+        query = "SELECT max(id) FROM stage_values WHERE run = ? AND stage = ? AND id < ?"
+        wanted = rows[-1] if what == "redo" else db.execute(query, [run_id, stage, rows[0]]).fetchone()[0]
+        number = repeat_value(db, wanted) if wanted is not None else None
+        made.append(("value", empty_stage(db, run_id, stage) if number is None else number))
+    return made
+
+
+def _put_reviews(db: sqlite_utils.Database, run_id: str, step: Step, what: str) -> _Made:
+    made: _Made = []
+    for number in step.rows:
+        (case,) = db.execute("SELECT test_case FROM reviews WHERE id = ?", [number]).fetchone()
+        sign = "<" if what == "undo" else "<="
+        query = f"""
+            SELECT verdict, reason, coalesce(restores, id) FROM reviews
+            WHERE test_case = ? AND id {sign} ? ORDER BY id DESC LIMIT 1
+        """
+        verdict: Verdict
+        verdict, reason, restores = db.execute(query, [case, number]).fetchone() or ("open", "", 0)
+        made.append(("review", insert_review(db, case, verdict, reason, restores)))
+    return made

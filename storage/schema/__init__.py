@@ -1,0 +1,1 @@
+"""The tables of a workspace, and the steps that make them."""

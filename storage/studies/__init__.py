@@ -1,0 +1,1 @@
+"""Validity studies: items, workers, assignments and votes."""

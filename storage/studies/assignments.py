@@ -1,0 +1,483 @@
+"""Items given to workers and what they answer: claim, submit, undo.
+
+Every method that writes runs in one BEGIN IMMEDIATE transaction, so whatever it has read still holds when it writes;
+the tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets. Which item
+comes next is `storage.studies.next_items`. Leases that have run out are ended by whoever claims next.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlite_utils
+
+from core.errors import UserError
+from core.stored_studies import Assignment, Draft, Saved, VoteRefused
+from core.studies import WORK, Answers, Item, ItemKind, Rules
+from storage.engine.database import Repository, read, write
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, when, whole
+from storage.studies.next_items import next_item, told_of
+from storage.studies.rows import item_of, require_study, rules_of, touch
+
+LONGEST_COMMENT = 2000
+LONGEST_KEY = 100
+_TO_READ = """
+    (assignments.kind = 'training' AND state = 'submitted' AND imported = 0
+        AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))
+"""
+"""A training item that its worker has answered and not gone on from."""
+_TO_SEE = f"""
+    ({_TO_READ} AND assignments.counts
+        AND (SELECT state FROM studies WHERE id = assignments.study) IN ('running', 'paused')
+        AND NOT (SELECT blocked FROM workers WHERE id = assignments.worker))
+"""
+"""The same where nothing was taken away: its picture stays beside what is told of it, as that of a lease would."""
+_NOT_YOURS = "This image is not yours to judge, or no longer; go on with the next one."
+"""The same for what does not exist and for what is another worker's: nothing is learnt by asking."""
+
+
+class Assignments(Repository):
+    """The assignments of all studies."""
+
+    @write
+    def claim(self, db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
+        """What the worker judges next: what they have already, of any kind (its lease begins anew); else an item of
+        `kind` that they let run out and that still needs a vote; else one that they never had, in a random order of
+        their own. None when there is nothing for them now.
+
+        Raises VoteRefused for a study that is not running, and a worker who is excluded, blocked or not enrolled.
+        """
+        rules = _may_write(db, study_id, worker)
+        time = now()
+        _end_leases(db, study_id, time)
+        expires = _later(time, rules)
+        query = "SELECT id FROM assignments WHERE study = ? AND worker = ? AND state = 'leased' ORDER BY number LIMIT 1"
+        for row in list(db.query(query, [study_id, worker])):
+            db.execute("UPDATE assignments SET expires = ? WHERE id = ?", [expires, row["id"]])
+            return _by_id(db, row["id"])
+        if kind == "item" and _has_had_most(db, study_id, worker, rules):
+            return None
+        query = """
+            SELECT assignments.id FROM assignments JOIN study_items ON study_items.id = item
+            WHERE assignments.study = :study AND worker = :worker AND state = 'expired' AND assignments.kind = :kind
+                AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
+            ORDER BY number LIMIT 1
+        """
+        for row in list(db.query(query, {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes})):
+            change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
+            db.execute(change, [time, expires, row["id"]])
+            return _by_id(db, row["id"])
+        found = next_item(db, study_id, worker, kind, rules)
+        return None if found is None else _give(db, study_id, worker, found, rules.seed, time, expires)
+
+    @read
+    def ahead(self, db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
+        """The item that `claim` would give once the assignment with the id `beside` is answered, as things stand; None
+        for none. Nothing is given or promised: it is there so that a picture can be on its way.
+
+        Raises UserError for an unknown study.
+        """
+        rules = rules_of(require_study(db, study_id)["rules"])
+        values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": beside}
+        query = """
+            SELECT study_items.* FROM assignments JOIN study_items ON study_items.id = item
+            WHERE assignments.study = :study AND worker = :worker AND assignments.id <> :beside AND (
+                state = 'leased' OR (
+                    state = 'expired' AND assignments.kind = :kind
+                    AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
+                )
+            )
+            ORDER BY state = 'expired', number LIMIT 1
+        """
+        for row in list(db.query(query, values)):
+            return item_of(row)
+        found = next_item(db, study_id, worker, kind, rules, remember=False)
+        if found is None:
+            return None
+        return item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [found["id"]])))
+
+    @read
+    def get(self, db: sqlite_utils.Database, public: str) -> Assignment | None:
+        """An assignment by its opaque token, in whatever state; None when there is none. It may be another worker's."""
+        row = _assignment_row(db, public)
+        return None if row is None else _assignment(db, row)
+
+    @read
+    def image_of(self, db: sqlite_utils.Database, token: str, worker: str) -> str | None:
+        """The hash of the picture that a token of an assignment stands for, while it is this worker's to judge, or to
+        be told of; None for anything else.
+        """
+        query = f"""
+            SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
+            WHERE image_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_SEE})
+            UNION ALL
+            SELECT source FROM assignments JOIN study_items ON study_items.id = item
+            WHERE source_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_SEE})
+        """
+        for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
+            return str(row["sha"])
+        return None
+
+    @read
+    def judging(self, db: sqlite_utils.Database, worker: str) -> dict[str, set[str]]:
+        """The hashes of the pictures that are the worker's to judge now, or to be told of, by study."""
+        query = f"""
+            SELECT enrolments.study, image, source
+            FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
+                AND assignments.worker = enrolments.worker AND assignments.state = 'leased'
+            JOIN study_items ON study_items.id = item WHERE enrolments.worker = :worker
+            UNION ALL
+            SELECT enrolments.study, image, source
+            FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
+                AND assignments.worker = enrolments.worker AND {_TO_SEE}
+            JOIN study_items ON study_items.id = item WHERE enrolments.worker = :worker
+        """
+        found: dict[str, set[str]] = {}
+        for row in db.query(query, {"worker": worker}):
+            found.setdefault(row["study"], set()).update(sha for sha in (row["image"], row["source"]) if sha)
+        return found
+
+    @write
+    def submit(
+        self,
+        db: sqlite_utils.Database,
+        public: str,
+        worker: str,
+        answers: Answers,
+        comment: str,
+        seconds: float,
+        key: str,
+        right: bool | None = None,
+    ) -> Saved:
+        """Keep the answers; "again" when the client's `key` was kept before, whatever happened since: one vote.
+
+        `answers` are checked before (study.questions.check_answers). `seconds` is bounded by the time since the item
+        was given out. Of an item with a known answer `right` must say whether it was answered right
+        (study.control_items.right): the worker's figures count it. A lease that has run out is no
+        hindrance while the item needs the vote.
+
+        Raises VoteRefused: "not yours" (the same for what does not exist), "answered", "full", "not running",
+        "excluded", "blocked".
+        """
+        row = _assignment_row(db, public)
+        if row is None or row["worker"] != worker:
+            raise VoteRefused("not yours", _NOT_YOURS)
+        key = whole(key)
+        if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
+            return "again"  # before all else: what was saved stays saved, also when the study has closed since
+        rules = _may_write(db, row["study"], worker)
+        if row["state"] == "submitted":
+            then = "go on with the next one" if row["kind"] == "training" else "undo that answer to give another one"
+            raise VoteRefused("answered", f"You have answered this image already; {then}.")
+        time = now()
+        if row["state"] == "expired":
+            _end_leases(db, row["study"], time)  # another's that has run out since does not stand in the way
+            if _is_full(db, row):
+                text = "Others have judged this image meanwhile, and it has all its votes; go on with the next one."
+                raise VoteRefused("full", text)
+            if row["kind"] == "item" and _has_had_most(db, row["study"], worker, rules):
+                text = "You have judged as many images as one person does in this study; others judge this one."
+                raise VoteRefused("full", text)
+        if row["kind"] != "item" and right is None:
+            raise ValueError("say whether an item with a known answer was answered right (study.control_items.right)")
+        _check_vote(answers, comment, seconds, key)
+        answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
+        bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())
+        vote = _append_vote(db, row["id"], "submitted", key, answers, comment, max(bounded, 0.0), time)
+        columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time, "draft": None}
+        columns["was_right"] = None if row["kind"] == "item" else int(bool(right))
+        if row["first_vote"] is None:
+            columns["first_vote"] = vote
+        else:
+            columns["changes"] = row["changes"] + 1
+        _update(db, row["id"], columns)
+        touch(db, row["study"])
+        return "saved"
+
+    @write
+    def keep_draft(self, db: sqlite_utils.Database, public: str, worker: str, draft: Draft | None) -> bool:
+        """Keep what a worker has filled in and not sent, in place of what was kept before; None keeps nothing. Whether
+        it was: nothing is kept of what is not the worker's, or was sent. Whoever fills in still holds the item: its
+        lease begins anew, as long as it has not run out.
+        """
+        row = _assignment_row(db, public)
+        if row is None or row["worker"] != worker or row["state"] == "submitted":
+            return False
+        time, columns = now(), {"draft": None if draft is None else pack_value(draft)}
+        if row["state"] == "leased" and row["expires"] > time:
+            columns["expires"] = _later(time, rules_of(require_study(db, row["study"])["rules"]))
+        _update(db, row["id"], columns)
+        return True
+
+    @write
+    def undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
+        """Take back the answer that the worker sent last: the item is leased to them again, with what they had said;
+        what they hold meanwhile waits, and the log of votes has both answers. None when there is none, it was taken
+        back already, it was approved or rejected, or they were told what is right. Raises VoteRefused like `claim`.
+        """
+        rules = _may_write(db, study_id, worker)
+        row = _to_undo(db, study_id, worker)
+        if row is not None:
+            time = now()
+            # One lease at a time: what the worker holds now comes after it, if it is still needed then.
+            _release(db, study_id, worker)
+            said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
+            answers, comment = json.loads(said["answers"]), said["comment"]
+            _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
+            _update(db, row["id"], {"state": "leased", "expires": _later(time, rules)})
+            touch(db, study_id)
+            return _by_id(db, row["id"])
+        return None
+
+    @read
+    def to_read(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
+        """The training item that the worker has answered and not gone on from; None when there is none."""
+        query = f"SELECT * FROM assignments WHERE study = ? AND worker = ? AND {_TO_READ} ORDER BY vote LIMIT 1"
+        for row in list(db.query(query, [study_id, worker])):
+            return _assignment(db, row)
+        return None
+
+    @write
+    def read_on(self, db: sqlite_utils.Database, public: str, worker: str) -> bool:
+        """The worker has read what was told of a training answer; again changes nothing. Whether there was anything
+        to read: not of an item of another kind, another worker's, or one without an answer.
+        """
+        row = _assignment_row(db, public)
+        if row is None or row["worker"] != worker or row["kind"] != "training" or row["state"] != "submitted":
+            return False
+        db.execute("INSERT OR IGNORE INTO training_read (assignment, created) VALUES (?, ?)", [row["id"], now()])
+        return True
+
+    @write
+    def release(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+        """Give back what the worker has, for a pause; it is the first that they get when they go on, if it is still
+        needed.
+        """
+        _release(db, study_id, worker)
+
+    @read
+    def can_undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+        """Whether `undo` would take an answer back in a study that is running."""
+        return _to_undo(db, study_id, worker) is not None
+
+    @read
+    def progress(self, db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[int, int]:
+        """How many items the worker has judged, and how many they could still get as things stand, the one they have
+        included. Those with a known answer are in neither. Raises UserError for an unknown study.
+        """
+        study = require_study(db, study_id)
+        votes, most = study["votes"], rules_of(study["rules"]).most_items
+        query = """
+            SELECT
+                (SELECT count(*) FROM study_items WHERE study = :study AND kind = 'item' AND votes + leases < :votes)
+                - (
+                    SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
+                    WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
+                        AND assignments.kind = 'item' AND study_items.votes + study_items.leases < :votes
+                )
+                + (
+                    SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
+                    WHERE assignments.study = :study AND worker = :worker AND state = 'leased'
+                        AND assignments.kind = 'item' AND study_items.votes + study_items.leases >= :votes
+                ) AS remaining,
+                (SELECT items_seen FROM enrolments WHERE study = :study AND worker = :worker) AS done
+        """
+        row = next(db.query(query, {"study": study_id, "worker": worker, "votes": votes}))
+        done = row["done"] or 0
+        return done, min(row["remaining"], max(0, most - done)) if most else row["remaining"]
+
+    @read
+    def controls_left(self, db: sqlite_utils.Database, study_id: str, worker: str) -> int:
+        """How many control items the worker could still get, the one they have included: none shows what they saw, or
+        what they were told of.
+        """
+        query = """
+            SELECT {columns} FROM study_items
+            WHERE study = :study AND kind = 'control' AND image NOT IN (
+                SELECT image FROM assignments JOIN study_items ON study_items.id = item
+                WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
+            )
+        """
+        values = {"study": study_id, "worker": worker}
+        told = told_of(db, study_id, worker)
+        if told:
+            columns = "image, source, json_extract(content, '$.origin.picture') AS picture"
+            rows = db.query(query.format(columns=columns), values)
+            return len({row["image"] for row in rows if told.isdisjoint(row.values())})
+        return int(db.execute(query.format(columns="count(DISTINCT image)"), values).fetchone()[0])
+
+    @read
+    def waiting(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+        """Whether others have items that this worker has not judged: one of them may come back."""
+        query = """
+            SELECT 1 FROM assignments AS theirs
+            WHERE study = :study AND state = 'leased' AND kind = 'item' AND worker <> :worker AND NOT EXISTS (
+                SELECT 1 FROM assignments WHERE item = theirs.item AND worker = :worker AND state = 'submitted'
+            ) LIMIT 1
+        """
+        return bool(list(db.query(query, {"study": study_id, "worker": worker})))
+
+
+def _has_had_most(db: sqlite_utils.Database, study_id: str, worker: str, rules: Rules) -> bool:
+    """Whether the worker has judged as many items as the rules let one person judge."""
+    query = "SELECT items_seen FROM enrolments WHERE study = ? AND worker = ?"
+    return bool(rules.most_items) and db.execute(query, [study_id, worker]).fetchone()[0] >= rules.most_items
+
+
+def hold_again(db: sqlite_utils.Database, study_id: str) -> None:
+    """Let all leases of a study begin anew."""
+    expires = _later(now(), rules_of(require_study(db, study_id)["rules"]))
+    db.execute("UPDATE assignments SET expires = ? WHERE study = ? AND state = 'leased'", [expires, study_id])
+
+
+def _may_write(db: sqlite_utils.Database, study_id: str, worker: str) -> Rules:
+    """The rules of the study. Raises VoteRefused unless it is running and the worker's votes count in it."""
+    study = require_study(db, study_id)
+    if study["state"] != "running":
+        words = {"paused": "is paused; please come back later", "closed": "is closed; no more votes are taken"}
+        raise VoteRefused("not running", f"This study {words.get(study['state'], 'has not started yet')}.")
+    query = """
+        SELECT exclusion, blocked FROM enrolments JOIN workers ON workers.id = worker WHERE study = ? AND worker = ?
+    """
+    for row in list(db.query(query, [study_id, worker])):
+        if row["blocked"]:
+            raise VoteRefused("blocked", "Your worker name was blocked by the study lead; please write to them.")
+        if row["exclusion"] is not None:
+            raise VoteRefused("excluded", "You can no longer vote in this study; please write to whoever invited you.")
+        return rules_of(study["rules"])
+    raise VoteRefused("not enrolled", "You are not part of this study; open the link of its invitation.")
+
+
+def _to_undo(db: sqlite_utils.Database, study_id: str, worker: str) -> Row | None:
+    """The assignment whose answer the worker sent last, while it stands and nobody has decided on it; else None."""
+    query = """
+        SELECT id, vote, kind FROM assignments WHERE study = :study AND worker = :worker AND state = 'submitted'
+            AND verdict = 'pending' AND imported = 0 ORDER BY vote DESC LIMIT 1
+    """
+    taken_back = """
+        SELECT 1 FROM assignments
+        WHERE study = :study AND worker = :worker AND state IN ('leased', 'expired') AND vote > :vote LIMIT 1
+    """
+    for row in list(db.query(query, {"study": study_id, "worker": worker})):
+        # Whoever was told what is right would answer anew what they were told.
+        if row["kind"] in WORK and not list(
+            db.query(taken_back, {"study": study_id, "worker": worker, "vote": row["vote"]})
+        ):
+            return row
+    return None
+
+
+def _release(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+    db.execute(query, [study_id, worker])
+
+
+def _end_leases(db: sqlite_utils.Database, study_id: str, time: str) -> None:
+    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased' AND expires <= ?"
+    db.execute(query, [study_id, time])
+
+
+def _give(
+    db: sqlite_utils.Database, study_id: str, worker: str, item: Row, seed: int, time: str, expires: str
+) -> Assignment:
+    db.execute("UPDATE enrolments SET given = given + 1 WHERE study = ? AND worker = ?", [study_id, worker])
+    query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
+    row = {
+        "public": secrets.token_urlsafe(16),
+        "image_token": secrets.token_urlsafe(16),
+        "source_token": secrets.token_urlsafe(16) if item["source"] else None,
+        "study": study_id,
+        "worker": worker,
+        "item": item["id"],
+        "kind": item["kind"],
+        "side": random.Random(f"side\0{seed}\0{worker}\0{item['id']}").choice(("left", "right")),
+        "number": next(db.query(query, [study_id, worker]))["given"],
+        "state": "leased",
+        "accepted": time,
+        "expires": expires,
+    }
+    return _by_id(db, insert_row(db, "assignments", row))
+
+
+def _is_full(db: sqlite_utils.Database, row: Row) -> bool:
+    if row["kind"] != "item":
+        return False
+    query = """
+        SELECT study_items.votes + leases >= studies.votes AS is_full
+        FROM study_items JOIN studies ON studies.id = study WHERE study_items.id = ?
+    """
+    return bool(next(db.query(query, [row["item"]]))["is_full"])
+
+
+def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:
+    """A vote whose form no page of ours would send is a programmer's mistake, but for too long a comment."""
+    if not all(isinstance(name, str) and isinstance(answer, str) for name, answer in answers.items()):
+        raise ValueError("answers are text by question id")
+    if not math.isfinite(seconds):
+        raise ValueError("the seconds of a vote are a number")
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise ValueError(f"a vote has a key of 1 to {LONGEST_KEY} characters")
+    if len(comment) > LONGEST_COMMENT:
+        raise UserError(f"The comment has {len(comment)} characters; at most {LONGEST_COMMENT}, please.")
+
+
+def _append_vote(
+    db: sqlite_utils.Database,
+    assignment: int,
+    event: str,
+    key: str | None,
+    answers: Answers,
+    comment: str,
+    seconds: float,
+    time: str,
+) -> int:
+    row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
+    return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
+
+
+def _update(db: sqlite_utils.Database, assignment: int, columns: Row) -> None:
+    names = ", ".join(f"{name} = :{name}" for name in columns)
+    db.execute(f"UPDATE assignments SET {names} WHERE id = :id", {**columns, "id": assignment})
+
+
+def _later(time: str, rules: Rules) -> str:
+    ends = datetime.fromisoformat(time).astimezone(UTC) + timedelta(minutes=rules.lease_minutes)
+    return ends.isoformat(timespec="microseconds")
+
+
+def _assignment_row(db: sqlite_utils.Database, public: str) -> Row | None:
+    return next(iter(list(db.query("SELECT * FROM assignments WHERE public = ?", [whole(public[:100])]))), None)
+
+
+def _by_id(db: sqlite_utils.Database, assignment: int) -> Assignment:
+    return _assignment(db, next(db.query("SELECT * FROM assignments WHERE id = ?", [assignment])))
+
+
+def _assignment(db: sqlite_utils.Database, row: Row) -> Assignment:
+    item = item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [row["item"]])))
+    answers, comment = {}, ""
+    if row["vote"] is not None:
+        said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
+        answers, comment = json.loads(said["answers"]), said["comment"]
+    return Assignment(
+        id=row["id"],
+        public=row["public"],
+        image_token=row["image_token"],
+        source_token=row["source_token"] or "",
+        side=row["side"],
+        item=item,
+        worker=row["worker"],
+        study_id=row["study"],
+        number=row["number"],
+        state=row["state"],
+        accepted=when(row["accepted"]),
+        expires=when(row["expires"]),
+        answers=answers,
+        comment=comment,
+        draft=Draft(**json.loads(row["draft"])) if row["draft"] else None,
+    )

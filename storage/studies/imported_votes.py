@@ -1,0 +1,109 @@
+"""Votes that were given elsewhere, one by one: who gave them, and the rows that they become."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from datetime import UTC, datetime
+
+import sqlite_utils
+
+from core.errors import UserError
+from core.stored_studies import ImportedVote
+from storage.engine.rows import Row, insert_row, now, pack, whole
+from storage.studies.workers import enrol, insert_decision
+
+IMPORTED = "imported-"
+"""Before the name of a worker who voted elsewhere: never the record of a worker of ours with the same name."""
+LONGEST_WORKER = 80
+
+
+def imported_worker(db: sqlite_utils.Database, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
+    """The worker's name here, known and enrolled; counts this vote as their next."""
+    name = whole(" ".join(vote.worker.split()))
+    if not name or len(name) > LONGEST_WORKER:
+        raise UserError(f"Nothing was brought in: a worker's name has 1 to {LONGEST_WORKER} characters.")
+    worker = name if name.startswith(IMPORTED) else IMPORTED + name
+    if worker not in numbers:
+        db.execute("INSERT OR IGNORE INTO workers (id, created) VALUES (?, ?)", [worker, now()])
+        enrol(db, study_id, worker)
+        query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
+        numbers[worker] = next(db.query(query, [study_id, worker]))["given"]
+    numbers[worker] += 1
+    return worker
+
+
+def import_vote(
+    db: sqlite_utils.Database,
+    study_id: str,
+    worker: str,
+    number: int,
+    item: Row,
+    vote: ImportedVote,
+    decisions: dict[tuple[str, str, str], int],
+) -> None:
+    """A vote as a finished assignment, the worker's `number`th; `decisions` are the rows that say what was decided.
+
+    Raises UserError for a second vote of the worker on the item, and for times that cannot be.
+    """
+    known = "SELECT 1 FROM assignments WHERE item = ? AND worker = ?"
+    if list(db.query(known, [item["id"], worker])):
+        raise UserError(f"Nothing was brought in: {worker} has a vote on item {item['public']} already.")
+    accepted, submitted = _time(vote.accepted), _time(vote.submitted)
+    if accepted > submitted or not math.isfinite(vote.seconds) or vote.seconds < 0:
+        raise UserError(f"Nothing was brought in: a vote of {vote.worker[:80]!r} was given before it was begun.")
+    row = {
+        "public": secrets.token_urlsafe(16),
+        "image_token": secrets.token_urlsafe(16),
+        "study": study_id,
+        "worker": worker,
+        "item": item["id"],
+        "kind": item["kind"],
+        "side": vote.side,
+        "number": number,
+        "state": "expired",
+        "counts": _may_count(db, study_id, worker),
+        "imported": 1,
+        "accepted": accepted,
+        "expires": submitted,
+    }
+    assignment = insert_row(db, "assignments", row)
+    answers = {name: whole(answer) for name, answer in vote.answers.items()}
+    said = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(answers)}
+    said |= {"comment": whole(vote.comment), "seconds": float(vote.seconds), "created": submitted}
+    saved = insert_row(db, "study_votes", said)
+    decision = None
+    if vote.verdict != "pending":
+        reason = whole(vote.reason)
+        what = (worker, vote.verdict, reason)
+        if what not in decisions:
+            decisions[what] = insert_decision(db, study_id, worker, vote.verdict, reason)
+        decision = decisions[what]
+    db.execute(
+        """
+        UPDATE assignments SET state = 'submitted', first_vote = :vote, vote = :vote, submitted = :submitted,
+            was_right = :right, changes = :changes, verdict = :verdict, decision = :decision WHERE id = :id
+        """,
+        {
+            "vote": saved,
+            "submitted": submitted,
+            "right": None if vote.right is None or item["kind"] == "item" else int(vote.right),
+            "changes": vote.changes,
+            "verdict": vote.verdict,
+            "decision": decision,
+            "id": assignment,
+        },
+    )
+
+
+def _may_count(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
+    """1 for a worker whose votes count, 0 while they are excluded."""
+    query = "SELECT exclusion IS NULL AS counts FROM enrolments WHERE study = ? AND worker = ?"
+    return int(next(db.query(query, [study_id, worker]))["counts"])
+
+
+def _time(time: datetime) -> str:
+    """As the database has it. A time without a zone would mean another one on another machine."""
+    if time.tzinfo is None:
+        raise ValueError("the times of a vote carry their zone")
+    return time.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,143 @@
+"""Which item a worker gets next. A function of an open database.
+
+Every worker has a random order of their own: a permutation of the places of a kind, drawn with the seed of the rules
+and the worker's name, so that it can be repeated and needs no table. One time in four, an item that others have begun
+is taken from a random place further on in this order: so a study that stops early has more finished items, and the
+order is hardly less random for it.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import sqlite_utils
+
+from core.studies import ItemKind, Rules
+from storage.engine.rows import Row
+
+BEGUN_FIRST = 0.25
+"""The share of times, 0 to 1, that an item others have begun is looked for first."""
+STRETCHES = (16, 128)
+"""So many places of the worker's order are looked at, then so many; then all items that need a vote at once."""
+
+
+def next_item(
+    db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, rules: Rules, remember: bool = True
+) -> Row | None:
+    """The row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote; None
+    when there is none. Items with a known answer have no number of votes that would be enough, and none shows what the
+    worker was told of in the training. Without `remember` nothing is written: for a look ahead.
+    """
+    query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
+    order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
+    if kind != "item":
+        # There are few of them, and all are free until the worker has had them.
+        usable = _usable(db, study_id, worker, kind, rules.votes, None)
+        if kind != "training":
+            told = told_of(db, study_id, worker)
+            usable = {
+                place: row
+                for place, row in usable.items()
+                if told.isdisjoint((row["image"], row["source"], row["picture"]))
+            }
+        images, sources = _seen(db, study_id, worker)
+        fresh = {place: row for place, row in usable.items() if row["image"] not in images}
+        if rules.show_source:
+            # What only control items show twice, here the source beside them, would tell them from the others.
+            found = _first(order, {place: row for place, row in fresh.items() if row["source"] not in sources})
+            if found is not None:
+                return found
+        found = _first(order, fresh)
+        # Quiz and training ask so many, whatever they show; a control item never shows what was there already.
+        return found if found is not None or kind == "control" else _first(order, usable)
+    query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
+    # `reached` is only where to look first: whether an item is free is looked up afresh.
+    reached, given = db.execute(query, [study_id, worker]).fetchone()
+    drawn = random.Random(f"begun\0{rules.seed}\0{worker}\0{given}")
+    if drawn.random() < BEGUN_FIRST and reached < len(order):
+        start = drawn.randrange(reached, len(order))
+        places = order[start : start + STRETCHES[0]]
+        usable = _usable(db, study_id, worker, kind, rules.votes, places)
+        found = _first(places, {place: row for place, row in usable.items() if row["begun"]})
+        if found is not None:
+            return found
+    for length in STRETCHES:
+        places = order[reached : reached + length]
+        found = _first(places, _usable(db, study_id, worker, kind, rules.votes, places)) if places else None
+        if found is not None:
+            if remember:
+                _remember(db, study_id, worker, reached + places.index(found["place"]))
+            return found
+        reached += len(places)
+    found = _first(order, _usable(db, study_id, worker, kind, rules.votes, None))
+    if found is not None and remember:
+        _remember(db, study_id, worker, order.index(found["place"]))
+    return found
+
+
+def look_again(db: sqlite_utils.Database, study_id: str) -> None:
+    """Items that had all their votes need some again, or the orders are others: everybody looks from the beginning."""
+    db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
+
+
+def told_of(db: sqlite_utils.Database, study_id: str, worker: str) -> set[str]:
+    """The hashes of all that the worker was given in the training of a study: pictures, what they looked like before
+    they were put in another light, and sources.
+    """
+    query = """
+        SELECT image, source, json_extract(content, '$.origin.picture') AS picture
+        FROM assignments JOIN study_items ON study_items.id = item
+        WHERE assignments.study = ? AND worker = ? AND assignments.kind = 'training'
+    """
+    return {sha for row in db.query(query, [study_id, worker]) for sha in row.values() if sha}
+
+
+def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
+    """Of the rows by place the one that comes first in this order; None of none."""
+    return next((found[place] for place in places if place in found), None) if found else None
+
+
+@lru_cache(maxsize=512)
+def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
+    """The places 0 to count - 1 in the worker's order; kept, as drawing thousands takes longer than all the rest."""
+    places = list(range(count))
+    random.Random(f"order\0{seed}\0{worker}\0{kind}").shuffle(places)
+    return array("L", places)
+
+
+def _seen(db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[set[str], set[str]]:
+    """The hashes of the pictures that the worker was given to judge in a study, and of the sources of these."""
+    query = """
+        SELECT image, source FROM assignments JOIN study_items ON study_items.id = item
+        WHERE assignments.study = ? AND worker = ?
+    """
+    rows = list(db.query(query, [study_id, worker]))
+    return {row["image"] for row in rows}, {row["source"] for row in rows if row["source"]}
+
+
+def _usable(
+    db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
+) -> dict[int, Row]:
+    """By place: the items of these places, or all with None, that need a vote and that the worker never had."""
+    if places is None:
+        index, some = "study_items_by_room", ""
+    else:
+        index, some = "study_items_by_place", f"AND place IN ({', '.join(str(int(place)) for place in places)})"
+    room = "AND votes + leases < :votes" if kind == "item" else ""
+    # There are so many items that their content is not read for nothing.
+    picture = "NULL" if kind == "item" else "json_extract(content, '$.origin.picture')"
+    query = f"""
+        SELECT id, kind, image, source, place, votes + leases > 0 AS begun, {picture} AS picture
+        FROM study_items INDEXED BY {index}
+        WHERE study = :study AND kind = :kind {some} {room}
+            AND NOT EXISTS (SELECT 1 FROM assignments WHERE item = study_items.id AND worker = :worker)
+    """
+    rows = db.query(query, {"study": study_id, "kind": kind, "votes": votes, "worker": worker})
+    return {row["place"]: row for row in rows}
+
+
+def _remember(db: sqlite_utils.Database, study_id: str, worker: str, reached: int) -> None:
+    db.execute("UPDATE enrolments SET reached = ? WHERE study = ? AND worker = ?", [reached, study_id, worker])

@@ -1,0 +1,160 @@
+"""People of a panel: the settings of a study for them, their ids there, what they said of themselves.
+
+Apart from everything else: no result, no analysis and no export of votes reads who they are and what they said. How a
+link let people in, which a report states, is read off the settings and off when the link was open.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import sqlite_utils
+
+from core.errors import UserError
+from storage.engine.database import Repository, read, write
+from storage.engine.rows import insert_row, now, pack, pack_value, unpack_value, whole
+from storage.studies.rows import append_log, require_study, touch
+from storage.studies.workers import add_worker, came_from, enrol
+from study.panel import Panel
+
+NOBODYS_PANEL = ("the link takes anybody", "participants by nothing")
+"""What the log says where the link names no participants, the second as earlier versions wrote it: read only where the
+settings themselves are gone, since the files of studies once held the latest alone."""
+_LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
+"""What opens and ends the link, as the log names it."""
+APPEND_ONLY = ("study_panels", "participants", "person_answers")
+TABLES = (
+    """
+    CREATE TABLE study_panels (  -- the latest row of a study counts
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        study TEXT NOT NULL REFERENCES studies (id),
+        settings TEXT NOT NULL CHECK (json_valid(settings)),
+        created TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX study_panels_by_study ON study_panels (study, id)",
+    """
+    CREATE TABLE participants (  -- who a worker is for the panel that they came from
+        study TEXT NOT NULL,
+        worker TEXT NOT NULL,
+        participant TEXT NOT NULL,
+        created TEXT NOT NULL,
+        PRIMARY KEY (study, worker),
+        UNIQUE (study, participant),
+        FOREIGN KEY (study, worker) REFERENCES enrolments (study, worker)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE person_answers (  -- the latest row of a study and a worker counts; never beside a vote
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        study TEXT NOT NULL,
+        worker TEXT NOT NULL,
+        answers TEXT NOT NULL CHECK (json_valid(answers)),
+        created TEXT NOT NULL,
+        FOREIGN KEY (study, worker) REFERENCES enrolments (study, worker)
+    ) STRICT
+    """,
+    "CREATE INDEX person_answers_by_worker ON person_answers (study, worker, id)",
+)
+
+
+class Panels(Repository):
+    """The panels of all studies."""
+
+    @read
+    def get(self, db: sqlite_utils.Database, study_id: str) -> Panel:
+        """The settings of a study; those of no panel, where none were made."""
+        return _panel(db, study_id)
+
+    @write
+    def set(self, db: sqlite_utils.Database, study_id: str, panel: Panel) -> None:
+        """Other settings from now on. Raises UserError for a study that is not running or paused."""
+        if require_study(db, study_id)["state"] not in ("running", "paused"):
+            raise UserError("People of a panel are for a study that is running or paused.")
+        if _panel(db, study_id) == panel:
+            return
+        insert_row(db, "study_panels", {"study": study_id, "settings": pack_value(panel), "created": now()})
+        touch(db, study_id)
+        words = f"participants by {panel.parameter}" if panel.parameter else NOBODYS_PANEL[0]
+        append_log(db, "panel changed", words, study_id)
+
+    @write
+    def join(self, db: sqlite_utils.Database, study_id: str, participant: str, browser: str) -> str:
+        """The worker that a participant is in this study: who comes twice, from whatever browser, is one worker."""
+        query = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
+        for row in list(db.query(query, [study_id, participant])):
+            return str(row["worker"])
+        worker, _ = add_worker(db)
+        enrol(db, study_id, worker.id)
+        came_from(db, worker.id, browser)
+        row = {"study": study_id, "worker": worker.id, "participant": whole(participant), "created": now()}
+        db.table("participants").insert(row)
+        return worker.id
+
+    @read
+    def participants(self, db: sqlite_utils.Database, study_id: str) -> dict[str, str]:
+        """Worker to the id that the panel knows them by."""
+        query = "SELECT worker, participant FROM participants WHERE study = ?"
+        return {row["worker"]: row["participant"] for row in db.query(query, [study_id])}
+
+    @read
+    def participant(self, db: sqlite_utils.Database, study_id: str, worker: str) -> str:
+        """The id of one worker; "" for one who came from no panel."""
+        query = "SELECT participant FROM participants WHERE study = ? AND worker = ?"
+        return next((str(row["participant"]) for row in db.query(query, [study_id, worker])), "")
+
+    @write
+    def answer(self, db: sqlite_utils.Database, study_id: str, worker: str, answers: Mapping[str, str]) -> None:
+        """Keep what a worker said of themselves; {} for nothing."""
+        kept = {whole(question): whole(answer) for question, answer in answers.items()}
+        insert_row(db, "person_answers", {"study": study_id, "worker": worker, "answers": pack(kept), "created": now()})
+
+    @read
+    def was_asked(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+        """Whether the worker was asked about themselves, whatever they said."""
+        return bool(list(db.query("SELECT 1 FROM person_answers WHERE study = ? AND worker = ?", [study_id, worker])))
+
+    @read
+    def people(self, db: sqlite_utils.Database, study_id: str) -> dict[str, dict[str, str]]:
+        """Worker to what they said of themselves, by question."""
+        query = "SELECT worker, answers FROM person_answers WHERE study = ? ORDER BY id"
+        return {row["worker"]: json.loads(row["answers"]) for row in db.query(query, [study_id])}
+
+
+def _panel(db: sqlite_utils.Database, study_id: str) -> Panel:
+    query = "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1"
+    for row in list(db.query(query, [study_id])):
+        panel: Panel = unpack_value(Panel, row["settings"])
+        return panel
+    return Panel()
+
+
+def ways_in(db: sqlite_utils.Database, study_id: str) -> tuple[bool, bool]:
+    """Whether an open link took anybody, and whether one took only people whom a panel named. A link that took anybody
+    for a while before it was said whom it takes counts as such only if somebody joined in that while.
+    """
+    query = "SELECT event, detail, created FROM study_log WHERE study = ? ORDER BY id"
+    joined = [row["created"] for row in db.query("SELECT created FROM enrolments WHERE study = ?", [study_id])]
+    settings = [
+        (row["created"], bool(unpack_value(Panel, row["settings"]).parameter))
+        for row in db.query("SELECT created, settings FROM study_panels WHERE study = ? ORDER BY id", [study_id])
+    ]
+    opened = named = panelled = False
+    since, changed, times = "", "", list[tuple[str, str]]()
+    for row in db.query(query, [study_id]):
+        if opened and not named:
+            times.append((since, row["created"]))
+        if row["event"] in _LINK:
+            opened = _LINK[row["event"]]
+        elif row["event"] == "panel changed":
+            # Saved just before this line, in one transaction.
+            saved = [names for time, names in settings if changed < time <= row["created"]]
+            named = saved[-1] if saved else row["detail"] not in NOBODYS_PANEL
+            changed = row["created"]
+        panelled |= opened and named
+        since = row["created"]
+    if opened and not named:
+        times.append((since, "~"))  # later than any time
+    linked = any(start <= time <= end for start, end in times for time in joined) if panelled else bool(times)
+    return linked, panelled

@@ -1,0 +1,270 @@
+"""A whole study as plain rows: taken out of one workspace, put into another. Functions of an open database.
+
+The rows come back from a file, so they are a stranger's: only known columns with values of their kinds are taken, every
+reference is looked up among the rows themselves, and the tables' own rules hold. Who can sign in is never part of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import sqlite_utils
+
+from core.errors import UserError
+from core.studies import NewItem, Rules
+from storage.engine.rows import Row, insert_row, pack, pack_value, unpack_value, when, whole
+from storage.studies.rows import append_log, require_study
+from study.panel import Panel, check_panel
+
+Records = Mapping[str, Any]
+"""Table to rows; under "study" the one row of the study."""
+_STUDY = "id name state rules created changed"
+_COLUMNS: Mapping[str, str] = {
+    "rules": "version rules created",
+    "items": "id public kind place image source content created",
+    "workers": "id created blocked",
+    "exclusions": "id worker excluded reason author created",
+    "enrolments": "worker consented exclusion readmitted given reached created",
+    "decisions": "id worker verdict reason created",
+    "assignments": (
+        "id worker item kind side number state counts imported accepted expires first_vote vote submitted changes "
+        "was_right verdict decision"
+    ),
+    "votes": "id assignment event key answers comment seconds created",
+    "adjudications": "id item question answer reason created",
+    "log": "worker event detail created",
+    "archive": "archived created",
+    "browsers": "worker browser created",
+    "training_read": "assignment created",
+    "panels": "settings created",
+}
+_QUERIES: Mapping[str, str] = {
+    "rules": "SELECT * FROM study_rules WHERE study = ? ORDER BY version",
+    "items": "SELECT * FROM study_items WHERE study = ? ORDER BY id",
+    "workers": "SELECT workers.* FROM workers JOIN enrolments ON worker = workers.id WHERE study = ? ORDER BY id",
+    "exclusions": "SELECT * FROM exclusions WHERE study = ? ORDER BY id",
+    "enrolments": "SELECT * FROM enrolments WHERE study = ? ORDER BY created, worker",
+    "decisions": "SELECT * FROM decisions WHERE study = ? ORDER BY id",
+    "assignments": "SELECT * FROM assignments WHERE study = ? ORDER BY id",
+    "votes": (
+        "SELECT study_votes.* FROM study_votes JOIN assignments ON assignments.id = assignment WHERE study = ? "
+        "ORDER BY study_votes.id"
+    ),
+    "adjudications": "SELECT * FROM adjudications WHERE study = ? ORDER BY id",
+    "log": "SELECT * FROM study_log WHERE study = ? ORDER BY id",
+    "archive": "SELECT * FROM study_archive WHERE study = ? ORDER BY id",
+    "browsers": (
+        "SELECT worker_browsers.* FROM worker_browsers JOIN enrolments ON enrolments.worker = worker_browsers.worker "
+        "WHERE study = ? ORDER BY worker_browsers.worker, browser"
+    ),
+    "training_read": (
+        "SELECT training_read.* FROM training_read JOIN assignments ON assignments.id = assignment WHERE study = ? "
+        "ORDER BY assignment"
+    ),
+    # Since when its link takes only people of a panel; the completion code is for them alone.
+    "panels": (
+        "SELECT json_object('parameter', json_extract(settings, '$.parameter')) AS settings, created "
+        "FROM study_panels WHERE study = ? ORDER BY id"
+    ),
+}
+_LATER = frozenset({"training_read", "panels"})
+"""Tables that files of earlier versions lack."""
+_WHOLE = frozenset(
+    "version place blocked excluded exclusion readmitted given reached id number counts imported first_vote vote "
+    "changes was_right decision assignment item archived".split()
+)
+_MAY_MISS = frozenset("place source consented exclusion first_vote vote submitted was_right decision key".split())
+_TIMES = frozenset("created changed consented accepted expires submitted".split())
+_WORKER = re.compile(r"[\w.:@-]{1,90}")
+_NOT_OURS = "This file is not one that the studio wrote, or it was changed"
+
+
+def records_of(db: sqlite_utils.Database, study_id: str) -> dict[str, Any]:
+    """All rows of a study. Raises UserError for an unknown one."""
+    found: dict[str, Any] = {"study": _only(require_study(db, study_id), _STUDY)}
+    for table, columns in _COLUMNS.items():
+        found[table] = [_only(row, columns) for row in db.query(_QUERIES[table], [study_id])]
+    return found
+
+
+def _only(row: Mapping[str, Any], columns: str) -> dict[str, Any]:
+    return {name: row[name] for name in columns.split()}
+
+
+def insert_records(
+    db: sqlite_utils.Database, records: Records, images: Mapping[str, str], check: Callable[[str], None]
+) -> str:
+    """The study with all that was said in it; returns its id. One that was running is paused.
+
+    `images` has the pictures of this workspace by the hashes in the records; `check` is called with the id at the end.
+    A worker of the same name who is somebody else here keeps it, and the restored one gets another. Raises UserError
+    for records that do not hold together, and for a study that is here already.
+    """
+    try:
+        study_id = _Restoring(db, records, images).run()
+        check(study_id)
+    except (KeyError, TypeError, ValueError, AttributeError, sqlite3.Error) as error:
+        raise UserError(f"{_NOT_OURS}: its records do not hold together. Nothing was restored.") from error
+    return study_id
+
+
+class _Restoring:
+    """One study on its way in. Raises KeyError, TypeError, ValueError or an error of SQLite for what does not fit."""
+
+    def __init__(self, db: sqlite_utils.Database, records: Records, images: Mapping[str, str]) -> None:
+        self._db, self._records, self._images = db, records, images
+        self._study_id = ""
+
+    def run(self) -> str:
+        study = _checked(self._records["study"], _STUDY)
+        self._study_id = str(study["id"])
+        if not re.fullmatch("[0-9a-f]{16}", self._study_id):
+            raise ValueError("the id of a study is 16 hexadecimal digits")
+        for row in list(self._db.query("SELECT name FROM studies WHERE id = ?", [self._study_id])):
+            raise UserError(f"This study is here already, as “{row['name']}”: a file brings back one that is missing.")
+        rules = self._rules(study["rules"])
+        state = "paused" if study["state"] == "running" else study["state"]
+        columns = {"state": state, "rules": pack_value(rules), "votes": rules.votes, "link": None}
+        self._insert("studies", {**study, **columns})
+        for row in self._rows("rules"):
+            self._insert("study_rules", {**row, "rules": pack_value(self._rules(row["rules"])), **self._here})
+        items = {row["id"]: insert_row(self._db, "study_items", self._item(row)) for row in self._rows("items")}
+        names = {row["id"]: self._worker(row) for row in self._rows("workers")}
+        self._said(items, names)
+        for row in self._rows("adjudications"):
+            self._append("adjudications", {**row, "item": items[row["item"]]})
+        for row in self._rows("log"):
+            self._append("study_log", {**row, "worker": names.get(row["worker"], row["worker"])})
+        for row in self._rows("archive"):
+            self._append("study_archive", row)
+        for row in self._rows("panels"):
+            panel: Panel = unpack_value(Panel, row["settings"])
+            if check_panel(panel)[0]:
+                raise ValueError("a panel has other settings")
+            self._append("study_panels", {**row, "settings": pack_value(panel)})
+        for row in self._rows("browsers"):
+            there = {**row, "worker": names[row["worker"]]}
+            self._db.table("worker_browsers").insert(there, ignore=True)
+        append_log(self._db, "restored", f"from a file, as it was {study['changed']}", self._study_id)
+        return self._study_id
+
+    @property
+    def _here(self) -> Row:
+        return {"study": self._study_id}
+
+    def _rows(self, table: str) -> list[dict[str, Any]]:
+        rows = self._records.get(table, []) if table in _LATER else self._records[table]
+        return [_checked(row, _COLUMNS[table]) for row in rows]
+
+    def _insert(self, table: str, row: Row) -> None:
+        self._db.table(table).insert(dict(row))
+
+    def _append(self, table: str, row: Row) -> int:
+        """A row of this study under a number of its own."""
+        return insert_row(self._db, table, {**{name: row[name] for name in row if name != "id"}, **self._here})
+
+    def _rules(self, text: str) -> Rules:
+        rules: Rules = unpack_value(Rules, text)
+        examples = tuple(replace(example, sha=self._images[example.sha]) for example in rules.examples)
+        return replace(rules, examples=examples)
+
+    def _item(self, row: Row) -> Row:
+        content = json.loads(row["content"])
+        read: NewItem = unpack_value(NewItem, pack({**content, "image_sha": row["image"]}))
+        if set(content) - {*vars(read)} or not re.fullmatch("[0-9a-f]{16}", row["public"]):
+            raise ValueError("an item has other fields")
+        pictures = {"image": self._images[row["image"]], "source": row["source"] and self._images[row["source"]]}
+        # A test case is one of the workspace that the study comes from.
+        content["test_case"] = None
+        return {**_only(row, "public kind place created"), "content": pack(content), **pictures, **self._here}
+
+    def _worker(self, row: Row) -> str:
+        """The worker's name here: their own, or another one where somebody else has it."""
+        name, tries = str(row["id"]), 1
+        if not _WORKER.fullmatch(name):
+            raise ValueError("a worker has another name")
+        while True:
+            known = list(self._db.query("SELECT created FROM workers WHERE id = ?", [name]))
+            if not known:
+                self._insert("workers", {"id": name, "created": row["created"], "blocked": row["blocked"]})
+                return name
+            if known[0]["created"] == row["created"]:
+                return name
+            tries += 1
+            name = f"{row['id']}-{tries}"
+
+    def _said(self, items: Mapping[int, int], names: Mapping[str, str]) -> None:
+        """Enrolments, exclusions, decisions, assignments and votes. Counters follow by the triggers."""
+
+        def of(row: Row) -> Row:
+            return {**row, "worker": names[row["worker"]]}
+
+        exclusions = {row["id"]: self._append("exclusions", of(row)) for row in self._rows("exclusions")}
+        for row in self._rows("enrolments"):
+            self._insert("enrolments", {**of(row), **self._here, "exclusion": _at(exclusions, row["exclusion"])})
+        decisions = {row["id"]: self._append("decisions", of(row)) for row in self._rows("decisions")}
+        assignments = self._rows("assignments")
+        ids = {}
+        fixed = "worker kind side number imported accepted expires"
+        for row in assignments:
+            # Nothing counts before all is there: then no item is ever too full, in whatever order it filled.
+            new = {**_only(of(row), fixed), "item": items[row["item"]], "state": "expired", "counts": 0}
+            tokens = {"public": secrets.token_urlsafe(16), "image_token": secrets.token_urlsafe(16)}
+            if self._has_source(new["item"]):
+                tokens["source_token"] = secrets.token_urlsafe(16)
+            ids[row["id"]] = self._append("assignments", {**new, **tokens})
+        votes = {}
+        for row in self._rows("votes"):
+            answers = json.loads(row["answers"])
+            if not all(isinstance(part, str) for pair in answers.items() for part in pair):
+                raise ValueError("answers are text by question")
+            kept = {**row, "assignment": ids[row["assignment"]], "answers": pack(answers)}
+            votes[row["id"]] = insert_row(self._db, "study_votes", {name: kept[name] for name in kept if name != "id"})
+        for row in assignments:
+            state = "expired" if row["state"] == "leased" else row["state"]
+            told = {"first_vote": _at(votes, row["first_vote"]), "vote": _at(votes, row["vote"]), "state": state}
+            more = {**_only(row, "submitted changes was_right verdict"), "decision": _at(decisions, row["decision"])}
+            self._update(ids[row["id"]], {**told, **more})
+        for row in assignments:
+            self._update(ids[row["id"]], {"counts": row["counts"]})
+        for row in self._rows("training_read"):
+            self._insert("training_read", {**row, "assignment": ids[row["assignment"]]})
+
+    def _has_source(self, item: int) -> bool:
+        return bool(list(self._db.query("SELECT 1 FROM study_items WHERE id = ? AND source IS NOT NULL", [item])))
+
+    def _update(self, assignment: int, columns: Row) -> None:
+        names = ", ".join(f"{name} = :{name}" for name in columns)
+        self._db.execute(f"UPDATE assignments SET {names} WHERE id = :id", {**columns, "id": assignment})
+
+
+def _at(ids: Mapping[int, int], key: int | None) -> int | None:
+    return None if key is None else ids[key]
+
+
+def _checked(row: Any, columns: str) -> dict[str, Any]:
+    """The known columns of a row, each of its kind. Raises ValueError, KeyError or TypeError."""
+    kept: dict[str, Any] = {}
+    for name in columns.split():
+        value = row[name]
+        if value is None and name in _MAY_MISS:
+            pass
+        elif name in _WHOLE and not (name == "id" and isinstance(value, str)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name} is no whole number")
+        elif name == "seconds":
+            value = float(value)
+            if not 0 <= value < 1e9:
+                raise ValueError("seconds are from 0 on")
+        elif not isinstance(value, str):
+            raise ValueError(f"{name} is no text")
+        elif name in _TIMES and when(value).tzinfo is None:
+            raise ValueError(f"{name} names no zone")
+        kept[name] = whole(value) if isinstance(value, str) else value
+    return kept

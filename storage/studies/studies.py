@@ -1,0 +1,538 @@
+"""The validity studies of a workspace: their rules, items and life, and all that was said in them.
+
+Every method that saves runs in one transaction and returns after its commit. All may be called from any thread, and
+from two processes. What a person can put right is a UserError, in words for them; every method with the id of a study
+raises one for an unknown study. What a person typed is only ever a bound parameter.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import sqlite_utils
+
+from core.errors import UserError
+from core.stored_studies import ImportedVote, LogEntry
+from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
+from storage.engine.database import Database, Repository, read, write
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, when, whole
+from storage.studies.assignments import Assignments, hold_again
+from storage.studies.imported_votes import import_vote, imported_worker
+from storage.studies.next_items import look_again
+from storage.studies.panels import Panels, ways_in
+from storage.studies.records import Records, insert_records, records_of
+from storage.studies.rows import append_log, item_of, require_study, rules_of, touch, update_study
+from storage.studies.sessions import Sessions
+from storage.studies.workers import Workers, checked_reason, read_workers
+
+LONGEST_NAME = 200
+"""Characters in the name of a study."""
+MOST_ITEMS = 100_000
+"""Items of a study, those of all kinds together."""
+_CONTENT = (
+    "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
+).split()
+
+
+class Studies(Repository):
+    """The studies, and beside them their workers, the assignments, and who is signed in."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.workers = Workers(database)
+        self.assignments = Assignments(database)
+        self.sessions = Sessions(database)
+        self.panels = Panels(database)
+
+    # Set-up and life
+
+    @write
+    def create(self, db: sqlite_utils.Database, name: str, rules: Rules) -> str:
+        """A new draft; its id is 16 hexadecimal digits. Raises UserError for a name that is empty or too long."""
+        study_id, time = secrets.token_hex(8), now()
+        row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
+        db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
+        append_log(db, "created", "", study_id)
+        return study_id
+
+    @write
+    def rename(self, db: sqlite_utils.Database, study_id: str, name: str) -> None:
+        """Give the study another name, in any state. Raises UserError for a name that is empty or too long."""
+        study, name = require_study(db, study_id), _name(name)
+        if study["name"] != name:
+            db.execute("UPDATE studies SET name = ? WHERE id = ?", [name, study_id])
+            touch(db, study_id)
+            append_log(db, "renamed", f"from “{study['name']}” to “{name}”", study_id)
+
+    @write
+    def delete_draft(self, db: sqlite_utils.Database, study_id: str) -> None:
+        """Let a draft go, with its items; a line of the log stays. Raises UserError once the study has started."""
+        study = require_study(db, study_id)
+        if study["state"] != "draft":
+            raise UserError("A study that has started is kept, with all its votes; it can be closed.")
+        for table in ("study_items", "enrolments"):
+            db.execute(f"DELETE FROM {table} WHERE study = ?", [study_id])
+        db.execute("DELETE FROM studies WHERE id = ?", [study_id])
+        append_log(db, "draft deleted", study["name"], study_id)
+
+    @write
+    def set_rules(self, db: sqlite_utils.Database, study_id: str, rules: Rules) -> None:
+        """Give a draft other rules. Raises UserError for a study that has started."""
+        if require_study(db, study_id)["state"] != "draft":
+            raise UserError("The rules of a study are fixed when it starts; make a new study for other rules.")
+        update_study(db, study_id, _rules_columns(replace(rules, version=0)))
+
+    @write
+    def set_votes(self, db: sqlite_utils.Database, study_id: str, votes: int, consensus: int) -> None:
+        """Ask for more votes an item: a new version of the rules.
+
+        Raises UserError for fewer, or a study that is not running or paused.
+        """
+        row = require_study(db, study_id)
+        rules = rules_of(row["rules"])
+        if row["state"] not in ("running", "paused"):
+            raise UserError("Votes can be added to a study that is running or paused.")
+        if votes < rules.votes:
+            raise UserError(f"Every item gets {rules.votes} votes already; name that number or a larger one.")
+        if not 1 <= consensus <= votes:
+            raise UserError(f"A consensus of {votes} votes takes between 1 and {votes} equal answers.")
+        if (votes, consensus) == (rules.votes, rules.consensus):
+            return
+        later = replace(rules, votes=votes, consensus=consensus, version=rules.version + 1)
+        update_study(db, study_id, _rules_columns(later))
+        _keep_version(db, study_id, later)
+        look_again(db, study_id)
+        change = f"votes of an item from {rules.votes} to {votes}, consensus from {rules.consensus} to {consensus}"
+        append_log(db, "extended", change, study_id)
+
+    @write
+    def add_items(self, db: sqlite_utils.Database, study_id: str, items: Sequence[NewItem]) -> tuple[int, ...]:
+        """Add items whose images are in the workspace; returns their ids, in order.
+
+        Raises UserError for a study that is closed, an image that is not there, or too many items.
+        """
+        study = require_study(db, study_id)
+        if study["state"] == "closed":
+            raise UserError("This study is closed: nothing can be added to it; make a new study.")
+        there = _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id])
+        if there + len(items) > MOST_ITEMS:
+            raise UserError(f"A study has at most {MOST_ITEMS:,} items; choose fewer.")
+        _require_images(db, items)
+        ids = tuple(_insert_item(db, study_id, item) for item in items)
+        if study["state"] != "draft" and ids:
+            _give_places(db, study_id)
+            kinds = {item.kind for item in items}
+            counts = (f"{sum(item.kind == kind for item in items)} of kind {kind}" for kind in sorted(kinds))
+            append_log(db, "extended", "items added: " + ", ".join(counts), study_id)
+        touch(db, study_id)
+        return ids
+
+    @write
+    def remove_items(self, db: sqlite_utils.Database, study_id: str, ids: Sequence[int]) -> None:
+        """Take items out of a draft; ids that are not in it change nothing. Raises UserError once it has started."""
+        if require_study(db, study_id)["state"] != "draft":
+            raise UserError(
+                "The items of a study are fixed when it starts; it can be extended, nothing can be taken out."
+            )
+        for item_id in ids:
+            db.execute("DELETE FROM study_items WHERE id = ? AND study = ?", [item_id, study_id])
+        touch(db, study_id)
+
+    @write
+    def start(self, db: sqlite_utils.Database, study_id: str) -> None:
+        """Freeze the rules as version 1 and take votes from now on. Raises UserError without items or questions."""
+        _change_state(db, study_id, "running", "draft")
+
+    @write
+    def pause(self, db: sqlite_utils.Database, study_id: str) -> None:
+        """Take no votes until it is resumed. Raises UserError for a draft or a closed study."""
+        _change_state(db, study_id, "paused")
+
+    @write
+    def resume(self, db: sqlite_utils.Database, study_id: str) -> None:
+        """Take votes again. Raises UserError for a draft or a closed study."""
+        _change_state(db, study_id, "running", "paused")
+
+    @write
+    def close(self, db: sqlite_utils.Database, study_id: str) -> None:
+        """Take no votes any more, for good. Raises UserError for a draft."""
+        _change_state(db, study_id, "closed")
+
+    @write
+    def archive(self, db: sqlite_utils.Database, study_id: str, archived: bool) -> None:
+        """Put a study away, or take it out again; one that runs is paused by it. Raises UserError for a draft."""
+        row = require_study(db, study_id)
+        if row["state"] == "draft":
+            raise UserError("A draft cannot be put away; delete it, or start it first.")
+        if _is_archived(db, study_id) == archived:
+            return
+        if archived and row["state"] == "running":
+            _change_state(db, study_id, "paused")
+        insert_row(db, "study_archive", {"study": study_id, "archived": int(archived), "created": now()})
+        touch(db, study_id)
+        append_log(db, "archived" if archived else "taken out of the archive", "", study_id)
+
+    @write
+    def set_link(self, db: sqlite_utils.Database, study_id: str, on: bool) -> str:
+        """Open the invitation, or end it; returns its token, "" when it is off. An ended one never opens again."""
+        study = require_study(db, study_id)
+        if bool(study["link"]) == on:
+            return study["link"] or ""
+        link = secrets.token_urlsafe(16) if on else None
+        update_study(db, study_id, {"link": link})
+        append_log(db, "invitation opened" if on else "invitation ended", "", study_id)
+        return link or ""
+
+    @write
+    def restore(
+        self,
+        db: sqlite_utils.Database,
+        records: Records,
+        images: Mapping[str, str],
+        check: Callable[[StudyData], None],
+    ) -> str:
+        """A study out of its records (`whole`), all or nothing; returns its id. `check` may refuse what came of it.
+
+        Raises UserError for records that do not hold together, and for a study that is here already.
+        """
+        return insert_records(db, records, images, lambda study_id: check(_data(db, study_id)))
+
+    # Looking
+
+    @read
+    def whole(self, db: sqlite_utils.Database, study_id: str) -> tuple[StudyData, dict[str, Any]]:
+        """All that an analysis needs, and all that is kept of a study as plain rows that `restore` takes: no code, no
+        session, no link. In one snapshot.
+        """
+        return _data(db, study_id), records_of(db, study_id)
+
+    @read
+    def get(self, db: sqlite_utils.Database, study_id: str) -> Study:
+        """A study with its rules and counts."""
+        return _study(db, require_study(db, study_id))
+
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[Study, ...]:
+        """All studies, the latest first."""
+        rows = list(db.query("SELECT * FROM studies ORDER BY created DESC, rowid DESC"))
+        return tuple(_study(db, row) for row in rows)
+
+    @read
+    def items(self, db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:
+        """The items of all kinds, in the order in which they were added."""
+        return _items(db, study_id)
+
+    @read
+    def rules_history(self, db: sqlite_utils.Database, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
+        """The versions of the rules since the start and since when each counted, oldest first; () of a draft."""
+        require_study(db, study_id)
+        return _history(db, study_id)
+
+    @read
+    def revision(self, db: sqlite_utils.Database, study_id: str) -> int:
+        """A number that grows with every change that a result could show: what was worked out for it holds with it."""
+        return int(require_study(db, study_id)["revision"])
+
+    @read
+    def data(self, db: sqlite_utils.Database, study_id: str) -> StudyData:
+        """All that an analysis needs, in one snapshot."""
+        return _data(db, study_id)
+
+    @read
+    def log(self, db: sqlite_utils.Database, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
+        """The latest lines, latest first; of one study, or of all with ""."""
+        where = "WHERE study = :study" if study_id else ""
+        rows = db.query(f"SELECT * FROM study_log {where} ORDER BY id DESC LIMIT :n", {"study": study_id, "n": limit})
+        return tuple(
+            LogEntry(row["id"], when(row["created"]), row["event"], row["detail"], row["study"], row["worker"])
+            for row in rows
+        )
+
+    # What is said in a study, beside the answers of its workers
+
+    @write
+    def note(self, db: sqlite_utils.Database, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
+        """Add a line to the log, such as a refusal; too long a text is cut. Neither study nor worker has to exist."""
+        append_log(db, event, detail, study_id, worker)
+
+    @write
+    def adjudicate(
+        self, db: sqlite_utils.Database, study_id: str, item: int, question: str, answer: str, reason: str
+    ) -> None:
+        """A person's answer to a question of an item, kept apart from the votes; "" takes an earlier one back.
+
+        Raises UserError for an item that is not one of the study's.
+        """
+        require_study(db, study_id)
+        query = "SELECT 1 FROM study_items WHERE id = ? AND study = ? AND kind = 'item'"
+        if not list(db.query(query, [item, study_id])):
+            raise UserError("This item is not one of the study's; reload the page.")
+        if not 0 < len(question) <= 80 or len(answer) > 2000:
+            raise UserError("An adjudication answers one of the study's questions, in at most 2000 characters.")
+        row = {"study": study_id, "item": item, "question": whole(question), "answer": whole(answer)}
+        insert_row(db, "adjudications", {**row, "reason": checked_reason(reason, needed=False), "created": now()})
+        touch(db, study_id)
+        append_log(db, "adjudicated" if answer else "adjudication taken back", f"item {item}, {question}", study_id)
+
+    @write
+    def import_votes(self, db: sqlite_utils.Database, study_id: str, votes: Iterable[ImportedVote]) -> int:
+        """Save votes that were given elsewhere, all or none, as finished assignments of workers named
+        `imported-NAME`, in the order of their times; returns how many. Plain tuples with the fields of `ImportedVote`
+        do as well. An item may get more votes than it asks for: the first count. Those of a worker who is excluded
+        count once they are readmitted.
+
+        Raises UserError for a study that is not running or paused, an item that is not one of its, a second vote of a
+        worker on an item, and times or names that cannot be.
+        """
+        if require_study(db, study_id)["state"] not in ("running", "paused"):
+            raise UserError("Votes can be brought into a study that is running or paused; start it first.")
+        rows = sorted((ImportedVote(*vote) for vote in votes), key=lambda vote: vote.submitted)
+        items = {item["id"]: item for item in db.query("SELECT * FROM study_items WHERE study = ?", [study_id])}
+        decisions: dict[tuple[str, str, str], int] = {}
+        numbers: dict[str, int] = {}
+        seen: set[tuple[int, str]] = set()
+        for vote in rows:
+            worker = imported_worker(db, study_id, vote, numbers)
+            if vote.item not in items:
+                raise UserError(
+                    f"Nothing was brought in: a vote names item {vote.item}, which is not one of the study's."
+                )
+            if (vote.item, worker) in seen:
+                name = items[vote.item]["public"]
+                raise UserError(f"Nothing was brought in: worker {vote.worker[:80]!r} has two votes on item {name}.")
+            seen.add((vote.item, worker))
+            import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
+        for worker, number in numbers.items():
+            db.execute("UPDATE enrolments SET given = ? WHERE study = ? AND worker = ?", [number, study_id, worker])
+        touch(db, study_id)
+        append_log(db, "votes brought in", f"{len(rows)} votes of {len(numbers)} workers", study_id)
+        return len(rows)
+
+
+def _data(db: sqlite_utils.Database, study_id: str) -> StudyData:
+    linked, panelled = ways_in(db, study_id)
+    return StudyData(
+        study=_study(db, require_study(db, study_id)),
+        items=_items(db, study_id),
+        votes=_votes(db, study_id),
+        workers=read_workers(db, study_id),
+        exclusions=_exclusions(db, study_id),
+        adjudications=_adjudications(db, study_id),
+        history=_history(db, study_id),
+        linked=linked,
+        panelled=panelled,
+        same_browser=_same_browser(db, study_id),
+    )
+
+
+def _change_state(db: sqlite_utils.Database, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
+    """Start, pause, resume or close; again the same changes nothing. With `only`, no other state is left for it.
+
+    Raises UserError for a step that is none.
+    """
+    old: StudyState = require_study(db, study_id)["state"]
+    if old == state:
+        return
+    if old == "closed":
+        raise UserError("This study is closed, for good; make a new study to go on.")
+    if old == "draft" and (state != "running" or only == "paused"):
+        raise UserError("This study has not started yet; start it first.")
+    if old == "paused" and only == "draft":
+        raise UserError("This study has started already and is paused; resume it.")
+    if old == "draft":
+        _freeze(db, study_id)
+    event = {"running": "started" if old == "draft" else "resumed", "paused": "paused", "closed": "closed"}[state]
+    if state == "closed":
+        db.execute("UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased'", [study_id])
+    if event == "resumed":  # nobody could answer meanwhile: a pause costs no one the item that they were at
+        hold_again(db, study_id)
+    update_study(db, study_id, {"state": state})
+    append_log(db, event, "", study_id)
+
+
+def _history(db: sqlite_utils.Database, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
+    rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
+    return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
+
+
+def _items(db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:
+    require_study(db, study_id)
+    return tuple(map(item_of, db.query("SELECT * FROM study_items WHERE study = ? ORDER BY id", [study_id])))
+
+
+def _study(db: sqlite_utils.Database, row: Row) -> Study:
+    rules = rules_of(row["rules"])
+    counts = {kind: _count_items(db, row, kind) for kind in ITEM_KINDS}
+    # Every step of every annotator asks for the study: over the workers this is far quicker than over the items.
+    query = """
+        SELECT total(items_seen + controls_seen + quiz_seen > 0), total(items_seen * (exclusion IS NULL))
+        FROM enrolments WHERE study = ?
+    """
+    workers, votes = db.execute(query, [row["id"]]).fetchone()
+    # Votes of a readmitted worker and of a file may be more than an item asks for; by an index, these few are found.
+    query = """
+        SELECT total(max(votes - :asked, 0)) FROM study_items
+        WHERE study = :study AND kind = 'item' AND votes + leases > :asked
+    """
+    surplus = db.execute(query, {"study": row["id"], "asked": rules.votes}).fetchone()[0]
+    return Study(
+        id=row["id"],
+        name=row["name"],
+        state=row["state"],
+        rules=rules,
+        created=when(row["created"]),
+        changed=when(row["changed"]),
+        items=counts["item"],
+        controls=counts["control"],
+        quiz=counts["quiz"],
+        training=counts["training"],
+        votes=int(votes - surplus),
+        needed=counts["item"] * rules.votes,
+        workers=int(workers),
+        link=row["link"] or "",
+        archived=_is_archived(db, row["id"]),
+    )
+
+
+def _is_archived(db: sqlite_utils.Database, study_id: str) -> bool:
+    query = "SELECT archived FROM study_archive WHERE study = ? ORDER BY id DESC LIMIT 1"
+    return any(row["archived"] for row in list(db.query(query, [study_id])))
+
+
+def _count_items(db: sqlite_utils.Database, study: Row, kind: str) -> int:
+    # Places are given without gaps, but not yet in a draft.
+    what = "count(*)" if study["state"] == "draft" else "coalesce(max(place) + 1, 0)"
+    return _count(db, f"SELECT {what} FROM study_items WHERE study = ? AND kind = ?", [study["id"], kind])
+
+
+def _freeze(db: sqlite_utils.Database, study_id: str) -> None:
+    row = require_study(db, study_id)
+    if not _count(db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = 'item'", [study_id]):
+        raise UserError("This study has no items yet; choose the images that are to be judged.")
+    rules = replace(rules_of(row["rules"]), version=1)
+    if not rules.questions:
+        raise UserError("This study asks nothing yet; choose a template or write a question.")
+    update_study(db, study_id, _rules_columns(rules))
+    _keep_version(db, study_id, rules)
+    _give_places(db, study_id)
+
+
+def _give_places(db: sqlite_utils.Database, study_id: str) -> None:
+    """Number the items that have no place yet, on from those that have, each kind for itself."""
+    for kind in ITEM_KINDS:
+        first = _count(
+            db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = ? AND place NOT NULL", [study_id, kind]
+        )
+        query = "SELECT id FROM study_items WHERE study = ? AND kind = ? AND place IS NULL ORDER BY id"
+        new = [row["id"] for row in db.query(query, [study_id, kind])]
+        for place, item_id in enumerate(new, first):
+            db.execute("UPDATE study_items SET place = ? WHERE id = ?", [place, item_id])
+    look_again(db, study_id)
+
+
+def _insert_item(db: sqlite_utils.Database, study_id: str, item: NewItem) -> int:
+    content: dict[str, Any] = {name: getattr(item, name) for name in _CONTENT}
+    content.update(expected=dict(item.expected), origin=dict(item.origin))
+    row = {
+        "study": study_id,
+        "public": secrets.token_hex(8),
+        "kind": item.kind,
+        "image": item.image_sha,
+        "source": item.source_sha,
+        "content": pack(content),
+        "created": now(),
+    }
+    return insert_row(db, "study_items", row)
+
+
+def _require_images(db: sqlite_utils.Database, items: Sequence[NewItem]) -> None:
+    wanted = {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}
+    for sha in wanted:
+        if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):
+            raise UserError(f"This workspace has no image {sha[:80]!r}; bring it in first.")
+
+
+def _keep_version(db: sqlite_utils.Database, study_id: str, rules: Rules) -> None:
+    row = {"study": study_id, "version": rules.version, "rules": pack_value(rules), "created": now()}
+    db.table("study_rules").insert(row)
+
+
+def _rules_columns(rules: Rules) -> dict[str, Any]:
+    return {"rules": pack_value(rules), "votes": rules.votes}
+
+
+def _count(db: sqlite_utils.Database, query: str, parameters: Sequence[Any]) -> int:
+    return int(db.execute(query, parameters).fetchone()[0])
+
+
+def _name(name: str) -> str:
+    name = whole(" ".join(name.split()))
+    if not name:
+        raise UserError("The study has no name; give it one.")
+    if len(name) > LONGEST_NAME:
+        raise UserError(f"The name of the study has {len(name)} characters; give it one of at most {LONGEST_NAME}.")
+    return name
+
+
+def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:
+    # CROSS JOIN keeps SQLite at the index that has the votes in their order.
+    query = """
+        SELECT assignments.id AS assignment, item, kind, assignments.worker, answers, comment, accepted, submitted,
+            seconds, side, changes, assignments.verdict, coalesce(decisions.reason, '') AS reason,
+            iif(assignments.verdict = 'pending' OR imported, NULL, decisions.created) AS decided, imported
+        FROM assignments CROSS JOIN study_votes ON study_votes.id = assignments.vote
+            LEFT JOIN decisions ON decisions.id = assignments.decision
+        WHERE assignments.study = ? AND state = 'submitted' ORDER BY first_vote
+    """
+    return tuple(
+        Vote(
+            **{
+                **row,
+                "answers": json.loads(row["answers"]),
+                "accepted": when(row["accepted"]),
+                "submitted": when(row["submitted"]),
+                "decided": when(row["decided"]) if row["decided"] else None,
+                "imported": bool(row["imported"]),
+            }
+        )
+        for row in db.query(query, [study_id])
+    )
+
+
+def _exclusions(db: sqlite_utils.Database, study_id: str) -> tuple[Exclusion, ...]:
+    query = """
+        SELECT exclusions.* FROM enrolments JOIN exclusions ON exclusions.id = enrolments.exclusion
+        WHERE enrolments.study = ? ORDER BY exclusions.id
+    """
+    return tuple(
+        Exclusion(row["worker"], row["reason"], row["author"], when(row["created"]))
+        for row in db.query(query, [study_id])
+    )
+
+
+def _same_browser(db: sqlite_utils.Database, study_id: str) -> tuple[tuple[str, ...], ...]:
+    query = """
+        SELECT browser, worker FROM worker_browsers JOIN enrolments USING (worker)
+        WHERE study = ? ORDER BY enrolments.created, worker
+    """
+    found: dict[str, list[str]] = {}
+    for row in db.query(query, [study_id]):
+        found.setdefault(row["browser"], []).append(row["worker"])
+    return tuple(dict.fromkeys(tuple(names) for names in found.values() if len(names) > 1))
+
+
+def _adjudications(db: sqlite_utils.Database, study_id: str) -> tuple[Adjudication, ...]:
+    query = """
+        SELECT * FROM adjudications WHERE answer <> '' AND id IN (
+            SELECT max(id) FROM adjudications WHERE study = ? GROUP BY item, question
+        ) ORDER BY id
+    """
+    return tuple(
+        Adjudication(row["item"], row["question"], row["answer"], row["reason"], when(row["created"]))
+        for row in db.query(query, [study_id])
+    )

@@ -1,0 +1,395 @@
+"""Workers: pseudonyms, their codes, the studies they belong to, and what is decided of them there.
+
+A code is never stored, only its SHA-256: whoever reads the database cannot sign in as anybody. It has so many random
+bits that no salt and no slow hash is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import Literal
+
+import sqlite_utils
+
+from core.errors import UserError
+from core.stored_studies import Enrolment
+from core.studies import ApprovalVerdict, Exclusion, Worker
+from storage.engine.database import Repository, read, write
+from storage.engine.rows import Row, insert_row, now, sha_of, when, whole
+from storage.studies.next_items import look_again
+from storage.studies.rows import append_log, require_study, touch
+
+LONGEST_REASON = 500
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Base32 without the letters that are read as digits or spell words: https://www.crockford.com/base32.html."""
+_SYMBOLS = 16
+"""Of a code: 16 times 5 bits."""
+_READ_AS = str.maketrans("OIL", "011", "- \t\r\n")
+_BIRDS = (
+    "avocet bittern bunting buzzard chough condor coot cormorant crane curlew dipper dove dunlin dunnock eagle "
+    "egret eider falcon finch fulmar gannet godwit goose grebe grouse gull harrier hawk heron hoopoe ibis jackdaw "
+    "jay kestrel kite kiwi knot lapwing lark linnet loon magpie mallard martin merlin moorhen nightjar nuthatch "
+    "oriole osprey ostrich ouzel owl parrot partridge pelican penguin petrel pheasant pigeon pipit plover puffin "
+    "quail rail raven redstart robin rook ruff sandpiper shrike siskin skylark snipe sparrow starling stilt "
+    "stonechat stork swallow swan swift teal tern thrush toucan treecreeper turnstone wagtail warbler waxwing "
+    "whimbrel wigeon woodcock wren"
+).split()
+
+
+_NOT_BEGUN = """
+    SELECT worker FROM enrolments JOIN worker_browsers USING (worker) JOIN workers ON workers.id = worker
+    WHERE study = :study AND browser = :browser AND exclusion IS NULL AND NOT blocked AND NOT EXISTS (
+        SELECT 1 FROM enrolments AS any_of WHERE any_of.worker = workers.id AND (consented NOT NULL OR given > 0)
+    ) LIMIT 1
+"""
+"""Who joined a study from a browser, and has neither agreed to anything nor been given an item, in any study."""
+
+
+class Workers(Repository):
+    """The workers of all studies. A method raises UserError for an unknown worker or study unless it says otherwise."""
+
+    @write
+    def add(self, db: sqlite_utils.Database) -> tuple[Worker, str]:
+        """A new pseudonym and its code, which cannot be shown again: only its hash is kept."""
+        return add_worker(db)
+
+    @write
+    def join(self, db: sqlite_utils.Database, link: str, browser: str = "") -> tuple[str, Worker, str]:
+        """A worker in the study of an open invitation: the study's id, the worker, the code. `browser` is the secret of
+        the browser that asks, where it has one: who joined from it before and has not begun is meant, and nobody new.
+
+        Raises UserError for a token that opens nothing, or a study that has not started or is closed.
+        """
+        for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
+            if row["state"] in ("running", "paused"):
+                for there in db.query(_NOT_BEGUN, {"study": row["id"], "browser": sha_of(browser)}):
+                    worker = require_worker(db, there["worker"])
+                    return row["id"], worker, _new_code(db, worker.id, browser)
+                worker, code = add_worker(db, browser)
+                enrol(db, row["id"], worker.id)
+                came_from(db, worker.id, browser)
+                return row["id"], worker, code
+        raise UserError("This invitation is not open; please ask whoever sent it for another one.")
+
+    @write
+    def came_from(self, db: sqlite_utils.Database, worker: str, browser: str) -> None:
+        """The worker is signed in from the browser with this secret; again changes nothing."""
+        came_from(db, worker, browser)
+
+    @read
+    def others_of_browser(self, db: sqlite_utils.Database, study_id: str, worker: str, browser: str) -> bool:
+        """Whether another worker came from the browser with this secret and has begun with this study."""
+        query = """
+            SELECT 1 FROM enrolments JOIN worker_browsers USING (worker)
+            WHERE study = ? AND browser = ? AND worker <> ? AND given > 0 LIMIT 1
+        """
+        return bool(browser and list(db.query(query, [study_id, sha_of(browser), worker])))
+
+    @read
+    def code_of_browser(self, db: sqlite_utils.Database, worker: str, browser: str) -> str:
+        """The code of a worker who joined from the browser with this secret and has not begun: a page that was loaded
+        again can show it again. "" for anybody else.
+        """
+        symbols = _symbols(worker, browser)
+        query = """
+            SELECT 1 FROM worker_codes JOIN worker_browsers USING (worker) WHERE worker = ? AND sha = ? AND browser = ?
+                AND NOT EXISTS (
+                    SELECT 1 FROM enrolments WHERE worker = worker_codes.worker AND (consented NOT NULL OR given > 0)
+                )
+        """
+        return _spaced(symbols) if browser and list(db.query(query, [worker, _sha(symbols), sha_of(browser)])) else ""
+
+    @write
+    def new_code(self, db: sqlite_utils.Database, worker: str) -> str:
+        """Another code; the earlier one opens nothing any more, and the worker's sessions end."""
+        require_worker(db, worker)
+        code = _new_code(db, worker)
+        db.execute("DELETE FROM sessions WHERE role = 'worker' AND worker = ?", [worker])
+        return code
+
+    @read
+    def of_code(self, db: sqlite_utils.Database, code: str) -> str | None:
+        """Whose code this is, however it is spaced and in small letters too; None when nobody's."""
+        symbols = code[:200].upper().translate(_READ_AS)
+        for row in db.query("SELECT worker FROM worker_codes WHERE sha = ?", [_sha(symbols)]):
+            return str(row["worker"])
+        return None
+
+    @read
+    def get(self, db: sqlite_utils.Database, worker: str) -> Worker:
+        """A worker with the record in all studies."""
+        return require_worker(db, worker)
+
+    @read
+    def of_study(self, db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]:
+        """The workers of a study in the order in which they came."""
+        return read_workers(db, study_id)
+
+    @write
+    def enrol(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+        """Let a worker into a study; again changes nothing."""
+        enrol(db, study_id, worker)
+
+    @read
+    def enrolled(self, db: sqlite_utils.Database, worker: str) -> tuple[str, ...]:
+        """The ids of the studies that a worker belongs to, the one they came to last first; () of an unknown one."""
+        return _enrolled(db, worker)
+
+    @write
+    def consent(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+        """The worker agrees to take part; the first time counts. Raises UserError for one who is not enrolled."""
+        query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
+        if not db.execute(query, [now(), study_id, worker]).rowcount:
+            raise UserError("You are not part of this study; open the link of its invitation.")
+
+    @read
+    def enrolment(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment | None:
+        """What is known of a worker in a study; None for one who does not belong to it."""
+        return _enrolment(db, study_id, worker)
+
+    @write
+    def block(self, db: sqlite_utils.Database, worker: str, blocked: bool) -> None:
+        """Keep a worker from voting anywhere, or let them again; votes that were given stay."""
+        if require_worker(db, worker).blocked != blocked:
+            db.execute("UPDATE workers SET blocked = ? WHERE id = ?", [int(blocked), worker])
+            if blocked:
+                query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+                for study_id in _enrolled(db, worker):
+                    db.execute(query, [study_id, worker])
+            append_log(db, "worker blocked" if blocked else "worker unblocked", "", worker=worker)
+
+    # What is decided of a worker in a study
+
+    @write
+    def exclude(
+        self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]
+    ) -> None:
+        """From now on the worker's votes do not count in this study, and their items need other votes. A worker who is
+        excluded already stays so, for the earlier reason. Raises UserError for one who is not in the study.
+        """
+        enrolment = _require_enrolment(db, study_id, worker)
+        if enrolment.exclusion is not None:
+            return
+        reason = checked_reason(reason, needed=True)
+        row = {"study": study_id, "worker": worker, "excluded": 1, "reason": reason, "author": by, "created": now()}
+        exclusion = insert_row(db, "exclusions", row)
+        change = "UPDATE enrolments SET exclusion = ? WHERE study = ? AND worker = ?"
+        db.execute(change, [exclusion, study_id, worker])
+        db.execute(
+            """
+            UPDATE assignments SET counts = 0, state = CASE state WHEN 'leased' THEN 'expired' ELSE state END
+            WHERE study = ? AND worker = ?
+            """,
+            [study_id, worker],
+        )
+        look_again(db, study_id)
+        touch(db, study_id)
+        append_log(db, "worker excluded", f"by the {by}: {reason}", study_id, worker)
+
+    @write
+    def readmit(self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str) -> None:
+        """The worker's votes count again; where others replaced them meanwhile, the first K by time count.
+
+        A worker who is not excluded stays as they are. Raises UserError for one who is not in the study.
+        """
+        if _require_enrolment(db, study_id, worker).exclusion is None:
+            return
+        reason = checked_reason(reason, needed=False)
+        row = {
+            "study": study_id,
+            "worker": worker,
+            "excluded": 0,
+            "reason": reason,
+            "author": "person",
+            "created": now(),
+        }
+        insert_row(db, "exclusions", row)
+        change = "UPDATE enrolments SET exclusion = NULL, readmitted = 1 WHERE study = ? AND worker = ?"
+        db.execute(change, [study_id, worker])
+        db.execute("UPDATE assignments SET counts = 1 WHERE study = ? AND worker = ?", [study_id, worker])
+        touch(db, study_id)
+        append_log(db, "worker readmitted", reason, study_id, worker)
+
+    @write
+    def decide(
+        self,
+        db: sqlite_utils.Database,
+        study_id: str,
+        worker: str,
+        verdict: ApprovalVerdict,
+        reason: str,
+        only_pending: bool = False,
+    ) -> None:
+        """Approve or reject all that the worker has answered in this study but its training, or take that back with
+        "pending".
+
+        With `only_pending`, what was decided before stays as it is. Raises UserError for a worker who is not in the
+        study, and for a rejection without a reason.
+        """
+        _require_enrolment(db, study_id, worker)
+        reason = checked_reason(reason, needed=verdict == "rejected")
+        decision = insert_decision(db, study_id, worker, verdict, reason)
+        db.execute(
+            """
+            UPDATE assignments SET verdict = :verdict, decision = :decision
+            WHERE study = :study AND worker = :worker AND state = 'submitted' AND kind IN ('item', 'control', 'quiz')
+                AND (NOT :only_pending OR verdict = 'pending')
+            """,
+            {
+                "verdict": verdict,
+                "decision": decision,
+                "study": study_id,
+                "worker": worker,
+                "only_pending": only_pending,
+            },
+        )
+        touch(db, study_id)
+        append_log(db, f"work {verdict}", reason, study_id, worker)
+
+
+def require_worker(db: sqlite_utils.Database, worker: str) -> Worker:
+    """A worker with the record in all studies. Raises UserError for an unknown one."""
+    for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
+        return _worker(row)
+    raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
+
+
+def read_workers(db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]:
+    """The workers of a study in the order in which they came."""
+    require_study(db, study_id)
+    query = """
+        SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
+        WHERE enrolments.study = ? ORDER BY enrolments.created, workers.rowid
+    """
+    return tuple(map(_worker, db.query(query, [study_id])))
+
+
+def enrol(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+    """Let a worker into a study; again changes nothing. Raises UserError for an unknown study or worker."""
+    require_study(db, study_id)
+    require_worker(db, worker)
+    row = {"study": study_id, "worker": worker, "created": now()}
+    if _enrolment(db, study_id, worker) is None:
+        db.table("enrolments").insert(row)
+        touch(db, study_id)
+
+
+def came_from(db: sqlite_utils.Database, worker: str, browser: str) -> None:
+    """Remember that a worker was signed in from the browser with this secret, of which only a hash is kept."""
+    if not browser:
+        return
+    row = [worker, sha_of(browser), now()]
+    if db.execute("INSERT OR IGNORE INTO worker_browsers (worker, browser, created) VALUES (?, ?, ?)", row).rowcount:
+        for study_id in _enrolled(db, worker):
+            touch(db, study_id)
+
+
+def insert_decision(
+    db: sqlite_utils.Database, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str
+) -> int:
+    """The row of a decision; returns its id."""
+    row = {"study": study_id, "worker": worker, "verdict": verdict, "reason": reason, "created": now()}
+    return insert_row(db, "decisions", row)
+
+
+def checked_reason(reason: str, needed: bool) -> str:
+    """A reason as it is kept. Raises UserError for one that is too long, or that is missing and `needed`."""
+    reason = whole(" ".join(reason.split()))
+    if needed and not reason:
+        raise UserError("Say why: the worker may ask, and the report names the reason.")
+    if len(reason) > LONGEST_REASON:
+        raise UserError(f"The reason has {len(reason)} characters; say it in at most {LONGEST_REASON}.")
+    return reason
+
+
+def add_worker(db: sqlite_utils.Database, browser: str = "") -> tuple[Worker, str]:
+    """A new pseudonym and its code, which hangs on the secret of a browser where there is one."""
+    worker = _free_name(db)
+    db.table("workers").insert({"id": worker, "created": now()})
+    return require_worker(db, worker), _new_code(db, worker, browser)
+
+
+def _symbols(worker: str, browser: str) -> str:
+    """The code of a worker who joins from the browser with this secret: the same one whenever it is asked for."""
+    number = int.from_bytes(hmac.digest(browser.encode("utf-8", "replace"), worker.encode(), "sha256"), "big")
+    return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(_SYMBOLS))
+
+
+def _new_code(db: sqlite_utils.Database, worker: str, browser: str = "") -> str:
+    drawn = "".join(secrets.choice(_CROCKFORD) for _ in range(_SYMBOLS))
+    symbols = _symbols(worker, browser) if browser else drawn
+    db.execute(
+        "INSERT INTO worker_codes (sha, worker, created) VALUES (?, ?, ?) "
+        "ON CONFLICT (worker) DO UPDATE SET sha = excluded.sha, created = excluded.created",
+        [_sha(symbols), worker, now()],
+    )
+    return _spaced(symbols)
+
+
+def _spaced(symbols: str) -> str:
+    return "-".join(symbols[start : start + 4] for start in range(0, _SYMBOLS, 4))
+
+
+def _enrolled(db: sqlite_utils.Database, worker: str) -> tuple[str, ...]:
+    query = "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC"
+    return tuple(row["study"] for row in db.query(query, [worker]))
+
+
+def _enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment | None:
+    query = """
+        SELECT enrolments.*, reason, author, exclusions.created AS since
+        FROM enrolments LEFT JOIN exclusions ON exclusions.id = enrolments.exclusion
+        WHERE enrolments.study = ? AND enrolments.worker = ?
+    """
+    for row in db.query(query, [study_id, worker]):
+        return Enrolment(
+            study_id=study_id,
+            worker=worker,
+            consented=row["consented"] is not None,
+            quiz_right=row["quiz_right"],
+            quiz_seen=row["quiz_seen"],
+            training_seen=row["training_seen"],
+            items_seen=row["items_seen"],
+            controls_seen=row["controls_seen"],
+            controls_right=row["controls_right"],
+            exclusion=Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None,
+            readmitted=bool(row["readmitted"]),
+        )
+    return None
+
+
+def _require_enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment:
+    require_study(db, study_id)
+    enrolment = _enrolment(db, study_id, worker)
+    if enrolment is None:
+        raise UserError(f"{worker[:80]!r} is no worker of this study; pick one from its list.")
+    return enrolment
+
+
+def _worker(row: Row) -> Worker:
+    return Worker(
+        id=row["id"],
+        created=when(row["created"]),
+        approved=row["approved"],
+        rejected=row["rejected"],
+        pending=row["pending"],
+        blocked=bool(row["blocked"]),
+    )
+
+
+def _free_name(db: sqlite_utils.Database) -> str:
+    """Such as heron-41. Two digits while most of those are free, then more: a search must not take long."""
+    count = db.execute("SELECT count(*) FROM workers").fetchone()[0]
+    largest = 100
+    while count > len(_BIRDS) * largest // 2:
+        largest *= 10
+    while True:
+        name = f"{secrets.choice(_BIRDS)}-{10 + secrets.randbelow(largest - 10)}"
+        if not list(db.query("SELECT 1 FROM workers WHERE id = ?", [name])):
+            return name
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,112 @@
+"""What is known of the images of a version now: how each was made, checked, reviewed, judged and predicted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlite_utils
+
+from core.types import Edit, to_plain
+from storage.engine.rows import pack
+from storage.runs.test_cases import cases_by_id
+
+
+@dataclass(frozen=True)
+class CaseFacts:
+    """What is known of a test case."""
+
+    run: str
+    new_caption: str
+    edits: tuple[Edit, ...]
+    facts: dict[str, Any]
+    """JSON-ready: lineage, checks, review, votes, predictions."""
+
+
+def captions_of(db: sqlite_utils.Database, version: int) -> dict[str, str]:
+    """What the source images show: by the runs of a version and by the hashes of their sources; "" where no stage says
+    it.
+    """
+    query = """
+        SELECT runs.id, runs.source, (
+            SELECT value FROM stage_values WHERE run = runs.id AND stage = 'caption' ORDER BY id DESC LIMIT 1
+        ) AS caption
+        FROM runs WHERE id IN (
+            SELECT run FROM test_cases JOIN test_set_entries ON test_case = test_cases.id WHERE version = ?
+        ) ORDER BY rowid
+    """
+    found: dict[str, str] = {}
+    for row in db.query(query, [version]):
+        text = (json.loads(row["caption"]) or {}).get("text", "") if row["caption"] else ""
+        found[row["id"]] = text
+        found[row["source"]] = text or found.get(row["source"], "")
+    return found
+
+
+def facts_of(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
+    """Of these test cases, by their id."""
+    votes, predictions, profiles = _votes(db, ids), _predictions(db, ids), _profiles(db, ids)
+    found = {}
+    for case in cases_by_id(db, ids, images):
+        lineage, review = case.lineage, case.review
+        found[case.id] = CaseFacts(
+            run=case.run_id,
+            new_caption=lineage.counterfactual.text,
+            edits=lineage.counterfactual.edits,
+            facts={
+                "test_case": case.id,
+                "run": case.run_id,
+                "profile": profiles[case.id],
+                "created": case.created.isoformat(),
+                "task": to_plain(case.task),
+                "lineage": {**lineage.plain(), "seed": str(lineage.seed)},  # JSON readers lose digits of 64 bits
+                "checks": [to_plain(check) for check in case.checks],
+                "review": {"verdict": review.verdict, "reason": review.reason, "created": review.created.isoformat()}
+                if review is not None
+                else None,
+                "votes": votes.get(case.id, []),
+                "predictions": predictions.get(case.id, {}),
+            },
+        )
+    return found
+
+
+def _profiles(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, str]:
+    """The profile that each was made with."""
+    query = """
+        SELECT test_cases.id, profile FROM test_cases JOIN runs ON runs.id = test_cases.run
+        WHERE test_cases.id IN (SELECT value FROM json_each(?))
+    """
+    return dict(db.execute(query, [pack(list(ids))]).fetchall())
+
+
+def _votes(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """What the votes of studies say of each."""
+    query = """
+        SELECT test_case, study, outcome, votes FROM study_items
+        WHERE test_case IN (SELECT value FROM json_each(?)) AND kind = 'item' ORDER BY id
+    """
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in db.query(query, [pack(list(ids))]):
+        said = {"study": row["study"], "outcome": row["outcome"], "votes": row["votes"]}
+        found.setdefault(row["test_case"], []).append(said)
+    return found
+
+
+def _predictions(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """What each model under test said of each last; class maps are files, and left out."""
+    query = """
+        SELECT test_cases.id AS test_case, predictions.* FROM test_cases
+        JOIN predictions ON predictions.image = test_cases.image
+        WHERE test_cases.id IN (SELECT value FROM json_each(?)) AND predictions.id IN (
+            SELECT max(id) FROM predictions WHERE image = test_cases.image GROUP BY model
+        ) ORDER BY predictions.model
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for row in db.query(query, [pack(list(ids))]):
+        said = {"kind": row["kind"], "name": row["name"], "label": row["label"], "top": json.loads(row["top"])}
+        found.setdefault(row["test_case"], {})[row["model"]] = said
+    return found

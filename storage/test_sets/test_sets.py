@@ -1,0 +1,534 @@
+"""The test sets of a workspace: their versions, what is in a draft, and the release that makes one final.
+
+Every method that saves runs in one transaction and returns after its commit. What a person can put right is a
+UserError, in words for them. What a person typed is only ever a bound parameter.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import sqlite_utils
+
+from core.errors import UserError
+from core.test_sets import CaseOfSet, ImageHashes, SetEntry, SetVersion, Split, TestSet, version_id
+from core.types import Task
+from storage.engine.database import Database, Repository, read, write
+from storage.engine.rows import Row, checked_text, now, pack, unpack_value, when, whole
+from storage.images import Images
+from storage.test_sets.facts import CaseFacts, captions_of, facts_of
+from storage.test_sets.looks import EntryCount, EntryFilter, ShownEntry, count_of, counts_of, images_of, page_of
+
+LONGEST_NAME = 200
+"""Characters in the name of a test set, and in a label."""
+LONGEST_NOTE = 4000
+MOST_ENTRIES = 1_000_000
+"""Images in one version."""
+# One look a named image: NOT IN would read all images of the version for one of them.
+_OUTSIDE = """
+    SELECT value FROM json_each(?) WHERE NOT EXISTS (
+        SELECT 1 FROM test_set_entries WHERE version = ? AND image = value
+    ) LIMIT 1
+"""
+_AT_ONCE = 500
+"""Images that are held in memory while they are put into a draft."""
+_ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
+_VERSIONS = """
+    SELECT versions.*, sets.name AS set_name, parents.sha AS parent_sha,
+        (SELECT json_group_object(split, number) FROM (
+            SELECT split, count(*) AS number FROM test_set_entries WHERE version = versions.number GROUP BY split
+        )) AS splits
+    FROM test_set_versions AS versions JOIN test_sets AS sets ON sets.id = versions.test_set
+        LEFT JOIN test_set_versions AS parents ON parents.number = versions.parent
+"""
+
+
+class TestSets(Repository):
+    """The test sets, and the hashes that pictures are found again by."""
+
+    __test__ = False  # its name begins as pytest's own classes do
+
+    def __init__(self, database: Database, images: Images) -> None:
+        super().__init__(database)
+        self._images = images
+
+    # Sets and versions
+
+    @write
+    def create(self, db: sqlite_utils.Database, name: str, note: str = "") -> str:
+        """A new set with an empty draft, which may have a note; its id is 16 hexadecimal digits.
+
+        Raises UserError for a name that is empty, too long, or that of another set in whatever letters' case.
+        """
+        return _create(db, name, note)[0]
+
+    @write
+    def create_with(
+        self, db: sqlite_utils.Database, name: str, note: str, entries: Iterable[SetEntry]
+    ) -> tuple[SetVersion, int]:
+        """A new set with a draft of these images, all or none; and how many they are. They are read one by one.
+
+        Raises UserError as `create` and `add` do.
+        """
+        _, number = _create(db, name, note)
+        added = _add(db, number, entries)
+        return _version(db, number), added
+
+    @write
+    def begin_draft(self, db: sqlite_utils.Database, version: int) -> SetVersion:
+        """A new draft with what is in a released version, which is its parent.
+
+        Raises UserError for a version that is a draft, or where the set has a draft.
+        """
+        return _begin_next(db, version)
+
+    @write
+    def begin_draft_with(
+        self, db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]
+    ) -> tuple[SetVersion, int]:
+        """The same with these images besides, all or none; and how many came new. They are read one by one.
+
+        Raises UserError as `begin_draft` and `add` do.
+        """
+        number = _begin_next(db, version).number
+        added = _add(db, number, entries)
+        return _version(db, number), added
+
+    @write
+    def discard(self, db: sqlite_utils.Database, version: int) -> None:
+        """Let a draft go, and its set too where nothing of it was released. Raises UserError for a released version."""
+        draft = _draft(db, version)
+        db.execute("DELETE FROM test_set_entries WHERE version = ?", [version])
+        db.execute("DELETE FROM test_set_versions WHERE number = ?", [version])
+        if not db.execute("SELECT 1 FROM test_set_versions WHERE test_set = ?", [draft.test_set]).fetchone():
+            db.execute("DELETE FROM test_sets WHERE id = ?", [draft.test_set])
+
+    @write
+    def release(
+        self, db: sqlite_utils.Database, version: int, expected: str, note: str, thresholds: Mapping[str, float]
+    ) -> SetVersion:
+        """Make a draft final, under the id that follows from what is in it.
+
+        `expected` is the id that it has by what was checked: raises UserError where the draft was changed since, or is
+        no draft, or where that id is taken, for the same was released before.
+        """
+        draft, note = _draft(db, version), checked_note(note)
+        found = version_id(draft.set_name, draft.parent, note, thresholds, _entries(db, version))
+        if found != expected:
+            raise UserError(
+                f"Nothing was released: “{draft.set_name}” was changed meanwhile; look at it and try again."
+            )
+        for row in db.query("SELECT place FROM test_set_versions WHERE sha = ?", [found]):
+            raise UserError(f"This is version {row['place']} of “{draft.set_name}” already, image by image.")
+        db.execute(
+            "UPDATE test_set_versions SET state = 'released', sha = ?, released = ?, note = ?, thresholds = ? "
+            "WHERE number = ?",
+            [found, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version],
+        )
+        return _version(db, version)
+
+    # What is in a draft
+
+    @write
+    def add(self, db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]) -> int:
+        """Put images into a draft, all or none; those that are in it stay as they are. Returns how many came new. They
+        are read one by one.
+
+        The source of an image that has no test case may be elsewhere. Raises UserError for a released version, another
+        image that is not in the workspace, and too many.
+        """
+        return _add(db, version, entries)
+
+    @write
+    def remove(self, db: sqlite_utils.Database, version: int, images: Sequence[str]) -> int:
+        """Take images out of a draft; returns how many were in it. Raises UserError for a released version."""
+        held = _draft(db, version).entries
+        query = "DELETE FROM test_set_entries WHERE version = ? AND image = ?"
+        db.conn.executemany(query, ((version, image) for image in images))
+        return held - _count(db, version)
+
+    @write
+    def relabel(self, db: sqlite_utils.Database, version: int, images: Sequence[str], label: str) -> int:
+        """Give images of a draft another label, "" for none; returns how many have it new.
+
+        Raises UserError for a released version, an image that is not in it, or too long a label.
+        """
+        label = checked_text(label, "The label", LONGEST_NAME, "label")
+        _require_inside(db, version, images)
+        query = "UPDATE test_set_entries SET label = ? WHERE version = ? AND image = ? AND label <> ?"
+        return db.conn.executemany(query, ((label, version, image, label) for image in images)).rowcount
+
+    @write
+    def set_splits(self, db: sqlite_utils.Database, version: int, splits: Mapping[str, Split]) -> int:
+        """Put images of a draft into splits, by their hash; returns how many are in another one now.
+
+        Raises UserError for a released version, or an image that is not in it.
+        """
+        _require_inside(db, version, tuple(splits))
+        # An image at a time: SQLite would look through the whole version for each of a list.
+        query = "UPDATE test_set_entries SET split = ? WHERE version = ? AND image = ? AND split <> ?"
+        rows = ((split, version, image, split) for image, split in splits.items())
+        return db.conn.executemany(query, rows).rowcount
+
+    # Looking
+
+    @read
+    def all(self, db: sqlite_utils.Database) -> tuple[TestSet, ...]:
+        """All sets, the latest first."""
+        rows = list(db.query("SELECT * FROM test_sets ORDER BY created DESC, rowid DESC"))
+        return tuple(TestSet(row["id"], row["name"], when(row["created"]), _versions(db, row["id"])) for row in rows)
+
+    @read
+    def names(self, db: sqlite_utils.Database) -> dict[str, str]:
+        """The id of every set, with its name."""
+        return {row["id"]: row["name"] for row in db.query("SELECT id, name FROM test_sets")}
+
+    @read
+    def get(self, db: sqlite_utils.Database, set_id: str) -> TestSet:
+        """One set. Raises UserError for an unknown id."""
+        for row in list(db.query("SELECT * FROM test_sets WHERE id = ?", [set_id])):
+            return TestSet(row["id"], row["name"], when(row["created"]), _versions(db, set_id))
+        raise UserError(f"There is no test set {set_id[:80]!r}; take one from the list.", field="test_set")
+
+    @read
+    def by_id(self, db: sqlite_utils.Database, beginning: str) -> tuple[SetVersion, ...]:
+        """The released versions whose id begins so; `beginning` are hexadecimal digits."""
+        rows = db.query(f"{_VERSIONS} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
+        return tuple(_stored(row) for row in rows)
+
+    @read
+    def version(self, db: sqlite_utils.Database, number: int) -> SetVersion:
+        """One version, by the number of its row. Raises UserError where it is gone."""
+        return _version(db, number)
+
+    @read
+    def entries(self, db: sqlite_utils.Database, version: int) -> tuple[SetEntry, ...]:
+        """All images of a version, in the order in which they came, without their origins: see `origins`."""
+        return _entries(db, version)
+
+    @read
+    def origins(self, db: sqlite_utils.Database, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """Where these images of a version come from that were brought in, by their hashes. What files said of an image
+        may be long: ask for some hundred at a time.
+        """
+        query = """
+            SELECT image, origin FROM json_each(:images) AS wanted CROSS JOIN test_set_entries
+            WHERE version = :version AND image = wanted.value AND origin <> '{}'
+        """
+        rows = db.query(query, {"version": version, "images": pack(list(images))})
+        return {row["image"]: json.loads(row["origin"]) for row in rows}
+
+    @read
+    def page(self, db: sqlite_utils.Database, version: int, after: int, limit: int) -> tuple[tuple[int, SetEntry], ...]:
+        """At most `limit` images of a version behind the row `after`, each with its row, in the order of `entries`."""
+        query = "SELECT * FROM test_set_entries WHERE version = ? AND id > ? ORDER BY id LIMIT ?"
+        return tuple((row["id"], _entry(row)) for row in db.query(query, [version, after, limit]))
+
+    @read
+    def shown(
+        self, db: sqlite_utils.Database, version: int, wanted: EntryFilter, at: int, limit: int
+    ) -> tuple[ShownEntry, ...]:
+        """At most `limit` of these images of a version from the place `at` on (0: the first), as `entries` has them."""
+        return page_of(db, version, wanted, at, limit, _entry)
+
+    @read
+    def chosen(self, db: sqlite_utils.Database, version: int, wanted: EntryFilter) -> tuple[str, ...]:
+        """The hashes of all of these images, in the order of `entries`."""
+        return images_of(db, version, wanted)
+
+    @read
+    def count(self, db: sqlite_utils.Database, version: int, wanted: EntryFilter) -> int:
+        """How many of these images a version has."""
+        return count_of(db, version, wanted)
+
+    @read
+    def counts(self, db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]:
+        """How many images a version has of each label, split, role and review."""
+        return counts_of(db, version)
+
+    @read
+    def not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[int, str]:
+        """The test cases of a version that are not accepted now: "rejected", or "" where nobody reviewed them."""
+        query = """
+            SELECT entries.test_case, verdict FROM test_set_entries AS entries
+            JOIN test_case_states AS state ON state.test_case = entries.test_case
+            WHERE version = ? AND role = 'generated' AND verdict <> 'accepted' ORDER BY entries.test_case
+        """
+        return {row["test_case"]: row["verdict"] for row in db.query(query, [version])}
+
+    @read
+    def brought_not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[str, str]:
+        """The images of a version that were brought in and are not accepted now: "rejected", or "" where nobody
+        reviewed them. What nobody decided here counts as what was decided where it came from; of several entries of
+        one picture, one that is rejected is enough.
+        """
+        query = """
+            SELECT image, coalesce(
+                (SELECT max(verdict) FROM catalogue
+                    WHERE catalogue.image = entries.image AND there AND verdict <> 'open'),
+                json_extract(origin, '$.facts.review.verdict')
+            ) AS verdict
+            FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' AND test_case IS NULL ORDER BY id
+        """
+        found = {row["image"]: row["verdict"] for row in db.query(query, [version])}
+        return {
+            image: verdict if verdict == "rejected" else "" for image, verdict in found.items() if verdict != "accepted"
+        }
+
+    @read
+    def cases(self, db: sqlite_utils.Database, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
+        """What a test set takes over of these test cases, in their order. Raises UserError for one that is unknown."""
+        wanted = list(dict.fromkeys(ids))
+        query = """
+            SELECT test_cases.id, test_cases.image, runs.source, test_cases.task, state.mask, state.mask_classes,
+                made.width, made.height, sources.width AS source_width, sources.height AS source_height,
+                (SELECT label FROM catalogue WHERE catalogue.test_case = test_cases.id) AS label
+            FROM json_each(?) AS wanted JOIN test_cases ON test_cases.id = wanted.value
+                JOIN runs ON runs.id = test_cases.run JOIN run_summaries AS summary ON summary.run = runs.id
+                JOIN run_states AS state ON state.id = summary.state
+                JOIN images AS made ON made.sha = test_cases.image JOIN images AS sources ON sources.sha = runs.source
+            ORDER BY wanted.key
+        """
+        found = tuple(_case(row) for row in db.query(query, [pack(wanted)]))
+        if len(found) < len(wanted):
+            unknown = next(iter(sorted({*wanted} - {case.id for case in found})))
+            raise UserError(f"This workspace has no test case {unknown}; nothing was added.", field="cases")
+        return found
+
+    @read
+    def accepted(self, db: sqlite_utils.Database) -> tuple[int, ...]:
+        """Every test case that is accepted now, of the runs that were not deleted, oldest first."""
+        query = """
+            SELECT test_case FROM test_case_states AS state JOIN run_summaries ON run_summaries.run = state.run
+            WHERE verdict = 'accepted' AND removed = 0 ORDER BY test_case
+        """
+        return tuple(row["test_case"] for row in db.query(query))
+
+    @read
+    def captions(self, db: sqlite_utils.Database, version: int) -> dict[str, str]:
+        """What the source images of a version show, by their hash and by the run."""
+        return captions_of(db, version)
+
+    @read
+    def versions_with(self, db: sqlite_utils.Database, image: str) -> tuple[str, ...]:
+        """The versions that have an image, the latest first, as a person calls them."""
+        query = """
+            SELECT number FROM test_set_versions
+            WHERE EXISTS (SELECT 1 FROM test_set_entries WHERE version = number AND image = ?) ORDER BY number DESC
+        """
+        return tuple(_version(db, number).words for (number,) in db.execute(query, [image]).fetchall())
+
+    @read
+    def facts(self, db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, CaseFacts]:
+        """What is known now of these test cases, also of deleted runs."""
+        return facts_of(db, ids, self._images.folder)
+
+    # What pictures are found again by
+
+    @read
+    def hashes(self, db: sqlite_utils.Database, images: Iterable[str]) -> dict[str, ImageHashes]:
+        """Of those of these images that have them."""
+        query = "SELECT * FROM image_hashes WHERE image IN (SELECT value FROM json_each(?))"
+        rows = db.query(query, [pack(list(images))])
+        return {row["image"]: ImageHashes(row["pixels"], int(row["perceptual"], 16)) for row in rows}
+
+    @write
+    def keep_hashes(self, db: sqlite_utils.Database, found: Mapping[str, ImageHashes]) -> None:
+        """Save the hashes of stored images, by the image; those that are there stay."""
+        db.conn.executemany(
+            "INSERT INTO image_hashes (image, pixels, perceptual) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            ([image, held.pixels, f"{held.perceptual:016x}"] for image, held in found.items()),
+        )
+
+
+def _create(db: sqlite_utils.Database, name: str, note: str) -> tuple[str, int]:
+    """The id of a new set, and the number of its draft."""
+    name = checked_text(name, "The name", LONGEST_NAME, "title")
+    if not name:
+        raise UserError("The test set has no name; give it one.", field="title")
+    if any(held.casefold() == name.casefold() for (held,) in db.execute("SELECT name FROM test_sets")):
+        raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
+    set_id = secrets.token_hex(8)
+    db.table("test_sets").insert({"id": set_id, "name": name, "created": now()})
+    number = _begin_draft(db, set_id, None)
+    db.execute("UPDATE test_set_versions SET note = ? WHERE number = ?", [checked_note(note), number])
+    return set_id, number
+
+
+def _begin_next(db: sqlite_utils.Database, version: int) -> SetVersion:
+    parent = _version(db, version)
+    if parent.is_draft or _drafts(db, parent.test_set):
+        raise UserError(f"“{parent.set_name}” has a draft already: change that one, or discard it first.")
+    number = _begin_draft(db, parent.test_set, version)
+    names = ", ".join(_ENTRY[1:])
+    db.execute(
+        f"INSERT INTO test_set_entries (version, {names}) "
+        f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
+        [number, version],
+    )
+    return _version(db, number)
+
+
+def _add(db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]) -> int:
+    held, waiting = _draft(db, version).entries, iter(entries)
+    names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
+    query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
+    while some := list(islice(waiting, _AT_ONCE)):
+        elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
+        _require_images(db, some, elsewhere)
+        db.conn.executemany(query, [_row(version, entry, elsewhere) for entry in some])
+    count = _count(db, version)
+    if count > MOST_ENTRIES:
+        raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
+    return count - held
+
+
+def _begin_draft(db: sqlite_utils.Database, set_id: str, parent: int | None) -> int:
+    query = "SELECT coalesce(max(place), 0) + 1 FROM test_set_versions WHERE test_set = ?"
+    place = db.execute(query, [set_id]).fetchone()[0]
+    row = {"test_set": set_id, "place": place, "state": "draft", "parent": parent, "created": now()}
+    number = db.table("test_set_versions").insert(row).last_pk
+    assert isinstance(number, int)
+    return number
+
+
+def _drafts(db: sqlite_utils.Database, set_id: str) -> bool:
+    query = "SELECT 1 FROM test_set_versions WHERE test_set = ? AND state = 'draft'"
+    return db.execute(query, [set_id]).fetchone() is not None
+
+
+def _versions(db: sqlite_utils.Database, set_id: str) -> tuple[SetVersion, ...]:
+    rows = db.query(f"{_VERSIONS} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
+    return tuple(_stored(row) for row in rows)
+
+
+def _version(db: sqlite_utils.Database, number: int) -> SetVersion:
+    for row in list(db.query(f"{_VERSIONS} WHERE versions.number = ?", [number])):
+        return _stored(row)
+    raise _gone()
+
+
+def _gone() -> UserError:
+    return UserError("This version is gone: it was a draft that somebody discarded.", field="version")
+
+
+def _draft(db: sqlite_utils.Database, number: int) -> SetVersion:
+    _require_draft(db, number)
+    return _version(db, number)
+
+
+def _require_draft(db: sqlite_utils.Database, number: int) -> str:
+    """The name of its set; its images are not counted for that."""
+    query = """
+        SELECT place, state, name FROM test_set_versions JOIN test_sets ON test_sets.id = test_set WHERE number = ?
+    """
+    for place, state, name in db.execute(query, [number]):
+        if state != "draft":
+            raise UserError(f"Version {place} of “{name}” is released and stays as it is: draft the next.")
+        return str(name)
+    raise _gone()
+
+
+def _stored(row: Row) -> SetVersion:
+    splits: dict[Split, int] = json.loads(row["splits"])
+    return SetVersion(
+        number=row["number"],
+        test_set=row["test_set"],
+        set_name=row["set_name"],
+        place=row["place"],
+        id=row["sha"] or "",
+        parent=row["parent_sha"] or "",
+        note=row["note"],
+        thresholds=json.loads(row["thresholds"]),
+        created=when(row["created"]),
+        released=when(row["released"]) if row["released"] else None,
+        entries=sum(splits.values()),
+        splits=splits,
+    )
+
+
+def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> list[Any]:
+    return [
+        version,
+        entry.image,
+        entry.image if entry.source in elsewhere else entry.source,
+        checked_text(entry.label, "The label", LONGEST_NAME, "label"),
+        entry.split,
+        entry.mask,
+        pack({str(number): whole(name) for number, name in sorted(entry.mask_classes.items())}),
+        entry.role,
+        entry.test_case,
+        pack(dict(entry.origin)),
+        entry.source if entry.source in elsewhere else "",
+    ]
+
+
+def _entry(row: Row) -> SetEntry:
+    return SetEntry(
+        image=row["image"],
+        source=row["source_elsewhere"] or row["source"],
+        label=row["label"],
+        split=row["split"],
+        mask=row["mask"],
+        mask_classes=_classes(row["mask_classes"]),
+        role=row["role"],
+        test_case=row["test_case"],
+        origin=json.loads(row["origin"]) if "origin" in row else {},
+    )
+
+
+def _entries(db: sqlite_utils.Database, version: int) -> tuple[SetEntry, ...]:
+    names = ", ".join(name for name in _ENTRY if name != "origin")
+    rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
+    return tuple(_entry(row) for row in rows)
+
+
+def _case(row: Row) -> CaseOfSet:
+    task: Task = unpack_value(Task, row["task"])
+    return CaseOfSet(
+        id=row["id"],
+        image=row["image"],
+        source=row["source"],
+        label=row["label"],
+        task_label=task.label if task.kind == "classification" else "",
+        mask=row["mask"],
+        mask_classes=_classes(row["mask_classes"]) if row["mask"] else {},
+        image_size=(row["width"], row["height"]),
+        source_size=(row["source_width"], row["source_height"]),
+    )
+
+
+def _classes(text: str) -> dict[int, str]:
+    return {int(number): name for number, name in json.loads(text).items()}
+
+
+def _count(db: sqlite_utils.Database, version: int) -> int:
+    return int(db.execute("SELECT count(*) FROM test_set_entries WHERE version = ?", [version]).fetchone()[0])
+
+
+def _missing(db: sqlite_utils.Database, images: Iterable[str]) -> frozenset[str]:
+    """Those that are not in the workspace."""
+    query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT sha FROM images)"
+    return frozenset(sha for (sha,) in db.execute(query, [pack(sorted(set(images)))]))
+
+
+def _require_images(db: sqlite_utils.Database, entries: Sequence[SetEntry], elsewhere: frozenset[str]) -> None:
+    needed = [sha for entry in entries for sha in (entry.image, entry.mask) if sha is not None]
+    needed += [entry.source for entry in entries if entry.source not in elsewhere]
+    for sha in sorted(_missing(db, needed)):
+        raise UserError(f"This workspace has no image {sha[:80]!r}; nothing was added.")
+
+
+def _require_inside(db: sqlite_utils.Database, version: int, images: Sequence[str]) -> None:
+    name = _require_draft(db, version)
+    for row in db.query(_OUTSIDE, [pack(list(images)), version]):
+        raise UserError(f"“{name}” has no image {row['value'][:80]!r}; nothing was changed.", field="images")
+
+
+def checked_note(note: str) -> str:
+    """The note of a version as it is kept. Raises UserError for one that is too long."""
+    return checked_text(note, "The note", LONGEST_NOTE, "note", one_line=False)

@@ -1,0 +1,41 @@
+"""The benchmark of what a whole data set takes beside its models: its parts run, and begin where they say they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import asleep
+from benchmarks.beside import almost_done
+from benchmarks.runs_of_batches import Run, Stamp
+from services.batches.engine import Engine
+from services.batches.service import BatchService
+from storage.workspace import Workspace
+from tests.support.batch_workers import here
+
+
+@pytest.mark.slow
+def test_a_run_of_models_that_sleep_takes_more_than_their_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asleep, "HELPERS", (1,))
+    (with_one,) = asleep.asleep(8)
+    assert with_one.median > 1
+    assert with_one.words.startswith("8 sources of 512 pixels") and with_one.words.endswith("slept 4.0 s.")
+
+
+def test_a_batch_that_is_almost_done_goes_on_with_what_is_left(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        number, service = almost_done(workspace, 16, left=8), BatchService(workspace)
+        before = workspace.batches.counts(number)
+        assert {state: one.number for state, one in before["images"].items()} == {"done": 16, "planned": 8}
+        assert before["captions"]["done"].number == before["language"]["done"].number == 24
+        assert Engine(workspace, number, service.order(number), here).run() == "done"
+        assert service.status(number).passes[-1].number("done") == 24
+        assert not service.failures(number)
+
+
+def test_seconds_are_those_of_the_first_so_many_through_the_passes() -> None:
+    run = Run(stamps={"captions": [Stamp(100, 10.0, 1, 1), Stamp(150, 15.0, 1, 1)], "images": [Stamp(104, 52.0, 1, 1)]})
+    assert run.each(100, ("captions", "images")) == pytest.approx(0.1 + 0.5)
+    assert run.each(1000, ("captions", "images")) == pytest.approx(0.1 + 0.5), "at the end, where there are not so many"
+    assert run.stamp("captions", 120).done == 150

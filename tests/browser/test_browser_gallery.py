@@ -1,0 +1,371 @@
+"""The gallery in Chromium: its filters, its search, a grid of thousands, its address, and what it says of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from benchmarks.drawn import fill
+from core.catalogue import CatalogueFilter
+from core.types import Task
+from services.curation.views import View
+from tests.support.cases import made_case
+from tests.support.routing import HeldBack, routed
+from tests.support.scripted import ScriptedModels
+from tests.support.serving import serving_here, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+    from services.studio import Studio
+
+SCENES, VARIANTS = 24, 5
+HOSTILE = '<img src=x onerror="window.broken=1">'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    with serving_here(tmp_path_factory.mktemp("gallery") / "workspace", ScriptedModels()) as (url, studio):
+        fill(studio.workspace, SCENES, VARIANTS, pixels=48)
+        yield url, studio
+
+
+def opened(page: Page, server: tuple[str, Studio], query: str = "") -> Page:
+    page.goto(f"{server[0]}curate/{query}")
+    idle(page)
+    return page
+
+
+def idle(page: Page) -> None:
+    """Wait until all that is in sight is there."""
+    page.wait_for_function("window.gallery && gallery.idle")
+
+
+def count(page: Page) -> Locator:
+    return page.locator("#count")
+
+
+def chip(page: Page, key: str) -> Locator:
+    return page.locator(f'#filters [data-key="{key}"]')
+
+
+def verdicts(page: Page) -> list[str]:
+    found: list[str] = page.locator(".cell:not([hidden])").evaluate_all("all => all.map(one => one.dataset.verdict)")
+    return found
+
+
+def test_a_filter_shows_what_fits_and_says_how_many(page: Page, server: tuple[str, Studio]) -> None:
+    catalogue = server[1].workspace.catalogue
+    accepted = catalogue.facets()["review"]["accepted"]
+    opened(page, server)
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS))
+    chip(page, "review:accepted").click()
+    expect(count(page)).to_have_text(str(accepted))
+    idle(page)
+    assert set(verdicts(page)) == {"accepted"}
+    assert "review=accepted" in page.url
+    expect(chip(page, "review:accepted")).to_have_attribute("aria-pressed", "true")
+    expect(chip(page, "review:open").locator("small")).to_have_text(str(catalogue.facets()["review"]["open"]))
+    chip(page, "review:rejected").click()
+    expect(count(page)).to_have_text(str(accepted + catalogue.facets()["review"]["rejected"]))
+    page.go_back()
+    expect(count(page)).to_have_text(str(accepted))
+    page.locator("#clear-filter").click()
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS))
+
+
+def test_a_filter_can_leave_out_a_value(page: Page, server: tuple[str, Studio]) -> None:
+    rejected = server[1].workspace.catalogue.facets()["review"]["rejected"]
+    opened(page, server)
+    chip(page, "review:rejected").click(modifiers=["Shift"])
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS - rejected))
+    expect(chip(page, "review:rejected").locator("s")).to_have_text("rejected")
+
+
+def test_words_are_looked_for_as_they_are_typed(page: Page, server: tuple[str, Studio]) -> None:
+    found = server[1].workspace.catalogue
+    opened(page, server)
+    page.fill("#search", "snowy")
+    expect(count(page)).to_have_text(str(found.count(CatalogueFilter(text="snowy")).number))
+    page.fill("#search", '"')
+    expect(count(page)).to_have_text("0")
+    expect(page.locator("#grid > .empty")).to_be_visible()
+    page.fill("#search", "")
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS))
+
+
+def test_the_search_and_the_way_to_the_map_follow_who_goes_elsewhere(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    to_map = page.locator('[data-page="map"]')
+    page.fill("#search", "snowy")
+    expect(to_map).to_have_attribute("href", "/curate/map?text=snowy")
+    page.locator("#clear-filter").click()
+    expect(page.locator("#search")).to_have_value("")
+    expect(to_map).to_have_attribute("href", "/curate/map")
+    page.go_back()
+    expect(page.locator("#search")).to_have_value("snowy")
+
+
+def test_images_are_found_by_what_they_show_and_by_a_picture(
+    page: Page, server: tuple[str, Studio], tmp_path: Path
+) -> None:
+    studio = server[1]
+    studio.meaning.begin()
+    until(lambda: not studio.meaning.filling().working)
+    opened(page, server, "?kind=classification")
+    page.locator("#search-in").select_option("like")
+    page.fill("#search", "a red bird")
+    expect(page.locator(".chip.used", has_text="shows: a red bird")).to_be_visible()
+    expect(page.locator("#order")).to_be_disabled()
+    assert "like=a+red+bird" in page.url
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(tmp_path / "mine.jpg")
+    with page.expect_response("**/curate/like-picture**"):
+        page.locator("#like-picture").set_input_files(tmp_path / "mine.jpg")
+    expect(page.locator("#said")).to_contain_text("mine.jpg")
+    idle(page)
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    page.locator("#like-picture").set_input_files(tmp_path / "broken.png")
+    expect(page.locator("#said")).to_contain_text("The file is not an image")
+    expect(page.locator(".said")).to_have_class("said bad")  # such as stays in sight until something else is done
+    page.locator("#search-in").select_option("edited")
+    page.fill("#search", "snowy")
+    expect(count(page)).to_have_text(
+        str(studio.workspace.catalogue.count(View.read("kind=classification&edited=snowy").wanted).number)
+    )
+    expect(page.locator("#said")).to_be_empty()
+
+
+def test_who_goes_on_is_not_thrown_back_by_a_picture_that_was_slow(
+    page: Page, server: tuple[str, Studio], tmp_path: Path
+) -> None:
+    opened(page, server)
+    late = HeldBack()
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(tmp_path / "slow.jpg")
+    with routed(page, "**/curate/like-picture**", late):
+        with page.expect_request("**/curate/like-picture**"):
+            page.locator("#like-picture").set_input_files(tmp_path / "slow.jpg")
+        chip(page, "kind:segmentation").click()
+        expect(chip(page, "kind:segmentation")).to_have_attribute("aria-pressed", "true")
+        with page.expect_response("**/curate/like-picture**"):
+            late.let_through()
+    idle(page)
+    assert page.evaluate("gallery.view") == "kind=segmentation" and not page.evaluate("gallery.ownPicture")
+
+
+def test_a_view_that_takes_long_says_so(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    late = HeldBack()
+    with routed(page, "**/curate/api/cells**", late):
+        chip(page, "kind:classification").click()
+        expect(page.locator("#said")).to_have_text("Looking …")
+        late.let_through()
+        expect(page.locator(".said")).to_be_hidden()
+
+
+def test_the_thumbnails_of_a_new_view_come_with_it(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    page.locator("#order").select_option("sort=oldest")  # none of which was in sight
+    page.wait_for_function("gallery.idle && gallery.view === 'sort=oldest'")
+    shown = "gallery.inSight().map(one => [one.firstChild.src.split(',')[0], one.firstChild.naturalWidth])"
+    found = page.evaluate(shown)
+    assert len(found) > 4
+    assert {tuple(one) for one in found} == {("data:image/webp;base64", 48)}
+
+
+def test_two_filters_pressed_at_once_both_count(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    late = HeldBack()
+    with routed(page, "**/curate/api/cells**", late):
+        with page.expect_request("**/curate/api/cells**"):
+            chip(page, "kind:classification").click()
+        chip(page, "review:open").click()
+        page.locator("#order").select_option("sort=oldest")
+        late.let_through()
+        page.wait_for_function("gallery.idle && gallery.view.includes('review')")
+    idle(page)
+    both = View.read("kind=classification&review=open&sort=oldest")
+    assert View.read(page.evaluate("gallery.view")) == both
+    expect(count(page)).to_have_text(str(server[1].gallery.count(both).number))
+
+
+def test_all_of_a_part_of_the_map_comes_into_a_test_set(page: Page, server: tuple[str, Studio]) -> None:
+    studio = server[1]
+    studio.meaning.begin()
+    until(lambda: not studio.meaning.filling().working)
+    view = "review=accepted&region=0,0 1,0 1,1 0,1"
+    opened(page, server, f"?{view}")
+    number = int(page.locator("#count").inner_text())
+    assert number == studio.gallery.count(View.read(view)).number > 1
+    page.locator("#select-all").click()
+    page.locator("#ask-choices button", has_text="Add all to a test set").click()
+    expect(page.locator("#ask-title")).to_have_text(f"Add {number} images to a test set")
+    page.fill("#ask-text", "Of the map")
+    page.click("#ask-do")
+    expect(page.locator("#said a")).to_have_text("Open “Of the map”")
+    held = next(one for one in studio.workspace.test_sets.all() if one.name == "Of the map")
+    images = {studio.workspace.catalogue.get(one).image_sha for one in studio.gallery.ids(View.read(view))}
+    assert held.draft is not None and held.draft.entries == len(images)
+
+
+def test_a_view_that_the_studio_holds_no_more_is_read_again(page: Page, server: tuple[str, Studio]) -> None:
+    studio = server[1]
+    opened(page, server, "?review=open&sort=oldest")
+    number = int(page.evaluate("gallery.count"))
+    first = int(page.evaluate("gallery.now().id"))
+    page.keyboard.press("a")
+    page.wait_for_function("gallery.held && !gallery.review.waiting.length")
+    expect(count(page)).to_have_text(str(number - 1))
+    studio.gallery._held.clear()  # as when it is started anew
+    page.keyboard.press("t")
+    page.keyboard.type("later")
+    page.keyboard.press("Enter")
+    page.wait_for_function("!gallery.held && gallery.count > 0 && gallery.idle")
+    assert page.evaluate("gallery.count") == number - 1 and page.evaluate("gallery.placeOf(" + str(first) + ")") is None
+    studio.commands.send("decide", {"entries": [first], "verdict": "open"})
+
+
+def test_who_decides_on_stays_where_they_are_when_the_studio_holds_their_view_no_more(
+    page: Page, server: tuple[str, Studio]
+) -> None:
+    studio = server[1]
+    opened(page, server, "?sort=oldest")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    decided = int(page.evaluate("gallery.now().id"))
+    page.keyboard.press("a")
+    page.wait_for_function("gallery.held && !gallery.review.waiting.length")
+    studio.gallery._held.clear()
+    looked = page.evaluate("gallery.now().id")
+    page.keyboard.press("t")
+    page.keyboard.type("later")
+    page.keyboard.press("Enter")
+    page.wait_for_function("!gallery.held && gallery.idle")
+    assert page.evaluate("[gallery.current, gallery.now().id]") == [4, looked]
+    studio.commands.send("decide", {"entries": [decided], "verdict": "open"})
+
+
+def test_back_shows_the_image_that_was_looked_at(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server, "?-kind=segmentation")
+    page.locator(".cell").nth(4).click()
+    looked = page.evaluate("gallery.now().id")
+    chip(page, "review:accepted").click()
+    expect(chip(page, "review:accepted")).to_have_attribute("aria-pressed", "true")
+    idle(page)
+    page.go_back()
+    page.wait_for_function("id => gallery.now()?.id === id", arg=looked)
+    page.locator("#open-in-explore").click()
+    page.wait_for_url("**/?run=**")
+    page.go_back()
+    page.wait_for_function("id => window.gallery?.now()?.id === id", arg=looked)
+
+
+def test_history_and_how_it_was_made_are_told_side_by_side(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server, "?review=accepted&-kind=segmentation")
+    page.locator("#detail summary", has_text="How it was made").click()
+    expect(page.locator("#origin")).to_contain_text("caption")
+    page.locator("#detail summary", has_text="History").click()
+    expect(page.locator("#detail ol")).to_contain_text("accepted")
+    page.keyboard.press("Escape")
+    with page.expect_response("**/curate/api/origin**"):  # the panel is told anew when something was decided
+        page.locator("#detail [data-act=tag]").click()
+        page.keyboard.type("told")
+        page.keyboard.press("Enter")
+    expect(page.locator("#detail [data-untag]", has_text="told")).to_be_visible()
+    expect(page.locator("#origin")).to_contain_text("caption")
+
+
+def test_a_tag_is_taken_off_the_image_that_the_panel_shows(page: Page, server: tuple[str, Studio]) -> None:
+    studio, late = server[1], HeldBack()
+    page.goto("about:blank")
+    first, second = studio.workspace.catalogue.page(limit=2).entries
+    studio.commands.send("tag-images", {"entries": [first.id, second.id], "tag": "both"})
+    opened(page, server)
+    expect(page.locator("#detail")).to_have_attribute("data-entry", str(first.id))
+    with routed(page, "**/curate/api/detail**", late):
+        with page.expect_request("**/curate/api/detail**"):
+            page.keyboard.press("ArrowRight")
+        page.locator("#detail [data-untag=both]").click()
+        until(lambda: "both" not in studio.workspace.catalogue.get(first.id).tags)
+        late.let_through()
+    assert "both" in studio.workspace.catalogue.get(second.id).tags
+
+
+def test_a_slider_over_its_histogram_filters(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    check = page.locator('details.check[data-check="edges kept"]')
+    check.locator("summary").click()
+    expect(check.locator("svg.bars rect").first).to_be_visible()
+    low = check.locator('input[data-end="low"]')
+    low.evaluate("(one) => { one.value = 0.8; one.dispatchEvent(new Event('input', { bubbles: true }));"
+                 " one.dispatchEvent(new Event('change', { bubbles: true })); }")  # fmt: skip
+    expect(page.locator(".chip.used")).to_contain_text("from 0.80")
+    wanted = View.read("range=edges kept:0.8:1000").wanted
+    expect(count(page)).to_have_text(str(server[1].workspace.catalogue.count(wanted).number))
+    page.locator(".chip.used").click()
+    expect(count(page)).to_have_text(str(SCENES * VARIANTS))
+
+
+def test_an_address_is_a_view(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server, "?edit+type=weather&review=open&sort=oldest")
+    expect(page.locator("#order")).to_have_value("sort=oldest")
+    assert set(verdicts(page)) <= {"open"}
+    first = page.locator(".cell:not([hidden])").first.get_attribute("data-entry")
+    page.locator("#order").select_option("")
+    idle(page)
+    assert page.locator(".cell:not([hidden])").first.get_attribute("data-entry") != first
+    assert "sort" not in page.url
+    page.goto(f"{server[0]}curate/?colour=red")
+    expect(page.locator("main")).to_contain_text("is no part of a filter")
+
+
+def test_an_image_is_told_all_of(page: Page, server: tuple[str, Studio]) -> None:
+    studio = server[1]
+    opened(page, server, "?-kind=segmentation")
+    page.locator(".cell").nth(2).click()
+    entry = studio.workspace.catalogue.get(int(page.locator(".cell").nth(2).get_attribute("data-entry") or 0))
+    panel = page.locator("#detail")
+    expect(panel).to_have_attribute("data-entry", str(entry.id))
+    expect(panel.locator("h2")).to_contain_text(entry.classes[0])
+    expect(panel.locator("ins").first).to_be_visible()
+    panel.locator('[data-way="source"]').click()
+    shown = panel.locator("img:not([hidden])")
+    expect(shown).to_have_attribute("src", f"/images/{entry.source_sha}.png")
+    panel.locator("details.origin summary").click()
+    expect(panel.locator("#origin")).to_contain_text("caption")
+    page.keyboard.press("ArrowRight")
+    expect(panel).not_to_have_attribute("data-entry", str(entry.id))
+    expect(panel.locator('[data-way="source"]')).to_have_class("tab on")  # who looks at sources goes on so
+    entry = studio.workspace.catalogue.get(int(panel.get_attribute("data-entry") or 0))
+    expect(panel.locator("#open-in-explore")).to_have_attribute("href", f"/?run={entry.run}&image={entry.test_case}")
+
+
+def test_large_shows_the_source_beside_it_and_goes_on_by_keys(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    result = page.locator("#large-result")
+    expect(result).to_be_visible()
+    before = result.get_attribute("src")
+    page.keyboard.press("ArrowRight")
+    expect(result).not_to_have_attribute("src", before or "")
+    expect(page.locator("#large-source")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#grid")).to_be_visible()
+
+
+def test_hostile_words_are_words(page: Page, server: tuple[str, Studio]) -> None:
+    workspace = server[1].workspace
+    picture = Image.new("RGB", (16, 16), (1, 2, 3))
+    run = workspace.runs.create(picture, Task("classification", HOSTILE), "demo", HOSTILE, {})
+    workspace.test_cases.append(run, None, made_case(Image.new("RGB", (16, 16), (9, 9, 9))))
+    try:
+        opened(page, server)
+        expect(page.locator("#detail h2")).to_contain_text(HOSTILE)
+        assert page.evaluate("window.broken") is None
+    finally:
+        workspace.runs.remove(run)

@@ -1,0 +1,141 @@
+"""`python -m evaluation`: the figures of the page, in words and as data, and mistakes in a sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.evaluation import main
+from core.settings import UnderTestSettings
+from services.evaluation.facts import facts_of
+from services.evaluation.predicting import Predicting, Read
+from services.evaluation.service import EvaluationService
+from services.evaluation.subjects import Cases
+from services.test_sets.hashes import OnCount
+from storage.workspace import Workspace
+from tests.services.evaluation.test_eval_cases import set_of
+from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, SEGMENTER, service_of
+from tests.support.evaluation_cases import fill
+from tests.support.model_cases import onnx_file
+
+ROOT = Path(__file__).resolve().parents[2]
+KIND = ["--view", "kind=classification"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A workspace of both kinds with a test set. Tests have models read it, and save nothing else."""
+    path = tmp_path_factory.mktemp("command")
+    with Workspace(path) as workspace:
+        fill(workspace, 3)
+        for case in workspace.catalogue.test_cases(workspace.catalogue.ids()):
+            workspace.test_cases.review(case, "accepted")
+        set_of(workspace)
+        fill(workspace, 1, road=True)
+    yield path
+
+
+def said(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluation", *arguments, "--workspace", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_says_what_the_page_says(folder: Path) -> None:
+    told = json.loads(said(folder, "effectiveness", *KIND, "--json"))
+    with Workspace(folder) as workspace:
+        service: EvaluationService = service_of(workspace)
+        assert told == facts_of(service.evaluate(BIRDS))
+        assert service.evaluate(BIRDS).pending.left == 0
+        service.close()
+    text = said(folder, "effectiveness", *KIND)
+    assert text.startswith("# classifier.safetensors on Images of a filter") and told["answer"] in text.replace(
+        "\\", ""
+    )
+
+
+def test_a_version_of_a_test_set_and_a_model_of_ones_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["effectiveness", "Scenes", "--model", CLASSIFIER.file, "--workspace", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("# classifier.safetensors on Scenes@draft") and "## By class" in text
+    assert main(["effectiveness", "Scenes", "--latex", "--workspace", str(folder)]) == 0
+    assert r"\begin{tabular}" in capsys.readouterr().out
+    assert main(["sensitivity", "Scenes", "--workspace", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "## By edit type" in text and "| weather | 18 |" in text and "against reconstructions" in text
+    assert main(["sensitivity", "Scenes", "--json", "--workspace", str(folder)]) == 0
+    parts = {row["part"] for row in json.loads(capsys.readouterr().out)["figures"]}
+    assert parts == {"edit type", "keyword", "alternative", "class"}
+
+
+def test_a_segmenter_has_its_own_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["effectiveness", "--view", "kind=segmentation", "--workspace", str(folder)]) == 0
+    assert "mIoU on generated images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "Name a test set"),
+        (["Scenes", *KIND], "not both"),
+        (["Cars"], "Cars"),
+        (["--view", "class=nothing"], "It has no test case"),
+        (["--view", "like=fog"], "take a filter"),
+        (["--view", ""], "are of a classification and"),
+        ([*KIND, "--model", "nothing"], "There is no model 'nothing'"),
+        ([*KIND, "--model", "http://127.0.0.1:9"], "cannot be|could not|does not|127.0.0.1:9"),
+        ([*KIND, "--mapping", "/nowhere.csv"], "nowhere.csv"),
+        ([*KIND, "--split", "test"], "is of the split “test”"),
+    ],
+)
+def test_mistakes_end_with_a_sentence(
+    folder: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["effectiveness", *arguments, "--workspace", str(folder)]) == 2
+    told = capsys.readouterr()
+    assert not told.out and re.search(sentence, told.err) and "Traceback" not in told.err
+    assert len(told.err.strip().splitlines()) == 1
+
+
+def test_a_segmenter_is_not_asked_about_birds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["effectiveness", *KIND, "--model", SEGMENTER.file, "--workspace", str(folder)]) == 2
+    assert "choose a classifier" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["effectiveness", "--nonsense"])
+    assert ended.value.code == 2
+
+
+def test_ctrl_c_ends_it_and_what_was_read_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = onnx_file(folder / "net.onnx")
+    whole = Predicting.read
+
+    def interrupted(self: Predicting, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
+        def count(done: int, total: int) -> None:
+            if done >= 8:
+                signal.raise_signal(signal.SIGINT)
+            on_count(done, total)
+
+        return whole(self, wanted, cases, count)
+
+    monkeypatch.setattr(Predicting, "read", interrupted)
+    given = [f"--set={name}={getattr(model, name)}" for name in ("classes", "mean", "std")]
+    asked = ["effectiveness", *KIND, "--model", model.file, *given, "--workspace", str(folder)]
+    assert main(asked) == 130
+    with Workspace(folder) as workspace:
+        service = service_of(workspace)
+        (choice,) = (one for one in service.models(BIRDS.subject) if one.settings.source == "onnx")
+        assert 8 <= choice.predicted < 36
+        service.close()

@@ -1,0 +1,258 @@
+"""The shipped tables of classes against independent sources, and what maps labels to the classes of a model."""
+
+from __future__ import annotations
+
+import pytest
+from timm.data import ImageNetInfo
+from torchvision.datasets import Cityscapes
+from torchvision.models import get_model_weights
+from torchvision.models.segmentation import DeepLabV3_ResNet50_Weights
+
+from core.class_tables import (
+    ADE20K,
+    CITYSCAPES,
+    CITYSCAPES_IDS,
+    IMAGENET,
+    SHIFT,
+    VOC,
+    above,
+    all_above,
+    class_table,
+    kinds_of,
+    meanings,
+    names_of_id,
+    recognised,
+    train_ids,
+)
+from core.errors import UserError
+from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
+from pipeline.ade_colours import COLOURS
+
+INFO = ImageNetInfo()
+TORCHVISION = tuple(get_model_weights("resnet50").DEFAULT.meta["categories"])
+TIMM = tuple(INFO.index_to_description(number) for number in range(1000))
+TIMM_SHORT = tuple(name.split(",")[0] for name in TIMM)
+"""As the studio's own adapter of timm names them: two are cranes, two are maillots."""
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def names(title: str) -> tuple[str, ...]:
+    """Of a table, in the order of models."""
+    return tuple(one.name for one in class_table(title).classes)
+
+
+def classes_of(mapping: ClassMap) -> dict[str, tuple[str, ...]]:
+    """The names of the classes of each label that is mapped."""
+    return {one.label: tuple(mapping.classes[n] for n in one.classes) for one in mapping.labels if one.classes}
+
+
+def rule_of(label: str, classes: tuple[str, ...]) -> tuple[tuple[int, ...], str | None]:
+    """The classes of one label and the rule."""
+    (one,) = map_classes([label], classes).labels
+    return one.classes, one.rule
+
+
+def test_imagenet_is_that_of_timm_and_of_torchvision() -> None:
+    rows = class_table(IMAGENET).classes
+    assert [one.number for one in rows] == list(range(1000))
+    assert [one.wordnet for one in rows] == INFO.label_names()
+    assert tuple(one.name for one in rows) == TORCHVISION
+    for row, lemmas in zip(rows, TIMM, strict=True):
+        assert tuple(name for name in row.names if name in lemmas.split(", ")) == tuple(lemmas.split(", "))
+
+
+def test_what_is_above_imagenet_has_the_names_that_timm_gives_it_and_ends_at_one_top() -> None:
+    compared = 0
+    for wordnet in above():
+        assert "n00001740" in all_above(wordnet), f"{wordnet} is below nothing"
+        if wordnet in INFO._lemmas and not wordnet.startswith("n0000"):
+            assert ", ".join(dict.fromkeys(names_of_id(wordnet))).casefold().endswith(INFO._lemmas[wordnet].casefold())
+            compared += 1
+    assert len(above()) == 1860 and compared > 1500
+
+
+@pytest.mark.parametrize(
+    ("word", "numbers"),
+    [
+        ("bird", [*range(7, 25), *range(80, 101), *range(127, 147)]),
+        ("dog", range(151, 269)),
+        ("cat", range(281, 288)),
+        ("bear", range(294, 298)),
+        ("snake", range(52, 69)),
+        ("spider", range(72, 78)),
+        ("elephant", [385, 386]),
+        ("bicycle", [444, 671]),
+        ("airplane", [404]),
+        ("truck", [555, 569, 656, 675, 717, 734, 864, 867]),
+        ("coffee", [967]),
+    ],
+)
+def test_superclasses_are_the_known_ranges_of_the_challenge(word: str, numbers: list[int]) -> None:
+    for classes in (TORCHVISION, TIMM, TIMM_SHORT, tuple(INFO.label_names())):
+        assert rule_of(word, classes) == (tuple(numbers), "superclass")
+    assert meanings()[word][0].order == 1
+
+
+def test_cityscapes_is_that_of_torchvision() -> None:
+    theirs = {one.id: one for one in Cityscapes.classes}
+    ours = class_table(CITYSCAPES_IDS).classes
+    assert len(ours) == 35 and {one.number: (one.name, one.group) for one in ours} == {
+        number: (one.name, one.category) for number, one in theirs.items()
+    }
+    assert train_ids() == {one.id: one.train_id for one in Cityscapes.classes if 0 <= one.train_id < 255}
+    assert class_table(CITYSCAPES).names == {
+        one.train_id: one.name for one in Cityscapes.classes if 0 <= one.train_id < 255
+    }
+    assert list(class_table(CITYSCAPES).names) == list(range(19))
+
+
+def test_voc_shift_and_ade20k() -> None:
+    assert ("__background__", *names(VOC)[1:]) == tuple(DeepLabV3_ResNet50_Weights.DEFAULT.meta["categories"])
+    assert len(names(VOC)) == 21
+    assert class_table(SHIFT).names[4] == "pedestrian" and list(class_table(SHIFT).names) == list(range(23))
+    rows = class_table(ADE20K).classes
+    assert [one.number for one in rows] == list(range(1, 151)) and len(set(names(ADE20K))) == 150
+    every = {name for one in rows for name in one.names}
+    assert set(COLOURS) - {"traffic sign"} <= every, "what a ControlNet for ADE20K knows are its classes"
+    assert (names(ADE20K)[0], names(ADE20K)[12], names(ADE20K)[20], names(ADE20K)[149]) == (
+        *("wall", "person", "car"),
+        "flag",
+    )
+
+
+def test_kinds_of_scenes_are_those_of_cityscapes_groups() -> None:
+    of_group = {one.name for one in class_table(CITYSCAPES).classes if one.group == "vehicle"}
+    assert of_group <= kinds_of("vehicle")
+    assert {one.name for one in class_table(CITYSCAPES).classes if one.group == "human"} <= kinds_of("human")
+
+
+def test_tables_are_recognised_by_their_names_in_their_order() -> None:
+    for title in (IMAGENET, CITYSCAPES, CITYSCAPES_IDS, ADE20K, VOC, SHIFT):
+        assert recognised(names(title))[0] == title
+    assert {recognised(of)[0] for of in (TORCHVISION, TIMM, TIMM_SHORT, tuple(INFO.label_names()))} == {IMAGENET}
+    assert recognised(names(VOC)[1:])[0] == VOC
+    assert recognised(TORCHVISION[::-1])[1][0] == class_table(IMAGENET).classes[999]
+    assert recognised(["tench", "goldfish"])[0] == "", "two words may mean something else"
+    assert recognised(CIFAR10)[0] == "" and recognised([])[0] == ""
+
+
+def test_labels_are_found_by_name_id_number_and_superclass() -> None:
+    assert rule_of("goldfinch", TORCHVISION) == ((11,), "name")
+    assert rule_of("goldfinch, Carduelis carduelis", TORCHVISION) == ((11,), "name")
+    assert rule_of("Carduelis_carduelis", TORCHVISION) == ((11,), "one of its names")
+    assert rule_of("Man_eating SHARK", TIMM) == ((2,), "one of its names")
+    assert rule_of("goldfinches", TORCHVISION) == ((11,), "singular or plural")
+    assert rule_of("n01531178", TORCHVISION) == ((11,), "WordNet id")
+    assert len(rule_of("n01503061", TORCHVISION)[0]) == 59
+    assert rule_of("11", TORCHVISION) == ((11,), "number")
+    assert rule_of("7", ("0", "7")) == ((1,), "name"), "a name goes before a number"
+    assert rule_of("n02084071", ("bird", "domestic dog")) == ((1,), "WordNet id")
+    assert rule_of("bird", ("goldfinch", "airliner"))[0] == (), "two names are not known for ImageNet's"
+
+
+def test_a_name_of_two_classes_is_told_and_not_guessed() -> None:
+    (crane,) = map_classes(["crane"], TIMM_SHORT).unmapped
+    assert crane.note == "several classes of the model by the same name: crane (134), crane (517)"
+    assert rule_of("n02012849", TIMM_SHORT) == ((134,), "WordNet id")
+    mapping = map_classes(["cat", "bird"], TORCHVISION)
+    assert [one.doubtful for one in mapping.labels] == [True, False]
+    assert "not in the meaning n02127808 (big cat, cat)" in mapping.labels[0].note
+    assert "the commonest was taken: cat." in report_of(mapping).summary
+
+
+def test_cifar_on_imagenet_and_what_is_unmapped_is_told_with_suggestions() -> None:
+    mapping = map_classes([*CIFAR10, "goldfnch"], TORCHVISION)
+    assert [one.label for one in mapping.unmapped] == ["deer", "goldfnch"]
+    report = report_of(mapping)
+    assert report.summary.startswith("9 of 11 labels are mapped: 9 by superclass.")
+    assert "Not mapped, and so not compared: deer, goldfnch." in report.summary
+    assert report.unmapped[1].suggestions[0] == "goldfinch"
+    assert len(report.left_over) == 1000 - len({number for one in mapping.labels for number in one.classes})
+    assert "goldfnch: no class of the model fits Near: goldfinch" in str(report)
+    assert "horse: sorrel (superclass; n02374451 (horse, Equus caballus))" in str(report)
+
+
+def test_street_scenes_of_one_data_set_on_a_model_of_another() -> None:
+    mapping = map_classes(names(SHIFT), names(CITYSCAPES), "segmentation")
+    found = classes_of(mapping)
+    assert found["vehicle"] == ("car", "truck", "bus", "train", "motorcycle", "bicycle")
+    assert found["pedestrian"] == ("person", "rider") and found["sky"] == ("sky",)
+    assert {one.label for one in mapping.unmapped} >= {"water", "bridge", "unlabeled"}
+    assert "road line + road" in mapping.group_names and report_of(mapping).together == ("road line + road",)
+    back = map_classes(names(CITYSCAPES), names(SHIFT), "segmentation")
+    assert "car + truck + bus + train + motorcycle + bicycle" in back.group_names
+    assert not map_classes(["car"], names(SHIFT)).labels[0].classes, "a classifier that says vehicle does not say car"
+    assert classes_of(map_classes(names(VOC), names(CITYSCAPES), "segmentation"))["motorbike"] == ("motorcycle",)
+
+
+def test_a_kind_that_another_label_has_by_name_is_not_taken_from_it() -> None:
+    both = classes_of(map_classes(["building", "house"], names(ADE20K), "segmentation"))
+    assert both == {"building": ("building", "skyscraper", "hovel", "tower"), "house": ("house",)}
+
+
+CSV = b'label,model class\nbird,goldfinch\nbird,n01514859\nbird,7\ncoffee,"espresso"\nmug,\nnobody,cup\n\n'
+TOML = b'[labels]\nbird = ["goldfinch", "n01514859", 7]\ncoffee = "espresso"\nmug = []\nnobody = "cup"\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "name"), [(CSV, "mine.csv"), (CSV.replace(b",", b";"), "mine.csv"), (TOML, "mine.toml")]
+)
+def test_a_file_of_ones_own_has_the_last_word(data: bytes, name: str) -> None:
+    mapping = map_classes(["bird", "Coffee", "mug", "cup"], TORCHVISION, own=read_mapping(data, name))
+    assert [(one.classes, one.rule) for one in mapping.labels] == [
+        ((7, 8, 11), "file"),
+        ((967,), "file"),
+        ((), "file"),
+        ((968,), "name"),
+    ]
+    assert mapping.labels[1].label == "Coffee" and mapping.unmapped[0].note == f"left out by {name}"
+    assert mapping.unused == ("nobody",) and "does not have: nobody." in report_of(mapping).summary
+
+
+def test_a_file_may_name_a_superclass() -> None:
+    own = read_mapping(b"label,model class\npet,dog\npet,cat\n", "pets.csv")
+    assert len(map_classes(["pet"], TORCHVISION, own=own).labels[0].classes) == 118 + 7
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "told"),
+    [
+        (
+            b"label,model class\nbird,goldfnch\n",
+            "a.csv",
+            "a.csv, line 2: the model has no class “goldfnch”; near are gold",
+        ),
+        (b"label,model class\nbird,crane\n", "a.csv", "a.csv, line 2: “crane” fits several classes of the model by"),
+        (b"label,model class\n\nbird,1000\n", "a.csv", "a.csv, line 3: the model has no class “1000”"),
+        (b"label,model class\nbird,a,b\n", "a.csv", "a.csv, line 2: it has 3 cells, not 2; a name with a comma"),
+        (b"label,model class\n,tench\n", "a.csv", "a.csv, line 2: it has no label."),
+        (b"name,class\nbird,hen\n", "a.csv", "a.csv, line 1: it has to name the columns “label” and “model class”."),
+        (b'label,model class\nbird,"hen\n', "a.csv", "it is no line of a CSV file"),
+        (b"label,model class\n", "a.csv", "a.csv maps no label."),
+        (b"", "a.csv", "a.csv, line 1: it has to name"),
+        (b"\xff\xfe\x00", "a.csv", "a.csv is no text in UTF-8"),
+        (b"x" * 1_000_001, "a.csv", "a mapping of classes has at most 1,000,000."),
+        (b"labels = 3", "a.toml", "a.toml has no table [labels]"),
+        (b"[labels\n", "a.toml", "a.toml is no TOML file"),
+        (
+            b"[labels]\nbird = [1.5]\n",
+            "a.toml",
+            "a.toml, label “bird”: a class is a name in quotes or a number, not 1.5.",
+        ),
+        (b"[labels]\nbird = -1\n", "a.toml", "a.toml, label “bird”: the model has no class “-1”"),
+        (b"a=" + b"[" * 5000, "a.toml", "a.toml is no TOML file"),
+    ],
+)
+def test_a_wrong_line_of_a_file_is_one_sentence(data: bytes, name: str, told: str) -> None:
+    with pytest.raises(UserError) as error:
+        map_classes(["bird"], TIMM_SHORT, own=read_mapping(data, name))
+    assert told in str(error.value) and len(str(error.value)) < 300
+
+
+def test_one_class_no_label_and_no_class() -> None:
+    one = map_classes(["bird"], ["bird"])
+    assert one.labels[0].classes == (0,) and not one.left_over and one.groups == ((0,),)
+    none = map_classes([], ["bird"])
+    assert none.left_over == (0,) and none.label_of_class.tolist() == [-1] and none.groups == ()
+    assert report_of(none).summary.startswith("0 of 0 labels are mapped.")
+    assert map_classes(["bird"], []).unmapped[0].label == "bird"

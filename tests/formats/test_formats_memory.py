@@ -1,0 +1,92 @@
+"""An import or export keeps of each image no more than its name and label: what its files say of it goes with it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from formats import draft as drafts
+from formats.exporting import export
+from formats.reading import read
+from formats.types import Example
+from services import test_sets
+from services.curation.import_source import bring_in
+from services.curation.imports import into_set
+from services.test_sets.drafts import Drafts, ReleaseTestSet
+from services.test_sets.examples import export_version
+from storage.workspace import Workspace
+from tests.formats.test_formats import SET, Maker
+from tests.support.memory import peaks
+
+LONG = "Snow falls on a bird. " * 1000
+"""What is said of each image."""
+
+
+def examples(maker: Maker, number: int, size: int, said: str = "") -> list[Example]:
+    """So many images of noise."""
+    made = []
+    for place in range(number):
+        noise = np.random.default_rng(place).integers(0, 256, (size, size, 3), np.uint8)
+        path, sha = maker.file(Image.fromarray(noise))
+        made.append(Example(f"image-{place}", path, sha, "bird", "test", role="source", facts={"prompt": said}))
+    return made
+
+
+def take_in(source: Path, into: Path) -> None:
+    """Read all images of a set and keep none."""
+    read(source, into, each=lambda example: True)
+    shutil.rmtree(into)
+
+
+def write_out(workspace: Path, version: int, layout: str) -> None:
+    """Export a version, few images at once."""
+    test_sets.examples._AT_ONCE = drafts._SAID_AT_ONCE = 20
+    with Workspace(workspace) as opened:
+        held = opened.test_sets.version(version)
+        export_version(opened, held, workspace / "out", layout, replace=True)
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "torchvision", "csv", "webdataset", "yolo", "parquet"])
+def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path) -> None:
+    maker = Maker(tmp_path / "images")
+    held = examples(maker, 240, 16, LONG)
+    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (120, 240)]
+    few, many = peaks(take_in, *((folder, tmp_path / "in") for folder in folders))
+    each = (many - few) / 120
+    assert each < len(LONG) / 4, f"{each:.0f} bytes an image"
+    assert many < 50_000_000, "no more was asked for than there is"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("layout", ["parquet", "webdataset"])
+def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_path: Path) -> None:
+    """Rows come by 64, and some more are worked on at once."""
+    maker = Maker(tmp_path / "images")
+    held = examples(maker, 720, 64)
+    size = held[0].image.stat().st_size
+    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (180, 720)]
+    if packed:
+        folders = [Path(shutil.make_archive(str(folder), "zip", folder)) for folder in folders]
+    few, many = peaks(take_in, *((folder, tmp_path / "in") for folder in folders))
+    assert many - few < 540 * size / 3, f"{few:,} bytes became {many:,}"
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "parquet", "yolo"])
+def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(layout: str, tmp_path: Path) -> None:
+    held = examples(Maker(tmp_path / "images"), 200, 16, LONG)
+    given = []
+    for number in (80, 200):
+        with Workspace(tmp_path / f"workspace-{number}") as workspace:
+            done = bring_in(workspace, export(SET, held[:number], tmp_path / f"held-{number}", "csv"))
+            into_set(workspace, done.imported.id, "Birds")
+            version = Drafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True))
+            given.append((workspace.folder, version.number, layout))
+    few, many = peaks(write_out, *given)
+    each = (many - few) / 120
+    assert each < len(LONG) / 3, f"{each:.0f} bytes an image"
+    out = tmp_path / "workspace-200" / "out"
+    assert {example.facts["prompt"] for example in read(out, tmp_path / "in").examples} == {LONG}

@@ -1,0 +1,187 @@
+"""Fetching weights: a server that speaks the hub's endpoints, the hub's own library, and networks as they are."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import Cancelled, CannotLoad
+from core.model_sections import Weights
+from pipeline.models import hub as hub_module
+from pipeline.models.hub import Listing, damaged, download, held, listing, require_room
+from pipeline.models.weights import locate
+from tests.support.hub_server import Hub, Repository, serving_hub
+
+pytestmark = pytest.mark.slow  # together a few seconds of downloads and hashes
+
+MEGABYTES = random.Random(0).randbytes(3_000_000)
+FILES = {"config.json": b'{"width": 4}', "model.safetensors": MEGABYTES, "model.bin": b"\1" * 900, "a/b.txt": b"two"}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with one model, and this process set to it, with an empty cache."""
+    with serving_hub(Hub({"who/model": Repository(dict(FILES))})) as served:
+        from huggingface_hub import constants
+
+        # What HF_ENDPOINT, HF_HUB_OFFLINE and HF_HOME say, which the library reads once.
+        at = served.url + "/{repo_id}/resolve/{revision}/{filename}"
+        for name, value in (("ENDPOINT", served.url), ("HUGGINGFACE_CO_URL_TEMPLATE", at), ("HF_HUB_OFFLINE", False)):
+            monkeypatch.setattr(constants, name, value)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 100_000)
+        monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda seconds: None)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield served
+
+
+def wanted(**more: Any) -> Weights:
+    return Weights(**{"hub": "who/model", "files": ("*.json", "*.safetensors", "a/*"), "licence": "MIT"} | more)
+
+
+def fetch(weights: Weights, told: list[int] | None = None) -> Path:
+    came = [] if told is None else told
+    return download("captioner", listing("captioner", weights), came.append)
+
+
+def test_only_the_named_files_come_and_are_then_here_without_a_network(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = wanted()
+    assert held(weights) == hub_module.Held(None)
+    found = listing("captioner", weights)
+    assert found.bytes == found.bytes_missing == 3_000_000 + 12 + 3 and hub.sent("model.safetensors") == []
+    told: list[int] = []
+    folder = download("captioner", found, told.append)
+    assert sum(told) == found.bytes and len(told) > 3, "told while it came, not at its end"
+    assert (folder / "model.safetensors").read_bytes() == MEGABYTES and (folder / "a/b.txt").read_bytes() == b"two"
+    assert not (folder / "model.bin").exists()
+    there = held(weights)
+    assert (there.folder, there.bytes, there.complete) == (folder, found.bytes, True)
+    assert listing("captioner", weights).missing == ()
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    number = len(hub.asked)
+    assert locate("captioner", weights) == folder and len(hub.asked) == number, "what is complete is taken as it is"
+    assert held(wanted(files=())).complete is False, "more is named now than was fetched"
+    pinned = wanted(revision=folder.name)
+    assert pinned.pinned and held(pinned).complete
+
+
+def test_a_broken_connection_goes_on_where_it_broke(hub: Hub) -> None:
+    hub.breaks["model.safetensors"] = [1_200_000, 700_000]
+    folder = fetch(wanted())
+    assert (folder / "model.safetensors").read_bytes() == MEGABYTES
+    assert hub.sent("model.safetensors") == ["", "bytes=1200000-", "bytes=1900000-"]
+
+
+def test_what_a_person_stopped_goes_on_another_day(hub: Hub) -> None:
+    stop, came = threading.Event(), list[int]()
+
+    def told(count: int) -> None:
+        came.append(count)
+        if sum(came) > 1_000_000:
+            stop.set()
+
+    with pytest.raises(Cancelled):
+        download("captioner", listing("captioner", wanted()), told, stop)
+    there, found = held(wanted()), listing("captioner", wanted())
+    assert not there.complete and 1_000_000 <= there.bytes < 1_500_000
+    assert found.bytes_missing == found.bytes - there.bytes
+    fetch(wanted())
+    assert hub.sent("model.safetensors")[0] == "" and len(hub.sent("model.safetensors")) == 2
+    assert int(hub.sent("model.safetensors")[1][6:-1]) >= 1_000_000
+    assert held(wanted()).complete and not list((hub_module.cache_of(wanted()) / "blobs").glob("*.part"))
+
+
+def test_wrong_bytes_never_count(hub: Hub) -> None:
+    hub.wrong.add("model.safetensors")
+    with pytest.raises(
+        CannotLoad, match=r"model.safetensors of the captioner who/model is not what the server has.*again"
+    ):
+        fetch(wanted())
+    assert not held(wanted()).complete and listing("captioner", wanted()).bytes_missing >= 3_000_000
+    hub.wrong.clear()
+    fetch(wanted())
+
+    # A part of another day that is not the beginning of the file: it is found out, and all of it comes once more.
+    hub.repositories["who/model"].files["more.safetensors"] = MEGABYTES[:1000]
+    found = listing("captioner", wanted())
+    (one,) = found.missing
+    found.part(one).write_bytes(b"?" * 400)
+    folder = fetch(wanted())
+    assert (folder / "more.safetensors").read_bytes() == MEGABYTES[:1000]
+    assert hub.sent("more.safetensors") == ["bytes=400-", ""]
+
+
+def test_what_was_damaged_on_the_disk_is_found_by_reading_it(hub: Hub) -> None:
+    folder = fetch(wanted())
+    found = listing("captioner", wanted())
+    assert damaged(found).missing == ()
+    (folder / "model.safetensors").resolve().write_bytes(b"0" * 3_000_000)
+    again: Listing = damaged(found)
+    assert [file.path for file in again.missing] == ["model.safetensors"]
+    download("captioner", again, lambda count: None)
+    assert (folder / "model.safetensors").read_bytes() == MEGABYTES
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        ("", "accept it at http.*/who/model, then log in here with `hf auth login`, or set HF_TOKEN"),
+        ("hf_other", "account of your token was not given.*accept its licence at http.*/who/model"),
+    ],
+)
+def test_a_licence_that_nobody_accepted_is_told_with_its_page_before_anything_comes(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, token: str, said: str
+) -> None:
+    hub.repositories["who/model"].token = "hf_right"
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(CannotLoad, match=said):
+        listing("captioner", wanted())
+    assert not any(hub.sent(name) for name in FILES)
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    assert held(wanted(path="", revision=fetch(wanted()).name)).complete
+
+
+def test_what_the_hub_does_not_have_is_told_in_one_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    for weights, said in (
+        (wanted(hub="who/else"), "captioner who/else is not on huggingface.co, or not open to you: see http"),
+        (wanted(revision="v9"), "has no revision v9: see http"),
+        (wanted(files=("*.gguf",)), r"has none of the files that the profile names \(\*\.gguf\)"),
+    ):
+        with pytest.raises(CannotLoad, match=said) as caught:
+            listing("captioner", weights)
+        assert "\n" not in str(caught.value)
+    hub.busy = True
+    with pytest.raises(CannotLoad, match=r"could not be fetched.*it answered 503"):
+        listing("captioner", wanted())
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(CannotLoad, match=r"could not be fetched.*ConnectError.*Connect to the network"):
+        locate("captioner", wanted())
+
+
+def test_a_connection_that_stays_broken_is_told_and_what_came_is_kept(hub: Hub) -> None:
+    hub.breaks["model.safetensors"] = [500_000] + [0] * 20
+    with pytest.raises(CannotLoad, match=r"could not be fetched from huggingface.co .*try again"):
+        fetch(wanted())
+    assert held(wanted()).bytes >= 500_000
+    hub.breaks.clear()
+    assert fetch(wanted()) and hub.sent("model.safetensors")[-1] == "bytes=500000-"
+
+
+def test_a_disk_with_too_little_room_is_told_before_the_download(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_room(3_000_000, 600_000_000)
+    require_room(0, 0)  # nothing to come needs no room
+    with pytest.raises(CannotLoad, match=r"too little room: 31 GB are to be fetched, and 24 GB are free.*HF_HOME"):
+        require_room(31_000_000_000, 24_000_000_000)
+    monkeypatch.setattr(hub_module, "free_on_disk", lambda folder: 400_000_000)
+    with pytest.raises(CannotLoad, match="too little room: 3 MB are to be fetched"):
+        locate("captioner", wanted())
+    assert not hub.sent("model.safetensors")

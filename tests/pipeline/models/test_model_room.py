@@ -1,0 +1,285 @@
+"""Models are freed when they are let go of, and make room for one another. The rules, with figures given in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import CannotLoad, UserError
+from core.model_sections import ROOT, Weights
+from pipeline.models import Models
+from pipeline.models.machine import Machine, _within_limit, model_fits, profile_fits, without_gpu
+from pipeline.models.model_memory import WORK, to_release
+from pipeline.profiles.profile import load_profile
+from pipeline.profiles.text_sections import GgufLanguage
+
+GB = 1_000_000_000
+
+
+class Loaded:
+    """Stands for a loaded model."""
+
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was loaded, in order; nothing real is."""
+    order = list[str]()
+
+    def stands_in(name: str) -> Any:
+        def load(_models: Models, *_: object) -> Loaded:
+            order.append(name)
+            return Loaded()
+
+        return load
+
+    for name in ("captioner", "language", "generator", "embedder", "sentences", "detector"):
+        monkeypatch.setattr(Models, f"_load_{name}", stands_in(name))
+    monkeypatch.setattr("pipeline.models.pick_device", lambda: "cpu")
+    return order
+
+
+@pytest.mark.slow
+def test_a_released_model_is_loaded_again_when_it_is_next_asked_for(made: list[str]) -> None:
+    models: Any = Models(load_profile("demo"))
+    first = models.captioner
+    assert models.captioner is first and made == ["captioner"] and models.loaded == ("captioner",)
+    models.release("captioner")
+    assert first.closed == 1 and models.loaded == ()
+    assert models.captioner is not first and made == ["captioner"] * 2
+    _ = models.language, models.generator, models.detector("canny"), models.embedder, models.sentences
+    assert set(models.loaded) == {
+        *("captioner", "language model", "image generator", "detector of canny", "embedder", "sentence model")
+    }
+    assert set(models.loaded) - set(load_profile("demo").weights()) == {"detector of canny"}, (
+        "called as the profile does"
+    )
+    models.release_all()
+    models.release("captioner")
+    assert models.loaded == ()
+    with pytest.raises(KeyError):
+        models.release("hamster")
+
+
+@pytest.mark.slow
+def test_what_was_not_used_for_longest_makes_room_for_the_next(made: list[str]) -> None:
+    free = {"cpu": 60 * GB}
+
+    class Counted(Models):
+        """Takes what the profile says."""
+
+        def release(self, role: str) -> None:
+            free["cpu"] += self._needed(role, self.profile.weights())[1]
+            super().release(role)
+
+    models: Any = Counted(load_profile("paper"), free.__getitem__)
+    _ = models.captioner
+    free["cpu"] -= 31 * GB
+    _ = models.language
+    assert models.loaded == ("captioner", "language model"), "29 GB are free, and 12.6 are needed"
+    free["cpu"] -= int(12.6 * GB)
+    _ = models.sentences, models.captioner
+    assert models.loaded[-1] == "captioner", "16.4 GB free: the sentence model needs nothing that is known"
+    free["cpu"] = 5 * GB
+    _ = models.generator
+    assert models.loaded == ("sentence model", "captioner", "image generator"), "the language model was used before"
+    free["cpu"] = 10 * GB
+    _ = models.language
+    assert models.loaded == ("sentence model", "image generator", "language model")
+
+
+def test_the_rule_frees_no_more_than_it_needs() -> None:
+    loaded = {"captioner": 16 * GB, "sentence model": 0, "embedder": 1 * GB, "language model": 9 * GB}
+    assert to_release(4 * GB, 6 * GB, loaded) == []
+    assert to_release(4 * GB, 4 * GB + WORK - 1, loaded) == ["captioner"], "with what it works in it would not go in"
+    assert to_release(20 * GB, 5 * GB, loaded) == ["captioner", "embedder"]
+    assert to_release(90 * GB, 5 * GB, loaded) == ["captioner", "embedder", "language model"], "worth a try"
+
+
+@pytest.mark.slow
+def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
+    made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, halves = [], list[Any]()
+
+    def too_large(models: Models) -> Loaded:
+        half = Loaded()
+        assert not [one for one in halves if one()], "what was loaded until it failed takes no room any more"
+        halves.append(weakref.ref(half))
+        tries.append(models.loaded)
+        if models.loaded:
+            raise CannotLoad("said by the loader") from RuntimeError("CUDA out of memory")
+        return Loaded()
+
+    monkeypatch.setattr(Models, "_load_generator", too_large)
+    models: Any = Models(load_profile("demo"))
+    _ = models.captioner
+    assert models.generator and tries == [("captioner",), ()]
+    assert models.loaded == ("image generator",)
+
+    def never(_models: Models) -> Loaded:
+        tries.append(())
+        raise MemoryError
+
+    monkeypatch.setattr(Models, "_load_embedder", never)
+    tries.clear()
+    models = Models(load_profile("demo"))
+    _ = models.captioner
+    with pytest.raises(UserError, match="not enough memory to load the embedder"):
+        _ = models.embedder
+    assert len(tries) == 2 and models.loaded == ()
+    with pytest.raises(UserError, match="not enough memory"):
+        _ = models.embedder
+    assert len(tries) == 3, "with nothing else loaded there is nothing to try again for"
+
+
+def test_two_that_are_loaded_at_once_wait_for_neither(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def slow(models: Models) -> Loaded:
+        both.wait()
+        models._release_others("")  # what each does when it lacks memory, while the other is still being made
+        both.wait()
+        return Loaded()
+
+    monkeypatch.setattr(Models, "_load_captioner", slow)
+    monkeypatch.setattr(Models, "_load_embedder", slow)
+    models: Any = Models(load_profile("demo"))
+    other = threading.Thread(target=lambda: models.captioner, daemon=True)
+    other.start()
+    assert models.embedder
+    other.join(20)
+    assert not other.is_alive() and set(models.loaded) == {"captioner", "embedder"}
+
+
+MEASURED = """
+import json, os, sys, threading, time
+from pipeline.models import Models
+from pipeline.profiles.profile import Profile
+import psutil, torch
+from pipeline.models.machine import memory_in_use
+
+def anonymous():  # what the process has of its own; files that are read stand beside it
+    return int(next(l for l in open("/proc/self/status") if l.startswith("RssAnon")).split()[1]) * 1024
+
+def peak_of(load):
+    most, done = [anonymous()], threading.Event()
+    def watch():
+        while not done.wait(0.002):
+            most[0] = max(most[0], anonymous())
+    thread = threading.Thread(target=watch); thread.start()
+    load(); done.set(); thread.join()
+    return most[0]
+
+told, large = {}, Models(Profile.model_validate(json.loads(sys.argv[1])))
+ways = {"embedder": lambda: large.embedder.text("a bird"), "language model": lambda: large.language.count("a bird")}
+for role, load in ways.items():
+    load(); large.release(role)  # once for the libraries
+    before, (resident, _) = anonymous(), memory_in_use()
+    most = peak_of(load)
+    loaded, _ = memory_in_use()
+    large.release(role)
+    told[role] = {"took": loaded - resident, "kept": memory_in_use()[0] - resident, "peak": most - before}
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.soak
+def test_memory_comes_back_and_no_second_copy_is_made(tmp_path: Path) -> None:
+    """The real classes, with weights large enough to be seen, in a process of its own."""
+    from tests.support import tiny
+
+    size = tiny.save_clip(tmp_path / "clip", width=768, layers=12)
+    tiny.save_llama(tmp_path / "model.gguf", width=1024, layers=6)
+    data = load_profile("demo").model_dump(mode="json")
+    data["embedder"]["path"], data["language"]["path"] = str(tmp_path / "clip"), str(tmp_path / "model.gguf")
+    command = [sys.executable, "-c", MEASURED, json.dumps(data)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    for role, figures in told.items():
+        assert figures["took"] > 100_000_000, (role, figures)
+        assert figures["kept"] < 0.05 * figures["took"], (role, figures)
+    assert told["embedder"]["peak"] < 1.25 * size, told
+
+
+# Whether models fit
+
+
+def machine(memory: int, gpu: int = 0, free: int | None = None) -> Machine:
+    there = free if free is not None else max(gpu, memory)
+    return Machine(memory * GB, there * GB, 100 * GB, "cache", "A10G" if gpu else "", gpu * GB, min(there, gpu) * GB)
+
+
+def test_a_model_fits_or_it_is_said_what_is_missing() -> None:
+    large = Weights(hub="a/b", memory_half=16 * GB, memory_full=31 * GB)
+    small = Weights(hub="a/b", memory_half=GB // 2, memory_full=GB)
+    quantised = GgufLanguage(kind="llama-gguf", hub="a/b", file="c", memory_half=13 * GB, memory_full=13 * GB)
+    assert model_fits(large, machine(24)) == "does not fit: needs 31 GB, there are 24"
+    assert model_fits(large, machine(64)) == "fits on the CPU, slowly"
+    assert model_fits(large, machine(64, free=20)) == (
+        "fits on the CPU, slowly once other programs leave room: 20 GB are free now"
+    )
+    assert model_fits(large, machine(64, gpu=24)) == "fits"
+    assert model_fits(large, machine(64, gpu=12)).startswith(
+        "does not fit the GPU: needs 16 GB, there are 12; on the CPU"
+    )
+    assert model_fits(large, machine(16, gpu=12)) == "does not fit the GPU: needs 16 GB, there are 12"
+    assert model_fits(small, machine(8)) == "fits on the CPU"
+    assert model_fits(quantised, machine(64, gpu=24)) == "fits on the CPU, slowly", "it is not told to use the GPU"
+    on_gpu = quantised.model_copy(update={"gpu_layers": 100})
+    assert model_fits(on_gpu, machine(64, gpu=24)) == "fits"
+    assert model_fits(Weights(hub="a/b"), machine(64)).startswith("not known")
+    assert model_fits(Weights(hub="a/b"), machine(64), on_disk=GB) == "fits on the CPU", "its files are a measure"
+
+
+def test_a_profile_fits_at_once_or_stage_by_stage() -> None:
+    paper = load_profile("paper")
+    language = paper.language.model_copy(update={"gpu_layers": 100})
+    on_gpu = paper.model_copy(update={"language": language})
+    said = {n: profile_fits(on_gpu, machine(64, gpu=n), {}) for n in (12, 24, 48)}
+    assert said[48] == "fits"
+    assert said[24] == "fits, one stage at a time: what the last stage needed is freed for the next"
+    assert said[12] == "does not fit: one stage needs 16 GB of GPU memory, there are 12"
+    assert profile_fits(paper, machine(24), {}) == "does not fit: one stage needs 31 GB of memory, there are 24"
+    assert profile_fits(paper, machine(64), {}) == "fits on the CPU, slowly"
+    assert profile_fits(paper, machine(40), {}).startswith("fits on the CPU, slowly, one stage at a time")
+    assert profile_fits(load_profile("demo"), machine(4), {}) == "fits on the CPU"
+
+
+def test_a_container_has_what_it_is_given(tmp_path: Path) -> None:
+    assert _within_limit(64 * GB, 60 * GB, tmp_path) == (64 * GB, 60 * GB)
+    (tmp_path / "memory.max").write_text(str(16 * GB))
+    (tmp_path / "memory.current").write_text(str(4 * GB))
+    assert _within_limit(64 * GB, 60 * GB, tmp_path) == (16 * GB, 12 * GB)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert _within_limit(64 * GB, 60 * GB, tmp_path) == (64 * GB, 60 * GB)
+
+
+def test_a_profile_for_a_gpu_says_what_to_expect_without_one() -> None:
+    def said(name: str, memory: int, gpu: str = "") -> str:
+        return without_gpu(load_profile(name), lambda: Machine(memory, memory, 0, "", gpu, 24 * GB, 24 * GB))
+
+    assert said("paper", 16 * GB) == (
+        "No GPU was found: on the CPU the profile paper takes up to 31 GB of memory at a time (this machine has only "
+        "16 GB), and an image takes minutes; the profile cpu is the one for machines without a GPU."
+    )
+    assert "profile sdxl takes up to 21 GB of memory at a time (this machine has 64 GB)" in said("sdxl", 64 * GB)
+    assert "57 GB" in said("modern", 16 * GB) and "profile fast" in said("fast", 16 * GB)
+    assert said("paper", 16 * GB, "a GPU") == ""
+
+    def asked() -> Machine:
+        raise AssertionError("asking the machine takes seconds")
+
+    assert without_gpu(load_profile("cpu"), asked) == without_gpu(load_profile("demo"), asked) == ""

@@ -1,0 +1,98 @@
+"""The conditioning tells where things are, not which weather or hour it is."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from pydantic import ValidationError
+
+from core.settings import ConditioningSettings
+from demo.render import render
+from demo.scene import TIMES, WEATHERS, random_scene
+from pipeline.conditioning import condition, edges, gradients
+from pipeline.profiles.profile import load_profile
+
+DEMO = load_profile("demo").settings.conditioning
+SCENES = [random_scene(seed, family) for seed in range(500, 504) for family in ("road", "object")]
+
+
+def wide(found: np.ndarray) -> np.ndarray:
+    """Edges with two pixels of tolerance."""
+    return cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0
+
+
+def borders(mask: np.ndarray) -> np.ndarray:
+    """Where two classes meet."""
+    found = np.zeros(mask.shape, bool)
+    found[:, 1:] |= mask[:, 1:] != mask[:, :-1]
+    found[1:] |= mask[1:] != mask[:-1]
+    return found
+
+
+@pytest.mark.parametrize("weather", WEATHERS)
+@pytest.mark.parametrize("time", TIMES)
+def test_borders_are_found_in_every_light(weather: str, time: str) -> None:
+    shares = []
+    for scene in SCENES:
+        image, mask = render(scene.with_look(weather=weather, time=time))
+        true = borders(mask)
+        shares.append((wide(edges(image, DEMO)) & true).sum() / true.sum())
+    assert np.mean(shares) > 0.93
+
+
+@pytest.mark.parametrize("weather", ["rainy", "snowy"])
+def test_what_falls_through_the_air_leaves_few_edges(weather: str) -> None:
+    def strays(settings: ConditioningSettings) -> float:
+        shares = []
+        for scene in SCENES:
+            clear, mask = render(scene.with_look(weather="foggy", time="day"))
+            image, _ = render(scene.with_look(weather=weather, time="day"))
+            known = edges(clear, settings) | (borders(mask) * np.uint8(255))
+            found = edges(image, settings) > 0
+            shares.append((found & ~wide(known)).sum() / found.sum())
+        return float(np.mean(shares))
+
+    assert strays(DEMO) < 0.1
+    assert strays(DEMO) < 0.4 * strays(DEMO.model_copy(update={"median": 0}))
+
+
+def test_control_image_is_white_on_black_of_the_same_size() -> None:
+    image = Image.fromarray(render(SCENES[0], 160)[0]).crop((0, 0, 160, 96))
+    control = condition(image, DEMO)
+    assert control.mode == "RGB" and control.size == (160, 96)
+    assert set(np.unique(np.asarray(control))) == {0, 255}
+    assert np.array_equal(np.asarray(control), np.asarray(condition(image, DEMO)))
+
+
+def test_flat_and_noisy_flat_images_have_no_edges() -> None:
+    flat = np.full((64, 64, 3), 120, np.uint8)
+    noisy = (flat + np.random.default_rng(0).integers(-2, 3, flat.shape)).astype(np.uint8)
+    assert edges(flat, DEMO).max() == 0 and edges(noisy, DEMO).max() == 0
+
+
+def test_red_on_green_of_the_same_brightness_has_an_edge() -> None:
+    image = np.zeros((64, 64, 3), np.uint8)
+    image[:, :32], image[:, 32:] = (197, 0, 0), (0, 100, 0)
+    assert edges(image, DEMO)[32].any()
+
+
+def test_at_each_pixel_the_steepest_channel_counts_and_of_equals_the_first() -> None:
+    image = np.random.default_rng(1).integers(0, 4, (61, 47, 3)).astype(np.uint8)
+    across, down = gradients(image, ConditioningSettings(median=1, stretch=False))
+    slopes = [
+        cv2.Sobel(image, cv2.CV_16S, x, 1 - x, ksize=3, borderType=cv2.BORDER_REPLICATE).astype(int) for x in (1, 0)
+    ]
+    steepness = slopes[0] ** 2 + slopes[1] ** 2
+    assert (np.sort(steepness, axis=2)[:, :, -1] == np.sort(steepness, axis=2)[:, :, -2]).any(), "some are equal"
+    steepest = steepness.argmax(axis=2)[:, :, None]
+    for found, each in zip((across, down), slopes, strict=True):
+        assert np.array_equal(found, np.take_along_axis(each, steepest, 2)[:, :, 0])
+
+
+def test_wrong_input_and_even_median_are_refused() -> None:
+    with pytest.raises(ValueError, match="uint8"):
+        edges(np.zeros((8, 8), np.uint8), DEMO)
+    with pytest.raises(ValidationError, match="odd"):
+        ConditioningSettings(median=4)

@@ -1,0 +1,172 @@
+"""Detectors, kinds of control image and previews with the real classes, at small size and with random weights.
+
+Soft edges and line art run whole. MiDaS is a network of half a gigabyte, too large to make up here: of it the loading
+is tried as far as the file that is not there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from core.errors import UserError
+from core.masks import NamedMask
+from core.settings import ConditioningSettings, ControlKind, GenerationSettings
+from pipeline.conditioning import control_image
+from pipeline.models import Models, load_models
+from pipeline.models.previews import SIDE, Looks, StepWatch, watching
+from pipeline.profiles.profile import Profile, load_profile
+from tests.pipeline.models.test_real_classes import paper_at
+from tests.support import tiny
+
+pytestmark = pytest.mark.slow
+QUICK = GenerationSettings(steps=5, short_side=64, guidance=5.0)
+MASK = NamedMask(Image.new("L", (96, 64), 1), {1: "road"})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawing")
+    tiny.save_stable_diffusion(folder / "generator", folder / "controlnet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path) -> Models:
+    return load_models(paper_at(folder))
+
+
+def with_detector(folder: Path, kind: ControlKind) -> Profile:
+    data = load_profile("paper").model_dump()
+    net = data["generator"]["controlnets"][kind]
+    net["detector"] = {"path": str(folder)}
+    return Profile.model_validate(data)
+
+
+def photo(size: tuple[int, int] = (150, 100)) -> Image.Image:
+    rng = np.random.default_rng(4)
+    return Image.fromarray(rng.integers(0, 256, (4, 6, 3), np.uint8)).resize(size, Image.Resampling.NEAREST)
+
+
+def test_soft_edges_are_drawn_in_the_size_of_the_source(tmp_path: Path) -> None:
+    import torch
+    from controlnet_aux.hed import ControlNetHED_Apache2
+
+    torch.manual_seed(0)
+    torch.save(ControlNetHED_Apache2().state_dict(), tmp_path / "ControlNetHED.pth")
+    models = load_models(with_detector(tmp_path, "soft edges"))
+    shown = control_image(photo(), ConditioningSettings(kind="soft edges"), models.detector)
+    assert shown.size == (150, 100) and shown.mode == "RGB"
+    again = control_image(photo(), ConditioningSettings(kind="soft edges"), models.detector)
+    assert shown.tobytes() == again.tobytes() and models.detector("soft edges") is models.detector("soft edges")
+
+
+def test_line_art_is_drawn_fine_or_coarse(tmp_path: Path) -> None:
+    import torch
+    from controlnet_aux.lineart import Generator
+
+    for seed, name in enumerate(("sk_model.pth", "sk_model2.pth")):
+        torch.manual_seed(seed)
+        torch.save(Generator(3, 1, 3).state_dict(), tmp_path / name)
+    models = load_models(with_detector(tmp_path, "line art"))
+    fine = control_image(photo(), ConditioningSettings(kind="line art"), models.detector)
+    coarse = control_image(photo(), ConditioningSettings(kind="line art", coarse=True), models.detector)
+    assert fine.size == coarse.size == (150, 100) and fine.tobytes() != coarse.tobytes()
+
+
+@pytest.mark.parametrize(("kind", "file"), [("soft edges", "ControlNetHED.pth"), ("depth", "dpt_hybrid-midas")])
+def test_a_detector_without_its_file_is_a_clear_word(tmp_path: Path, kind: ControlKind, file: str) -> None:
+    (tmp_path / "other").write_text("")
+    with pytest.raises(UserError, match=rf"detector of {kind} at .* lack the file {file}"):
+        load_models(with_detector(tmp_path, kind)).detector(kind)
+
+
+def test_a_kind_without_a_model_is_a_clear_word() -> None:
+    models = load_models(load_profile("demo"))
+    for kind, said in (("depth", "no model for depth"), ("canny", "takes no model")):
+        with pytest.raises(UserError, match=said):
+            models.detector(kind)  # type: ignore[arg-type]
+
+
+def test_each_kind_has_its_controlnet_in_one_pipeline(models: Models) -> None:
+    import torch
+
+    canny: Any = models.generator
+    seg: Any = canny.on("segmentation")
+    control = control_image(photo((96, 64)), ConditioningSettings(kind="segmentation"), mask=MASK)
+    before = canny.generate("a bird", control, QUICK, 5, lambda _done, _total: None)
+    assert seg._pipe is canny._pipe and set(canny._nets) == {"canny"}, "a ControlNet is loaded when it is needed"
+    with torch.no_grad():
+        seg._net("segmentation").controlnet_mid_block.weight.mul_(-2)
+    other = seg.generate("a bird", control, QUICK, 5, lambda _done, _total: None)
+    assert before.tobytes() != other.tobytes()
+    assert before.tobytes() == canny.generate("a bird", control, QUICK, 5, lambda _done, _total: None).tobytes()
+    with pytest.raises(UserError, match=r"no ControlNet for depth.*canny, segmentation"):
+        canny.on("depth")
+
+
+def test_a_preview_shows_and_changes_nothing(models: Models) -> None:
+    generator = models.generator
+    control = control_image(photo((96, 64)), ConditioningSettings())
+    plain = generator.generate("a bird", control, QUICK, 5, lambda _done, _total: None)
+    shown: list[Image.Image] = []
+
+    def look(_done: int, _total: int) -> None:
+        image = generator.preview()
+        assert image is not None
+        shown.append(image)
+
+    watched = generator.generate("a bird", control, QUICK, 5, look)
+    assert plain.tobytes() == watched.tobytes()
+    assert len(shown) == 5 and all(image.mode == "RGB" and max(image.size) <= SIDE for image in shown)
+    assert generator.preview() is None, "between images there is nothing to show"
+    # The last step's prediction is what the image becomes.
+    last = np.asarray(shown[-1].resize(plain.size), float)
+    assert np.abs(last - np.asarray(plain, float)).mean() < 12
+
+
+@pytest.mark.parametrize("name", ["DDIMScheduler", "UniPCMultistepScheduler", "EulerDiscreteScheduler"])
+@pytest.mark.parametrize("kind", ["epsilon", "v_prediction"])
+def test_clean_latents_follow_from_a_right_prediction(name: str, kind: str) -> None:
+    import diffusers
+    import torch
+
+    scheduler: Any = getattr(diffusers, name)(prediction_type=kind, beta_schedule="scaled_linear")
+    scheduler.set_timesteps(8)
+    torch.manual_seed(1)
+    clean, noise = torch.randn(1, 4, 8, 8), torch.randn(1, 4, 8, 8)
+    time = scheduler.timesteps[3]
+    kept = scheduler.alphas_cumprod[int(time)]
+    if name.startswith("Euler"):
+        sigma = ((1 - kept) / kept) ** 0.5
+        noisy = clean + sigma * noise
+        velocity = (sigma * -clean + noise * 1) / (sigma**2 + 1) ** 0.5
+    else:
+        noisy = kept**0.5 * clean + (1 - kept) ** 0.5 * noise
+        velocity = kept**0.5 * noise - (1 - kept) ** 0.5 * clean
+    scheduler._step_index = 3
+    with watching(scheduler) as watch:
+        assert watch.clean() is None
+        scheduler.step(noise if kind == "epsilon" else velocity, time, noisy)
+        found = watch.clean()
+    assert found is not None
+    assert torch.allclose(found, clean, atol=0.08), (found - clean).abs().max()
+    assert "step" not in vars(scheduler) and isinstance(watch, StepWatch)
+
+
+def test_a_large_vae_is_passed_by(models: Models) -> None:
+    import torch
+
+    class Large:
+        config = type("Config", (), {"latent_channels": 4})()
+
+        def parameters(self) -> list[torch.Tensor]:
+            return [torch.empty(5_000_000)]
+
+    assert [image.size for image in Looks(Large()).of(torch.randn(1, 4, 64, 96))] == [(96, 64)]
+    Large.config.latent_channels = 16
+    assert Looks(Large()).of(torch.randn(1, 16, 64, 96)) == []

@@ -1,0 +1,371 @@
+"""A data set from its plan to its test cases, by stand-ins for the models: what is made, what stops it, what fails.
+
+The real models, worker processes and kills are in `tests/services/batches/test_batches_kills.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from core.catalogue import CatalogueFilter
+from core.catalogue import Order as Sorted
+from core.errors import UserError
+from core.types import CounterfactualCaption, CounterfactualCaptions, Trace
+from services.batches import planning
+from services.batches.engine import Engine, Outcome, Told
+from services.batches.plan_file import read_plan
+from services.batches.pools import HerePool, Pool, Returned
+from services.batches.service import BatchService
+from services.batches.work import Lot, Order
+from storage.workspace import Workspace
+from tests.support.batch_kills import plan_file
+from tests.support.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
+
+CLASSES = ("bird", "boat")
+SOURCES = 6
+NAMES = ("good", "strange", "gone", "small", "odd")
+
+
+def images(root: Path, number: int = SOURCES) -> Path:
+    """An image folder whose pictures are of one colour each."""
+    for place in range(number):
+        folder = root / "test" / CLASSES[place % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (64, 48), (6 * place, 90, 255 - 6 * place)).save(folder / f"{place}.png")
+    return root
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
+
+
+def planned(workspace: Workspace, folder: Path, more: str = "") -> int:
+    """A batch of the images in `folder / "data"`."""
+    return BatchService(workspace).plan(read_plan(plan_file(folder, folder / "data", captions=2, more=more)))
+
+
+def worked(
+    workspace: Workspace,
+    number: int,
+    models: ScriptedModels | None = None,
+    pool: Callable[[Order], Pool] | None = None,
+    stop: threading.Event | None = None,
+    tell: Callable[[Told], None] = lambda told: None,
+) -> Outcome:
+    """What becomes of it in this process, with stand-ins for the models."""
+    order = BatchService(workspace).order(number)
+    make = pool or (lambda order: HerePool(order, models or ScriptedModels()))  # type: ignore[arg-type]
+    return Engine(workspace, number, order, make, stop, tell).run()
+
+
+def test_a_data_set_becomes_test_cases_after_a_yes(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    service, number = BatchService(workspace), planned(workspace, tmp_path)
+    assert service.status(number).sources == SOURCES
+    assert worked(workspace, number) == "approval"
+    status = service.status(number)
+    assert status.words == "waits for your yes to its captions"
+    assert [one.number("done") for one in status.passes] == [SOURCES, SOURCES, 0]
+    assert status.passes[2].total == 2 * SOURCES
+    shown = service.sample(number, 4)
+    assert len(shown) == 4 and all(one.edits and one.new_caption != one.caption for one in shown)
+    assert worked(workspace, number) == "approval"  # and nothing is drawn without it
+    workspace.batches.approve(number)
+    assert worked(workspace, number) == "done"
+    status = service.status(number)
+    assert status.words == "done" and status.passes[2].number("done") == 2 * SOURCES
+    page = workspace.catalogue.page(CatalogueFilter(), Sorted(), 100)
+    assert len(page.entries) == 2 * SOURCES  # Curate has them
+    classes = {entry.classes for entry in page.entries}
+    assert classes == {("bird",), ("boat",)}
+    run = workspace.runs.get(workspace.batches.latest_images(number)[0][2])
+    assert set(run.values) == {"caption", "keywords", "alternatives", "counterfactuals"}  # Explore opens it
+    assert run.name.startswith("Drawn things: test/")
+
+
+def test_a_plan_that_is_there_is_not_planned_twice(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    number = planned(workspace, tmp_path)
+    assert planned(workspace, tmp_path) == number
+    assert planned(workspace, tmp_path, "[images]\ntries = 5\n") != number
+    assert worked(workspace, number) == "approval"
+    assert workspace.runs.count() == SOURCES
+
+
+def test_what_is_broken_or_there_twice_is_told_and_the_rest_goes_on(workspace: Workspace, tmp_path: Path) -> None:
+    root = images(tmp_path / "data") / "test"
+    (root / "bird" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno more")
+    (root / "boat" / "again.png").write_bytes((root / "bird" / "0.png").read_bytes())
+    number = planned(workspace, tmp_path)
+    (root / "boat" / "1.png").unlink()
+    Image.new("RGB", (30, 20), "red").save(root / "boat" / "3.png")  # changed since it was planned
+    worked(workspace, number)
+    workspace.batches.approve(number)
+    assert worked(workspace, number) == "done"
+    failed = {group.examples[0]: group for group in BatchService(workspace).failures(number)}
+    assert set(failed) == {f"test/{name}.png" for name in ("bird/broken", "boat/again", "boat/1", "boat/3")}
+    assert "same picture as test/bird/0.png" in failed["test/boat/again.png"].reason
+    assert failed["test/boat/again.png"].state == "skipped"
+    assert all(group.state == "failed" for key, group in failed.items() if "again" not in key)
+    assert all(group.reason.endswith(".") for group in failed.values())
+    status = BatchService(workspace).status(number)
+    assert status.passes[2].number("done") == 2 * (SOURCES - 2)
+    assert status.words == "done; 3 failed"
+
+
+def test_every_kind_of_bad_row_stands_in_the_report_and_the_rest_is_drawn(workspace: Workspace, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    for name in NAMES:
+        Image.new("RGB", (64, 48), (10 * len(name), 90, 40)).save(root / f"{name}.png")
+        Image.new("L", (64, 48), 3).save(root / f"{name}-mask.png")
+    Image.new("L", (32, 24), 3).save(root / "small-mask.png")  # half as large as its image
+    Image.new("L", (64, 48), 9).save(root / "odd-mask.png")  # a class without a name
+    (root / "names.txt").write_text("car\ntree\n")
+    rows = [f"{name}.png,{'99' if name == 'strange' else '0'},{name}-mask.png" for name in NAMES]
+    (root / "list.csv").write_text("\n".join(["file_name,label,mask", *rows, "../outside.png,0,", ",0,"]))
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        f'name = "Rows"\n[data]\nroot = "{root}"\nlayout = "csv"\n'
+        'options = { classes = "names.txt", mask_classes = "3 car" }\n'
+        '[task]\nkind = "segmentation"\nprotected = ["car"]\n[make]\nprofile = "demo"\n'
+    )
+    service = BatchService(workspace)
+    number = service.plan(read_plan(file))
+    (root / "gone.png").unlink()
+    workspace.batches.approve(number, ahead=True)
+    assert worked(workspace, number) == "done"
+    failed = {group.examples[0]: group.reason for group in service.failures(number)}
+    assert set(failed) == {"strange.png", "gone.png", "small.png", "odd.png"}
+    assert "none of the 2 classes" in failed["strange.png"]
+    assert "not there" in failed["gone.png"]
+    assert "32x24" in failed["small.png"] and "without a name: 9" in failed["odd.png"]
+    told = " ".join(workspace.batches.get(number).notes)
+    assert "outside the folder" in told and "names no image" in told
+    assert service.status(number).passes[2].number("done") > 0
+
+
+def boats_fail(prompt: str) -> str:
+    """What a language model says that is at a loss about boats."""
+    return "?" if "label boat" in prompt else answer(prompt)
+
+
+def test_a_reply_that_cannot_be_read_fails_its_source_alone_until_it_is_tried_again(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    images(tmp_path / "data")
+    service, number = BatchService(workspace), planned(workspace, tmp_path)
+    workspace.batches.approve(number, ahead=True)
+    assert worked(workspace, number, ScriptedModels(ScriptedLanguageModel(boats_fail))) == "done"
+    status = service.status(number)
+    assert (status.passes[1].number("done"), status.passes[1].number("failed")) == (SOURCES // 2, SOURCES // 2)
+    assert status.passes[2].number("done") == SOURCES
+    before = workspace.batches.images(number)
+    (group,) = service.failures(number)
+    assert group.stage == "language" and group.examples[0].startswith("test/boat/")
+    assert workspace.batches.retry_failed(number, group.reason) == SOURCES // 2
+    assert not service.status(number).batch.finished
+    assert worked(workspace, number) == "done"
+    assert service.status(number).passes[2].number("done") == 2 * SOURCES
+    assert before.items() <= workspace.batches.images(number).items()
+
+
+def edited(workspace: Workspace, run: str, change: Callable[[list[CounterfactualCaption]], None]) -> None:
+    """A person edits the captions of a run, as Explore saves it."""
+    held = workspace.runs.get(run).values["counterfactuals"].value
+    captions = list(held.value.items)
+    change(captions)
+    value = replace(held, value=CounterfactualCaptions(tuple(captions)), trace=Trace("person"))
+    workspace.runs.append_value(run, "counterfactuals", value)
+
+
+def test_captions_that_were_edited_before_the_yes_are_drawn_as_they_are_then(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    images(tmp_path / "data", 4)
+    service, number = BatchService(workspace), planned(workspace, tmp_path)
+    assert worked(workspace, number) == "approval"
+    by_key = {source.item.key: source.run or "" for source in workspace.batches.sources(number)}
+    one, other, third, fourth = (by_key[key] for key in sorted(by_key))
+
+    def first_anew(captions: list[CounterfactualCaption]) -> None:
+        captions[0] = replace(captions[0], text="A bird of glass under a green sky.")
+
+    def first_out(captions: list[CounterfactualCaption]) -> None:
+        captions[0] = replace(captions[0], used=False)
+
+    def first_deleted(captions: list[CounterfactualCaption]) -> None:
+        del captions[0]
+
+    def first_in(captions: list[CounterfactualCaption]) -> None:
+        captions[0] = replace(captions[0], used=True)
+
+    edited(workspace, one, first_anew)
+    edited(workspace, other, first_out)
+    edited(workspace, third, first_deleted)
+    edited(workspace, fourth, first_out)
+    assert "A bird of glass under a green sky." in {shown.new_caption for shown in service.sample(number, 100)}
+    assert len(service.sample(number, 100)) == 5
+    assert worked(workspace, number) == "approval"
+    assert service.status(number).passes[2].left == 5
+    edited(workspace, fourth, first_in)  # after all
+    workspace.batches.approve(number)
+    assert worked(workspace, number) == "done"
+    cases = [workspace.test_cases.get(case) for case, _, _ in workspace.batches.latest_images(number, 100)]
+    drawn = Counter(case.run_id for case in cases)
+    assert drawn == {one: 2, other: 1, third: 1, fourth: 2}
+    texts = {case.lineage.counterfactual.text for case in cases if case.run_id == one}
+    assert "A bird of glass under a green sky." in texts and len(texts) == 2
+    reasons = {group.reason: group.number for group in service.failures(number)}
+    assert reasons == {planning.EDITED: 1, planning.TAKEN_OUT: 2}
+    edited(workspace, one, first_anew)  # what is drawn stays
+    assert worked(workspace, number) == "done"
+    assert service.status(number).passes[2].number("done") == 6
+
+
+def test_where_no_caption_was_written_nobody_is_asked_for_a_yes(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    number = planned(workspace, tmp_path)
+    assert worked(workspace, number, ScriptedModels(ScriptedLanguageModel(lambda prompt: "?"))) == "done"
+    status = BatchService(workspace).status(number)
+    assert status.words == f"done; {SOURCES} failed" and status.batch.approved is None
+    assert workspace.batches.retry_failed(number) == SOURCES
+    assert worked(workspace, number) == "approval"
+
+
+def test_a_recipe_without_a_language_model_needs_no_worker_for_it(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    file = plan_file(tmp_path, tmp_path / "data", captions=1)
+    file.write_text(file.read_text().replace("[make]", '[make]\nrecipe = "reconstruction"'))
+    number = BatchService(workspace).plan(read_plan(file))
+    stages: list[str] = []
+
+    class Noted(HerePool):
+        def send(self, lot: Lot) -> None:
+            stages.append(lot.stage)
+            super().send(lot)
+
+    workspace.batches.approve(number, ahead=True)
+    assert worked(workspace, number, pool=lambda order: Noted(order, ScriptedModels())) == "done"  # type: ignore[arg-type]
+    assert set(stages) == {"captions", "images"}
+    assert BatchService(workspace).status(number).passes[2].number("done") == SOURCES
+
+
+def test_it_stops_when_it_is_asked_to_and_goes_on_where_it_was(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data", 40)
+    number, stop = planned(workspace, tmp_path), threading.Event()
+    assert worked(workspace, number, stop=stop, tell=lambda told: stop.set()) == "paused"
+    done = BatchService(workspace).status(number).passes[0]
+    assert 0 < done.number("done") < 40 and done.number("leased") == 0
+    assert worked(workspace, number, tell=lambda told: workspace.batches.set_wish(number, "cancel")) == "cancelled"
+    assert worked(workspace, number) == "approval"
+    assert workspace.runs.count() == 40
+
+
+def test_the_same_plan_gives_the_same_images_in_whatever_order_lots_come_back(tmp_path: Path) -> None:
+    images(tmp_path / "data", 12)
+    made = []
+    for name, backwards in (("one", False), ("other", True)):
+        with Workspace(tmp_path / name) as workspace:
+            number = planned(workspace, tmp_path)
+            workspace.batches.approve(number, ahead=True)
+            assert worked(workspace, number, pool=lambda order, b=backwards: Shuffled(order, b)) == "done"  # type: ignore[misc]
+            made.append(workspace.batches.images(number))
+    assert len(made[0]) == 24
+    assert made[0] == made[1]
+
+
+class Shuffled(HerePool):
+    """Takes several lots at a time, and does the last one first."""
+
+    def __init__(self, order: Order, backwards: bool) -> None:
+        super().__init__(order, ScriptedModels())  # type: ignore[arg-type]
+        self._backwards = backwards
+
+    def room(self) -> int:
+        return 3 - len(self._lots)
+
+    def wait(self, seconds: float) -> Sequence[Returned]:
+        if self._backwards:
+            self._lots.reverse()
+        return super().wait(seconds)
+
+
+class Dying(HerePool):
+    """Its worker dies whenever it has a certain source."""
+
+    def wait(self, seconds: float) -> Sequence[Returned]:
+        lot: Lot = self._lots[0]
+        if any(piece.key.endswith("/3.png") for piece in lot.pieces):
+            self._lots.popleft()
+            return (Returned(lot, died=True),)
+        return super().wait(seconds)
+
+
+def test_a_source_that_kills_its_worker_is_set_aside(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    number = planned(workspace, tmp_path)
+    assert worked(workspace, number, pool=lambda order: Dying(order, ScriptedModels())) == "approval"  # type: ignore[arg-type]
+    (group,) = BatchService(workspace).failures(number)
+    assert group.examples == ["test/boat/3.png"] and "died 3 times" in group.reason
+
+
+def test_a_check_that_the_plan_asks_for_sets_images_aside(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data", 2)
+    number = planned(workspace, tmp_path, '[images]\nchecks = ["label kept"]\ntries = 2\n')
+    workspace.batches.approve(number, ahead=True)
+    models = ScriptedModels()
+    models.generator = NoiseGenerator()
+    assert worked(workspace, number, models) == "done"
+    entries = workspace.catalogue.page(CatalogueFilter(), Sorted(), 100).entries
+    status = BatchService(workspace).status(number).passes[2]
+    assert status.number("done") == len(entries)
+    assert status.number("done") + status.number("failed") == 4
+    for entry in entries:
+        assert all(check.passed is not False for check in entry.checks if check.name == "label kept")
+
+
+def test_a_full_disk_ends_the_work_and_fails_nothing(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images(tmp_path / "data")
+    number = planned(workspace, tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.images.write_whole", full)
+        with pytest.raises(UserError, match="No space left on device"):
+            worked(workspace, number)
+    status = BatchService(workspace).status(number).passes[0]
+    assert (status.number("planned"), status.number("failed")) == (SOURCES, 0)
+    assert worked(workspace, number) == "approval"
+
+
+def test_a_layout_and_a_choice_that_there_is_not_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    service = BatchService(workspace)
+    plan = plan_file(tmp_path, tmp_path / "data")
+    plan.write_text(plan.read_text().replace('"imagefolder"', '"imagefolders"'))
+    with pytest.raises(UserError, match="no layout 'imagefolders'"):
+        service.plan(read_plan(plan))
+    with pytest.raises(UserError, match="chooses no image"):
+        planned(workspace, tmp_path, '[choose]\nclasses = ["horse"]\n')
+    assert service.all() == ()
+
+
+def test_what_of_a_data_set_is_no_item_is_told(workspace: Workspace, tmp_path: Path) -> None:
+    root = images(tmp_path / "data")
+    (root / "test" / "alone.png").write_bytes((root / "test" / "bird" / "0.png").read_bytes())
+    notes = workspace.batches.get(planned(workspace, tmp_path)).notes
+    assert any("1 image lies beside the folders of classes" in note for note in notes)

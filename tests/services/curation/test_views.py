@@ -1,0 +1,68 @@
+"""A view says in an address what is looked at, and says it the same way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+
+from core.catalogue import Between, CatalogueFilter, Order, ScoreBand
+from core.errors import UserError
+from services.curation.views import LONGEST_VIEW, ShownColours, View, address
+
+EVERYTHING_SAID = View(
+    CatalogueFilter(
+        facets={"class": ("bird", "a & b = c"), "edit type": ("weather",), "time of day": ("",)},
+        without={"tag": ("boring",)},
+        checks={"label seen": ("failed", "cannot tell")},
+        models={"demo: the best:v2": ("newly wrong", "unread")},
+        between=(Between("edges kept", 0.62, 1000.0), Between("odd:name", -1.0, 0.25)),
+        scores=(ScoreBand(0.5), ScoreBand(0.1, 0.25), ScoreBand(None, 0.05), None),
+        run="run-1",
+        source="a" * 64,
+        text='snow "or" rain',
+        edited="día",
+    ),
+    Order("check", "edges kept", True),
+    like="a red bird",
+    region=((0.0, 0.5), (-1.25, 2.0), (3.0, 3.0)),
+    colours=ShownColours("class", (("bird", True), ("others", False), ("+ & -", True)), none=True),
+)
+
+
+def test_all_that_a_view_says_comes_back_from_its_address() -> None:
+    assert View.read(EVERYTHING_SAID.text) == EVERYTHING_SAID
+    assert View.read(f"?{EVERYTHING_SAID.text}") == EVERYTHING_SAID
+    assert View.read("") == View()
+    assert View().text == ""
+    assert address(View()) == "/curate/"
+
+
+def test_the_same_view_has_one_address() -> None:
+    again = View.read("class=bird&class=bird&sort=newest&text=a&text=b")
+    assert again.wanted.facets == {"class": ("bird",)}
+    assert View.read(again.text).text == again.text == "class=bird&text=b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["colour=red", "check=passed", "check=x:maybe", "model=m:sometimes", "range=x:1", "range=x:nan:1", "near=-1",
+     "near=9" * 30, "sort=loudest", "sort=check", "sort=newest:x", "region=1,2 3,4", "region=a,b c,d e,f",
+     "colours=red", "colours=model:", "colours=tag&colours=bird", "colours=tag&colours=%2B",
+     "colours=tag" + "&colours=-a" * 31,
+     "__proto__=1", "score=0.5", "score=a:", "score=:nan", "score=1:2:3",
+     "-run=x", "none=colour", "&".join(["class=a"] * 300), "text=" + "x" * LONGEST_VIEW],
+)  # fmt: skip
+def test_what_says_no_view_is_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(UserError, match=r"\.$") as refused:
+        View.read(text)
+    assert refused.value.field == "view"
+
+
+def test_colours_go_with_the_region_that_they_are_of() -> None:
+    assert replace(EVERYTHING_SAID, region=()).text.count("colours") == 0
+
+
+def test_a_stray_quote_is_a_quote() -> None:
+    assert View.read(f"text={quote(chr(34))}").wanted.text == '"'

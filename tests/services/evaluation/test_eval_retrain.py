@@ -1,0 +1,387 @@
+"""Training a model under test further with images of a workspace: sources are parted first, arms differ in their images
+alone, what was stopped goes on, nothing is trained twice, and what cannot be is said.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from cli.evaluation import main
+from core.catalogue import Between, CatalogueFilter
+from core.errors import Cancelled, UserError
+from core.settings import UnderTestSettings
+from evaluation.by_source import Floats
+from evaluation.models import ModelUnderTest
+from evaluation.retraining.arm_statistics import (
+    ARMS,
+    AUGMENTED,
+    BEFORE,
+    BY_VOTES,
+    CONTROL,
+    GENERATED,
+    ON_GENERATED,
+    ON_ORIGINAL,
+    ON_UNSEEN,
+    ORIGINAL,
+    RANKED,
+)
+from evaluation.retraining.stored_training import Training, learnt
+from services.evaluation.retraining import jobs as retrainings_module
+from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.results import retrained_facts, retrained_markdown, retrained_of, told_of
+from services.evaluation.retraining.training import RetrainAsked, kept_under, part
+from services.evaluation.service import EvaluationService
+from services.evaluation.subjects import Cases
+from services.evaluation.types import Asked, Subject
+from services.test_sets.hashes import hashes_of
+from storage.workspace import Workspace
+from tests.services.evaluation.test_eval_cases import set_of
+from tests.services.evaluation.test_eval_results import (
+    BIRDS,
+    CLASSIFIER,
+    OBJECTS,
+    ROADS,
+    SEGMENTER,
+    STREETS,
+    judged,
+    read_all,
+    service_of,
+)
+from tests.support import retrain_cases
+from tests.support.evaluation_cases import fill
+from tests.support.model_cases import onnx_file
+from tests.support.retrain_cases import QUICK, planned, quiet
+
+evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """Sources of classifications with weather and times of day, and streets. Tests train in it, and save no image."""
+    with Workspace(tmp_path_factory.mktemp("retrain")) as workspace:
+        fill(workspace, 14)
+        fill(workspace, 1, road=True)
+        yield workspace
+
+
+def test_sides_are_disjoint_and_what_is_made_of_a_source_is_on_its_side(
+    filled: Workspace, evaluations: EvaluationService
+) -> None:
+    for seed in range(3):
+        asked = RetrainAsked(BIRDS, split_seed=seed, unseen="weather")
+        try:
+            cases, found, on_two = planned(filled, evaluations, asked)
+        except UserError as error:
+            assert "falls to the side" in str(error)
+            continue
+        assert on_two == 0
+        learnt_from = {one.image.stem for arm in found.arms for one in arm.examples}
+        tuned = {one.image.stem for one in found.tune}
+        measured = {one.image.stem for examples in found.sets.values() for one in examples}
+        assert learnt_from and tuned and measured
+        assert not learnt_from & tuned and not learnt_from & measured and not tuned & measured
+        source = {
+            sha: cases.originals.shas[number]
+            for images in cases.all_images
+            for sha, number in zip(images.shas, images.source.tolist(), strict=True)
+        }
+        sides = [{source[sha] for sha in some} for some in (learnt_from, tuned, measured)]
+        assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
+        assert sum(found.sources.values()) == 14
+
+
+def test_arms_hold_what_they_are_named_after(filled: Workspace, evaluations: EvaluationService) -> None:
+    cases, found, _ = planned(filled, evaluations, RetrainAsked(BIRDS, unseen="weather", augmentation="augmix"))
+    arms = {one.name: one for one in found.arms}
+    originals = set(arms[ORIGINAL].examples)
+    assert found.originals == len(originals) == found.sources["train"]
+    assert set(arms[AUGMENTED].examples) == originals and arms[AUGMENTED].augmentation == "augmix"
+    assert {one.augmentation for name, one in arms.items() if name != AUGMENTED} == {""}
+    assert len(arms[CONTROL].examples) == 2 * len(originals)
+    types = {sha: cases.table.edits.types.of(cases.table.edits.row == row) for sha, row in _rows(cases)}
+    made = [one.image.stem for one in arms[GENERATED].examples if one not in originals]
+    assert made and {kind for sha in made for kind in types[sha]} == {"time of day"}
+    half = [one.image.stem for one in arms[RANKED].examples if one not in originals]
+    assert set(half) < set(made) and len(half) == (len(made) + 1) // 2
+    assert {kind for one in found.sets[ON_UNSEEN] for kind in types[one.image.stem]} == {"weather"}
+    assert {kind for one in found.sets[ON_GENERATED] for kind in types[one.image.stem]} == {"time of day"}
+    assert [(one.name, one.why.startswith("Nobody has judged")) for one in found.left_out] == [(BY_VOTES, True)]
+
+
+def _rows(cases: Cases) -> list[tuple[str, int]]:
+    return list(zip(cases.generated.shas, cases.generated.row.tolist(), strict=True))
+
+
+def test_what_retraining_brings_is_measured_kept_and_not_trained_twice(
+    filled: Workspace, retrainings: Retrainings
+) -> None:
+    steps: list[tuple[str, int, int]] = []
+    asked = replace(QUICK, arms=("augmentation", "reconstructions", "generated", "valid", "ranked"))
+    found = retrainings.retrain(asked, lambda *told: steps.append(told))
+    assert [one.name for one in found.arms] == [one for one in ARMS if one != BY_VOTES]
+    assert [one.name for one in found.left_out] == [BY_VOTES]
+    assert found.recipe.updates == 2 and found.seeds == 2
+    assert {one.name for one in found.sets} == {ON_ORIGINAL, ON_GENERATED, ON_UNSEEN}
+    # Five arms by two seeds, two updates each.
+    assert steps[-1] == ("training “+ generated, best ranked half”, seed 2 of 2", 20, 20)
+    for row in found.rows:
+        assert row.accuracy.value is not None and 0 <= row.accuracy.value <= 1
+        assert row.arm in (ORIGINAL, BEFORE) or row.gain.value is not None
+    assert {(one.arm, one.control) for one in found.beside} == {
+        (arm, control) for arm in (GENERATED, RANKED) for control in (AUGMENTED, CONTROL)
+    }
+    whole = {file: file.stat().st_mtime_ns for file in filled.trainings.rglob("best.safetensors")}
+    assert len(whole) == 10 and not list(filled.trainings.rglob("state"))
+    more = retrainings.retrain(replace(asked, seeds=3, arms=("generated",)), quiet)
+    again = {file: file.stat().st_mtime_ns for file in filled.trainings.rglob("best.safetensors")}
+    assert {file: again[file] for file in whole} == whole and len(again) == len(whole) + 2
+    assert retrainings.retrain(asked, quiet) == found
+    held = retrainings.kept(BIRDS)
+    assert {one.asked for one in held} == {asked.digest, replace(asked, seeds=3, arms=("generated",)).digest}
+    assert [one.found for one in held] == [more, found] and not any(one.note for one in held)
+    assert retrained_of(told_of(found)) == found
+    text = retrained_markdown(found)
+    assert "## On generated, unseen edit type" in text and "nan" not in text.lower()
+    assert f"| {BEFORE} |" in text and f"- {BY_VOTES}: Nobody has judged" in text
+    assert retrained_facts(found)["answer"] == found.answer and found.answer in text
+
+
+def test_the_model_as_it_is_says_here_what_it_says_elsewhere(
+    filled: Workspace, evaluations: EvaluationService, retrainings: Retrainings
+) -> None:
+    found = retrainings.retrain(QUICK, quiet)
+    _, planned_here, _ = planned(filled, evaluations, QUICK)
+    model, names = ModelUnderTest(CLASSIFIER), ModelUnderTest(CLASSIFIER).identity.classes
+    for name, examples in planned_here.sets.items():
+        says = [names.index(model.predict(Image.open(one.image)).top[0].label) for one in examples]
+        right = np.mean([said == one.target for said, one in zip(says, examples, strict=True)])
+        row = found.row(BEFORE, name)
+        assert row is not None and row.accuracy.value == pytest.approx(right)
+
+
+def test_what_is_kept_is_found_by_later_versions_that_ask_more() -> None:
+    @dataclass(frozen=True)
+    class Later(CatalogueFilter):
+        more: tuple[str, ...] = ()
+
+    @dataclass(frozen=True)
+    class AskedLater(RetrainAsked):
+        more: int = 0
+
+    wanted = OBJECTS.wanted
+    assert wanted is not None
+    later = replace(BIRDS, subject=Subject(wanted=Later(facets=wanted.facets)))
+    assert kept_under(later) == kept_under(BIRDS) != kept_under(ROADS)
+    assert AskedLater(later, seeds=2).digest == RetrainAsked(BIRDS, seeds=2).digest != RetrainAsked(BIRDS).digest
+    assert kept_under(replace(BIRDS, subject=Subject(wanted=Later(wanted.facets, more=("x",))))) != kept_under(BIRDS)
+    between = CatalogueFilter(between=(Between("sharpness", 0.1),))
+    assert kept_under(replace(BIRDS, subject=Subject(wanted=between))) != kept_under(BIRDS)
+
+
+def test_what_was_stopped_goes_on_to_the_same_weights(
+    tmp_path: Path, evaluations: EvaluationService, filled: Workspace
+) -> None:
+    _, found, _ = planned(filled, evaluations, QUICK)
+    recipe = replace(QUICK.recipe(found.originals, "classification"), updates=6, looks=3)
+
+    def training(folder: str) -> Training:
+        return Training(CLASSIFIER, found.arms[1], 3, recipe, found.tune, found.sets, tmp_path / folder)
+
+    updates: list[int] = []
+
+    def stopped(update: int, loss: float) -> None:
+        updates.append(update)
+        if len(updates) == 5:
+            raise Cancelled
+
+    whole = learnt(training("whole"))
+    with pytest.raises(Cancelled):
+        learnt(training("stopped"), stopped)
+    again = learnt(training("stopped"), stopped)
+    assert updates == [1, 2, 3, 4, 5, 5, 6]  # from the last look on
+    assert all((whole[name] == again[name]).all() for name in found.sets)
+    one, other = (load_file(tmp_path / folder / "best.safetensors") for folder in ("whole", "stopped"))
+    assert one.keys() == other.keys() and all(torch.equal(held, other[name]) for name, held in one.items())
+
+
+def test_begun_cancelled_and_begun_again(retrainings: Retrainings) -> None:
+    asked = replace(QUICK, split_seed=3, updates=40)
+    view = retrainings.begin(asked)
+    assert retrainings.begin(asked).id == view.id
+    retrainings.work.cancel(view.id)
+    assert retrainings.work.wait(view.id, 60).state == "cancelled"
+    assert all(one.asked != asked.digest for one in retrainings.kept(BIRDS))
+    done = retrainings.work.wait(retrainings.begin(replace(asked, updates=2)).id, 60)
+    assert done.state == "done" and done.result in [one.found for one in retrainings.kept(BIRDS)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (replace(QUICK, asked=Asked(STREETS, SEGMENTER)), "It has 1 source"),
+        (replace(QUICK, asked=Asked(STREETS, CLASSIFIER)), "choose a segmenter"),
+        (replace(QUICK, asked=Asked(OBJECTS, SEGMENTER)), "choose a classifier"),
+        (
+            replace(QUICK, asked=Asked(OBJECTS, UnderTestSettings(source="http", address="http://127.0.0.1:9"))),
+            "behind HTTP cannot be trained further",
+        ),
+        (replace(QUICK, batch=1), "2 images at least"),
+        (replace(QUICK, unseen="fashion"), "“fashion”: there are time of day, weather"),
+        (replace(QUICK, asked=Asked(Subject(wanted=CatalogueFilter(text="unicorn")), CLASSIFIER)), "no test"),
+    ],
+)
+def test_what_cannot_be_trained_is_said(retrainings: Retrainings, asked: RetrainAsked, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        retrainings.retrain(asked, quiet)
+
+
+def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "few") as workspace:
+        fill(workspace, 1)
+        service = service_of(workspace)
+        trained = Retrainings(workspace, service)
+        with pytest.raises(UserError, match="It has 1 source: to learn, to tune and to measure"):
+            trained.retrain(QUICK, quiet)
+        with pytest.raises(UserError, match="An ONNX file cannot be trained further"):
+            trained.begin(replace(QUICK, asked=Asked(OBJECTS, onnx_file(tmp_path / "net.onnx"))))
+        fill(workspace, 30, controls=False, seed=9)
+        cases = service.cases(OBJECTS)
+        label = cases.labels[int(np.bincount(cases.originals.label).argmax())]
+        same = Subject(wanted=CatalogueFilter(facets={"class": (label,)}))
+        with pytest.raises(UserError, match=f"one of its labels alone, “{label}”: there is nothing to tell apart"):
+            trained.retrain(replace(QUICK, asked=Asked(same, CLASSIFIER)), quiet)
+        for case in workspace.catalogue.test_cases(workspace.catalogue.ids())[::10]:
+            workspace.test_cases.review(case, "accepted")
+        version = set_of(workspace)
+        first = service.cases(Subject(version)).generated.shas[0]
+        workspace.test_sets.set_splits(version, {first: "train"})
+        with pytest.raises(UserError, match="of several splits, which are never mixed"):
+            trained.retrain(replace(QUICK, asked=Asked(Subject(version), CLASSIFIER)), quiet)
+        service.close()
+
+
+def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "roads") as workspace:
+        fill(workspace, 10, road=True)
+        service = service_of(workspace)
+        trained, arms = Retrainings(workspace, service), ("augmentation", "generated", "ranked")
+        asked = replace(QUICK, asked=ROADS, arms=arms, split_seed=2)  # type: ignore[arg-type]
+        steps: list[tuple[str, int, int]] = []
+        found = trained.retrain(asked, quiet)
+        assert found.kind == "segmentation" and found.recipe.batch == 4
+        assert [one.name for one in found.arms] == [ORIGINAL, AUGMENTED, GENERATED, RANKED]
+        originals, whole, half = (
+            next(one.images for one in found.arms if one.name == name) for name in (ORIGINAL, GENERATED, RANKED)
+        )
+        assert half - originals == (whole - originals + 1) // 2 > 0
+        assert all(one.value is not None and 0 < one.value < 1 for one in found.miou)
+        # The model as it is: its pixels, counted by another way that reads class maps.
+        read_all(service, ROADS)
+        cases, stored = service.cases(STREETS), service.predicting.stored(SEGMENTER)
+        assert stored is not None
+        mapping = service.class_map(ROADS, cases, stored)
+        _, pixels = service._answers.segmented(stored, mapping, cases, cases.originals)
+        right = np.diagonal(pixels.counts, axis1=1, axis2=2).sum(axis=1) / pixels.counts.sum(axis=(1, 2))
+        looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
+        side = part(cases, mapping, looks, asked).side
+        row = found.row(BEFORE, ON_ORIGINAL)
+        assert row is not None and row.accuracy.value == pytest.approx(
+            right[[one == "test" for one in side]].mean(), abs=0.01
+        )
+        assert "pixels of the generated images" in found.answer
+        # Masks are made once: what is there is not read again.
+        times = {file: file.stat().st_mtime_ns for file in (workspace.trainings / "masks").glob("*.png")}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(workspace.images, "load", lambda sha: pytest.fail(f"{sha} was read again"))
+            assert trained.retrain(asked, lambda *told: steps.append(told)) == found
+        assert times and {file: file.stat().st_mtime_ns for file in times} == times
+        assert ("preparing masks", 0, 0) in steps
+        assert "## mIoU" in retrained_markdown(found) and retrained_of(told_of(found)) == found
+        service.close()
+
+
+def test_what_people_judged_is_learnt_from_and_not_measured_with(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "votes") as workspace:
+        fill(workspace, 14)
+        service = service_of(workspace)
+        trained, asked = Retrainings(workspace, service), replace(QUICK, arms=("valid",), seeds=1)
+        before = trained.retrain(asked, quiet)
+        assert [one.name for one in before.arms] == [ORIGINAL]
+        assert before.answer == "Nothing is compared: every arm but the originals is left out."
+        cases, found, _ = planned(workspace, service, asked)
+        of_image = dict(zip(cases.generated.shas, cases.table.test_case[cases.generated.row].tolist(), strict=True))
+        learnt_from = sorted(
+            {one.image.stem for one in planned(workspace, service, QUICK)[1].arms[1].examples} & of_image.keys()
+        )
+        measured = sorted({one.image.stem for one in found.sets[ON_GENERATED]})
+        answers = {of_image[sha]: "yes" if place % 3 else "no" for place, sha in enumerate(learnt_from)}
+        judged(workspace, answers | {of_image[sha]: "no" for sha in measured[:2]})
+        after = trained.retrain(asked, quiet)
+        valid = sum(answer == "yes" for answer in answers.values())
+        arms = {one.name: one.images for one in after.arms}
+        assert 0 < valid < len(learnt_from) and arms == {ORIGINAL: arms[ORIGINAL], BY_VOTES: arms[ORIGINAL] + valid}
+        assert [one.images for one in after.sets if one.name == ON_GENERATED] == [len(measured) - 2]
+        assert any("2 test cases are not measured with" in note for note in after.notes)
+        assert after.row(BY_VOTES, ON_GENERATED) is not None and after.main == BY_VOTES
+        service.close()
+
+
+def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
+    filled: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = ["retrain", "--view", "kind=classification", "--seeds", "2", "--updates", "4", "--batch", "4"]
+    asked = [*quick, "--arms", "generated,augmentation", "--workspace", str(filled.folder)]
+    whole, seen = retrainings_module.learnt, list[int]()
+
+    def interrupted(training: Training, on_update: Callable[[int, float], None]) -> dict[str, Floats]:
+        def told(update: int, loss: float) -> None:
+            seen.append(update)
+            if len(seen) == 10:
+                signal.raise_signal(signal.SIGINT)
+            on_update(update, loss)
+
+        return whole(training, told)
+
+    monkeypatch.setattr(retrainings_module, "learnt", interrupted)
+    assert main(asked) == 130
+    assert main([*asked, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert seen == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, *[2, 3, 4], *[1, 2, 3, 4] * 3]  # what was done is not done again
+    assert [one["name"] for one in told["arms"]] == [ORIGINAL, AUGMENTED, GENERATED] and told["seeds"] == 2
+    assert {"arm", "set", "seeds", "accuracy", "gain"} == set(told["rows"][0])
+    assert main(asked) == 0 and len(seen) == 25
+    shown = capsys.readouterr()
+    assert shown.out.startswith("# What retraining classifier.safetensors gains on Images of a filter")
+    assert told["answer"] in shown.out and "| + generated, all |" in shown.out
+    assert "training “+ generated, all”, seed 2 of 2" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--arms", "generated,nonsense"], "There is no arm 'nonsense': take some of augmentation, reconstructions"),
+        (["--seeds", "0"], "seeds"),
+        (["--seeds", "many"], "seeds"),
+        (["--rate", "nan"], "rate"),
+        (["--batch", "1"], "2 images at least"),
+        (["--unseen", "fashion"], "No test case has an edit of the type “fashion”"),
+        (["--model", SEGMENTER.file], "choose a classifier"),
+    ],
+)
+def test_mistakes_of_the_command_end_with_a_sentence(
+    filled: Workspace, more: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["retrain", "--view", "kind=classification", *more, "--workspace", str(filled.folder)]) == 2
+    told = capsys.readouterr()
+    assert not told.out and sentence in told.err
+    assert len(told.err.strip().splitlines()) == 1

@@ -1,0 +1,148 @@
+"""The numbers of what retraining gains open their images: those of a set, and of an arm those it is wrong about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from core.errors import UserError
+from core.test_sets import SetEntry
+from evaluation.models import ModelUnderTest
+from evaluation.retraining.arm_statistics import (
+    BEFORE,
+    GENERATED,
+    ON_GENERATED,
+    ON_ORIGINAL,
+    ON_SHIFT,
+    ON_UNSEEN,
+    ORIGINAL,
+    Measured,
+)
+from services.curation.views import list_address
+from services.evaluation.retraining.figures import opened
+from services.evaluation.retraining.jobs import Kept, RetrainChoices, Retrainings
+from services.evaluation.retraining.results import MOST_OPENED, retrained_facts, retrained_of, told_of
+from services.evaluation.retraining.training import Behind
+from services.evaluation.service import EvaluationService
+from storage.workspace import Workspace
+from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, ROADS
+from tests.support import retrain_cases
+from tests.support.evaluation_cases import fill
+from tests.support.retrain_cases import QUICK, draft, masked, planned, quiet, sides
+from ui.evaluate.retraining import retraining_part
+from ui.evaluate.words import Place
+
+evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
+CREATED = "2026-01-01T00:00:00+00:00"
+PLACE = Place(view="kind=classification", key="mine")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """Sources of both kinds. Tests train in it."""
+    with Workspace(tmp_path_factory.mktemp("opens")) as workspace:
+        fill(workspace, 14)
+        fill(workspace, 10, road=True)
+        yield workspace
+
+
+def test_a_set_opens_its_images_and_an_arm_those_that_it_is_wrong_about(
+    filled: Workspace, evaluations: EvaluationService, retrainings: Retrainings
+) -> None:
+    found = retrainings.retrain(QUICK, quiet)
+    cases, plan, _ = planned(filled, evaluations, QUICK)
+    entry_of = dict(zip(cases.generated.shas, cases.table.entry[cases.generated.row].tolist(), strict=True))
+    model, names = ModelUnderTest(CLASSIFIER), ModelUnderTest(CLASSIFIER).identity.classes
+    for name in (ON_GENERATED, ON_UNSEEN):
+        shas = [one.image.stem for one in plan.sets[name]]
+        says = [names.index(model.predict(Image.open(one.image)).top[0].label) for one in plan.sets[name]]
+        wrong = [sha for sha, one, example in zip(shas, says, plan.sets[name], strict=True) if one != example.target]
+        whole, as_it_is = found.opens(name), found.opens(name, BEFORE)
+        assert whole is not None and set(whole.entries) == {entry_of[sha] for sha in shas}
+        assert (whole.images, whole.shown) == (len(shas), len(shas))
+        assert wrong and as_it_is is not None and set(as_it_is.entries) == {entry_of[sha] for sha in wrong}
+    # Originals are no entries: the test cases that were made of them open.
+    source_of = dict(zip(cases.generated.shas, cases.generated.source.tolist(), strict=True))
+    measured = {cases.originals.shas.index(one.image.stem) for one in plan.sets[ON_ORIGINAL]}
+    whole = found.opens(ON_ORIGINAL)
+    assert whole is not None and whole.images == len(measured)
+    assert set(whole.entries) == {entry_of[sha] for sha, source in source_of.items() if source in measured}
+    (kept,) = retrainings.kept(BIRDS)
+    assert retrainings.opens(BIRDS, kept.number, ON_ORIGINAL) == whole.entries
+    for asked, number, on in ((BIRDS, kept.number, "nonsense"), (BIRDS, kept.number + 1, ON_ORIGINAL)):
+        with pytest.raises(UserError, match="No images are kept behind this number"):
+            retrainings.opens(asked, number, on)
+
+
+def test_of_a_segmenter_the_lowest_tenth_opens_and_of_a_shift_what_is_in_the_catalogue(
+    filled: Workspace, evaluations: EvaluationService, retrainings: Retrainings
+) -> None:
+    asked = replace(QUICK, asked=ROADS, split_seed=2)
+    cases, side = sides(filled, evaluations, asked)
+    first = side.index("test")
+    case = next(at for at, source in enumerate(cases.generated.source.tolist()) if source == first)
+    sha, (mask, names) = cases.generated.shas[case], cases.generated.masks[case]
+    told = {int(number): name for number, name in json.loads(names).items()}
+    made = SetEntry(sha, cases.originals.shas[first], mask=mask, mask_classes=told)
+    found = retrainings.retrain(
+        replace(asked, shift=draft(filled, "Snow", [masked(cases, first), made]), seeds=1), quiet
+    )
+    measured = next(one.images for one in found.sets if one.name == ON_GENERATED)
+    lowest = found.opens(ON_GENERATED, GENERATED)
+    assert lowest is not None and lowest.images == -(-measured // 10) == len(lowest.entries)
+    shift = found.opens(ON_SHIFT)
+    assert shift is not None and (shift.images, shift.shown) == (2, 1)  # a source is in no catalogue
+    assert shift.entries == (int(cases.table.entry[cases.generated.row[case]]),)
+    alone = replace(found, opened=tuple(replace(one, entries=(), shown=0) for one in found.opened))
+    for one, there in ((found, False), (alone, True)):
+        shown = str(retraining_part(PLACE, RetrainChoices("", ()), (Kept(one, CREATED, "x", "", 7),), None, ""))
+        assert ("None of these images is in the gallery." in shown) is there
+        assert "the tenth of the images of which fewest pixels are right" in shown
+
+
+def test_those_that_most_trainings_are_wrong_about_open_the_worst_first_and_so_many_at_most() -> None:
+    source = np.arange(5)
+    right = np.array([[1, 0, 0, 0, 1], [1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], bool)
+    measured = {ORIGINAL: {"set": Measured(source, right)}}
+    behind = {"set": Behind(np.array([0, 1, 2, 3, 3]), np.array([50, 51, 52, 54, 53]))}  # nothing for the last one
+    whole, wrong = opened(behind, measured, "classification")
+    assert (whole.arm, whole.images, whole.shown, whole.entries) == ("", 5, 4, (50, 51, 52, 53, 54))
+    assert (wrong.arm, wrong.images, wrong.shown, wrong.entries) == (ORIGINAL, 3, 3, (51, 52, 53, 54))
+    assert behind["set"].entries(np.array([3, 1, 2]), 3) == ((51, 53, 54), 2)
+
+
+def test_a_hundred_and_twenty_five_thousand_images_make_a_small_row_whose_numbers_an_address_holds() -> None:
+    size = 125_000
+    chance = np.random.default_rng(0)
+    right = chance.random((5, size)) < 0.4
+    names = ("a", "b", "c", "d", "e", "f", "g")
+    measured = {name: {"set": Measured(np.arange(size), right)} for name in names}
+    behind = {"set": Behind(np.arange(size), np.sort(chance.choice(8 * size, size, replace=False)) + 1)}
+    found = list(opened(behind, measured, "classification"))
+    assert {len(one.entries) for one in found} == {MOST_OPENED} == {one.shown for one in found}
+    assert found[0].images == size and found[1].images > size // 2
+    assert len(json.dumps([one.entries for one in found])) < 100_000
+    assert all(list_address(one.entries) for one in found)
+
+
+def test_results_of_earlier_versions_show_plain_numbers(retrainings: Retrainings) -> None:
+    found = retrainings.retrain(QUICK, quiet)
+    told = told_of(found)
+    del told["opened"]
+    earlier = retrained_of(told)
+    assert earlier == replace(found, opened=())
+
+    def shown(one: object) -> str:
+        kept = Kept(one, CREATED, "x", "", 7)  # type: ignore[arg-type]
+        return str(retraining_part(PLACE, RetrainChoices("", ()), (kept,), None, ""))
+
+    assert "retraining/images" not in shown(earlier) and "A number opens" not in shown(earlier)
+    assert shown(found).count("retraining/images") >= 6 and "kept=7" in shown(found)
+    facts = retrained_facts(found, entries=False)
+    assert {one["images"] for one in facts["opened"]} and not any("entries" in one for one in facts["opened"])
+    assert [tuple(one["entries"]) for one in retrained_facts(found)["opened"]] == [one.entries for one in found.opened]

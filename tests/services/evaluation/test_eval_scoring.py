@@ -1,0 +1,120 @@
+"""A score of validity from the checks and votes of a workspace: what it is learnt from, held against, and good for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from core.types import Caption, Check, StageValue, Task, Trace
+from services.evaluation.facts import facts_of, json_text
+from services.evaluation.scoring import Scored, agreement_words, score_images
+from services.evaluation.service import EvaluationService
+from storage.workspace import Workspace
+from tests.services.evaluation.test_eval_results import BIRDS, judged, read_all, service_of
+from tests.support.cases import made_case
+from tests.support.set_cases import CAPTION, picture
+
+RUNS, OF_ONE = 50, 3
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
+
+
+@pytest.fixture
+def service(workspace: Workspace) -> Iterator[EvaluationService]:
+    made = service_of(workspace)
+    yield made
+    made.close()
+
+
+def drawn(workspace: Workspace, runs: int = RUNS) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Test cases of so many runs; of each the figure of its one check, and whether it is valid, which hangs on it."""
+    chance = np.random.default_rng(3)
+    cases: list[int] = []
+    figures = chance.uniform(0, 1, (runs, OF_ONE))
+    valid = figures + chance.normal(0, 0.25, figures.shape) > 0.5
+    task = Task("classification", "bird")
+    for run_number, own in enumerate(figures):
+        run = workspace.runs.create(picture(10_000 + run_number), task, "demo", "A run", {})
+        workspace.runs.append_value(run, "caption", StageValue(Caption("A red bird."), Trace("model"), "k"))
+        made = [
+            replace(
+                made_case(picture(run_number * OF_ONE + at), seed=at, counterfactual=CAPTION, task=task),
+                checks=(Check("edges kept", True, float(value)), Check("label seen", None, note="cannot tell")),
+            )
+            for at, value in enumerate(own)
+        ]
+        cases += workspace.test_cases.extend(run, None, made)
+    return cases, figures.ravel(), valid.ravel()
+
+
+def score_of(workspace: Workspace) -> Scored | str:
+    columns = workspace.case_columns
+    return score_images(columns.table(), columns.checks(), columns.outcomes())
+
+
+def test_checks_are_read_as_columns(workspace: Workspace) -> None:
+    cases, figures, _ = drawn(workspace, 4)
+    table, checks = workspace.case_columns.table(), workspace.case_columns.checks()
+    assert list(checks) == ["edges kept"], "a check without a figure is no column"
+    entries, numbers = checks["edges kept"]
+    assert dict(zip(table.test_case[table.rows_of(entries)].tolist(), numbers.tolist(), strict=True)) == pytest.approx(
+        dict(zip(cases, figures.tolist(), strict=True))
+    )
+
+
+def test_a_score_is_held_against_votes_that_it_has_not_seen(workspace: Workspace) -> None:
+    cases, figures, valid = drawn(workspace)
+    half = len(cases) // 2
+    for part in (slice(None, half), slice(half, None)):  # two studies, of different sources
+        judged(workspace, {case: "yes" if ok else "no" for case, ok in zip(cases[part], valid[part], strict=True)})
+    scored = score_of(workspace)
+    assert isinstance(scored, Scored)
+    table = workspace.case_columns.table()
+    chance = dict(zip(table.test_case.tolist(), scored.chance.tolist(), strict=True))
+    assert all(0 <= chance[case] <= 1 for case in cases)
+
+    own = scored.view.own
+    assert own.images == len(cases) and own.valid == valid.sum()
+    assert own.auc.value == pytest.approx(roc_auc_score(valid, [chance[case] for case in cases]))
+    assert own.auc.low is not None and own.auc.low > 0.75
+    assert f"{len(cases)} judged images" in agreement_words(own)
+
+    # One check alone, rising with validity: a score learnt elsewhere puts images in the order of the check.
+    assert [one.agreement.images for one in scored.view.shown] == [half, len(cases) - half]
+    for one, part in zip(scored.view.shown, (slice(None, half), slice(half, None)), strict=True):
+        assert one.agreement.auc.value == pytest.approx(roc_auc_score(valid[part], figures[part]))
+
+
+def test_too_few_votes_teach_nothing_and_it_is_said(workspace: Workspace) -> None:
+    cases, _, _ = drawn(workspace, 12)
+    assert "found valid and 20 that they found not to be, and there are 0 and 0" in str(score_of(workspace))
+    judged(workspace, {case: "yes" if place % 2 else "no" for place, case in enumerate(cases[:20])})
+    assert "there are 10 and 10" in str(score_of(workspace))
+
+
+def test_the_score_narrows_what_is_wrong_and_valid_and_is_among_the_facts(
+    workspace: Workspace, service: EvaluationService
+) -> None:
+    cases, _, valid = drawn(workspace)
+    judged(workspace, {case: "yes" if ok else "no" for case, ok in list(zip(cases, valid, strict=True))[::2]})
+    read_all(service, BIRDS)
+    evaluated = service.evaluate(BIRDS)
+    validity, score = evaluated.validity, evaluated.score
+    assert validity is not None and score is not None and score.shown == ()
+    plain, helped = validity.by_strata, validity.with_score
+    assert plain.value is not None and helped.value is not None and helped.why == ""
+    assert helped.high is not None and helped.low is not None and plain.high is not None and plain.low is not None
+    assert helped.high - helped.low < plain.high - plain.low, "the images that nobody judged say something too"
+    truth = valid.mean()  # the model knows none of these pictures: what is valid is wrong and valid
+    assert helped.low <= truth <= helped.high
+    facts = json_text(facts_of(evaluated))
+    assert '"validity_score"' in facts and "NaN" not in facts

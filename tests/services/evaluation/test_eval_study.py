@@ -1,0 +1,157 @@
+"""A study that is drafted for an evaluation: its sample, what is expected of it, and what it then says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.catalogue import CatalogueFilter
+from core.errors import UserError
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from services.evaluation.service import DraftEvaluationStudy, EvaluationService
+from services.evaluation.types import Asked, Subject
+from storage.workspace import Workspace
+from tests.services.evaluation.test_eval_results import BIRDS, OBJECTS, judged, read_all, service_of
+from tests.support.evaluation_cases import fill, model_of
+
+STREETS = Asked(Subject(wanted=CatalogueFilter(facets={"kind": ("segmentation",)})), model_of("segmentation"))
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with Workspace(tmp_path_factory.mktemp("drafted")) as opened:
+        fill(opened, 8)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def service(workspace: Workspace) -> Iterator[EvaluationService]:
+    made = service_of(workspace)
+    read_all(made, BIRDS)
+    yield made
+    made.close()
+
+
+def test_the_sample_has_some_of_every_group_and_not_more_than_asked_for(service: EvaluationService) -> None:
+    plan = service.study_plan(BIRDS, 40)
+    assert plan.judged == 40 and sum(row.images for row in plan.rows) == len(service.cases(OBJECTS).generated)
+    assert all(min(5, row.images) <= row.judged <= row.images for row in plan.rows)
+    assert {row.stratum.partition(", ")[0] for row in plan.rows} == {"right", "wrong"}
+    assert "40 images, drawn at random within" in plan.words
+    few, all_of_them = service.study_plan(BIRDS, 30), service.study_plan(BIRDS, 5_000)
+    assert 0 < all_of_them.width < plan.width < few.width < 1
+
+
+def test_the_draft_has_the_sample_with_one_question_and_its_groups(
+    workspace: Workspace, service: EvaluationService
+) -> None:
+    plan = service.study_plan(BIRDS, 40)
+    study = workspace.studies.get(service.draft_study(BIRDS, 40))
+    assert study.state == "draft" and [one.text for one in study.rules.questions] == [
+        "Does the image still show a {label}?"
+    ]
+    items = workspace.studies.items(study.id)
+    assert Counter(item.group for item in items) == {row.stratum: row.judged for row in plan.rows if row.judged}
+    assert len({item.test_case for item in items}) == 40
+
+    found = service._figures(BIRDS)
+    generated = found.cases.generated
+    wrong = set(found.cases.table.test_case[generated.row[found.right == WRONG]].tolist())
+    assert {item.test_case for item in items if str(item.group).startswith("wrong")} <= wrong
+    assert all(item.test_case not in wrong for item in items if str(item.group).startswith("right"))
+    assert all(item.label and item.source_sha for item in items)
+
+
+def test_what_a_script_asks_is_a_draft_of_its_own(service: EvaluationService, workspace: Workspace) -> None:
+    before = {study.id for study in workspace.studies.all()}
+    sent = DraftEvaluationStudy(view="kind=classification", judged=10)
+    study = service.draft_study(service.asked(sent), sent.judged)
+    assert (
+        study not in before
+        and workspace.studies.get(study).name == "Validity of Images of a filter (kind: classification)"
+    )
+
+
+@pytest.fixture(scope="module")
+def streets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationService]:
+    with Workspace(tmp_path_factory.mktemp("streets")) as workspace:
+        fill(workspace, 3, road=True)
+        made = service_of(workspace)
+        read_all(made, STREETS)
+        yield made
+        made.close()
+
+
+def test_of_a_segmenter_images_are_asked_that_lose_a_class_and_that_do_not(streets: EvaluationService) -> None:
+    plan, found = streets.study_plan(STREETS, 20), streets._figures(STREETS)
+    assert plan.judged == 20 and not plan.not_asked
+    assert sum(row.images for row in plan.rows) == (found.right != UNKNOWN).sum()
+    assert {row.stratum.partition(", ")[0] for row in plan.rows} == {"loses no class", "loses a class"}
+    assert "the share that loses a class and is valid will be known to about" in plan.words
+    assert "are road, vehicle and pedestrian kept?" in plan.words and 0 < plan.width < 1
+
+    workspace = streets._workspace
+    study = workspace.studies.get(streets.draft_study(STREETS, 20))
+    assert [one.id for one in study.rules.questions] == ["road", "vehicles", "pedestrians"]
+    items = workspace.studies.items(study.id)
+    assert Counter(item.group for item in items) == {row.stratum: row.judged for row in plan.rows if row.judged}
+    wrong = set(found.cases.table.test_case[found.cases.generated.row[found.right == WRONG]].tolist())
+    for item in items:
+        assert (item.test_case in wrong) == str(item.group).startswith("loses a class")
+        assert item.model_right == (item.test_case not in wrong) and "road" in item.classes
+
+
+def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        fill(workspace, 3, road=True)
+        service = service_of(workspace)
+        read_all(service, STREETS)
+        before = service.evaluate(STREETS)
+        assert before.validity is None and any(note.startswith("No study has judged") for note in before.notes)
+        found = service._figures(STREETS)
+        case = found.cases.table.test_case[found.cases.generated.row]
+        wrong, right = (case[found.right == standing].tolist() for standing in (WRONG, RIGHT))
+        answers = {one: "yes" if place % 2 else "no" for place, one in enumerate(wrong)}
+        judged(workspace, answers | dict.fromkeys(right[::2], "yes"))
+        evaluated = service.evaluate(STREETS)
+        validity, losses = evaluated.validity, evaluated.losses
+        assert validity is not None and losses is not None and validity.judged == len(wrong) + len(right[::2])
+        valid = sum(answer == "yes" for answer in answers.values())
+        assert validity.as_measured.value == losses.generated.value
+        assert validity.by_strata.value == pytest.approx(valid / losses.cases), "all are judged: nothing is guessed"
+        assert f"{100 * valid / losses.cases:.1f} % of these test cases lose a class and are valid" in evaluated.answer
+        assert {row.name.partition(", ")[0] for row in validity.rows} == {"loses no class", "loses a class"}
+        text = service.file(STREETS, "markdown").decode()
+        assert "| loses a class and valid, by strata |" in text and "lose a class and are valid" in text
+        service.close()
+
+
+def test_no_study_is_drafted_where_no_question_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.support.evaluation_cases.PROTECTED_ROAD_CLASSES", ("sky", "building"))
+    with Workspace(tmp_path / "streets") as workspace:
+        fill(workspace, 2, road=True)
+        service = service_of(workspace)
+        read_all(service, STREETS)
+        with pytest.raises(UserError, match="No template of questions is about what these images show"):
+            service.draft_study(STREETS)
+        assert not workspace.studies.all()
+        service.close()
+
+
+def test_no_study_is_drafted_where_nothing_can_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.support.evaluation_cases.PROTECTED_ROAD_CLASSES", ("nothing that is there",))
+    with Workspace(tmp_path / "streets") as workspace:
+        fill(workspace, 1, road=True)
+        service = service_of(workspace)
+        read_all(service, STREETS)
+        evaluated = service.evaluate(STREETS)
+        losses = evaluated.losses
+        assert losses is not None and losses.generated.value is None and losses.left_out == 10
+        assert any(note.startswith("On the originals of 10 test cases no protected") for note in evaluated.notes)
+        assert "How often it loses a class cannot be told" in evaluated.answer
+        with pytest.raises(UserError, match="there is nothing to judge"):
+            service.draft_study(STREETS)
+        service.close()

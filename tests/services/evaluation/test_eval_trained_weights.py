@@ -1,0 +1,258 @@
+"""What was trained can be taken away as a model under test, is listed with what it takes, and goes once it is old:
+never what is being trained, what the latest retraining is made of, or what came of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from cli.evaluation import main
+from core.errors import Cancelled, UserError
+from core.settings import UnderTestSettings
+from evaluation.adapters.architectures import find_network
+from evaluation.models import ModelUnderTest
+from evaluation.retraining.arm_statistics import BEFORE, GENERATED, ON_GENERATED, ON_ORIGINAL, ORIGINAL
+from evaluation.retraining.stored_training import kept_state, learnt, remove_training, said_before
+from evaluation.retraining.trained_file import PREPARED_BY, header_of, with_header
+from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.results import Retrained, retrained_of, told_of
+from services.evaluation.retraining.weights import MARK, disk_of, remove_old, trainings_of
+from services.evaluation.service import EvaluationService
+from storage.workspace import Workspace
+from tests.evaluation.test_trainings import checkpoint, training
+from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, ROADS, service_of
+from tests.support.evaluation_cases import fill
+from tests.support.model_cases import CLASSES, transformers_folder
+from tests.support.retrain_cases import QUICK, planned, quiet
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        fill(opened, 14)
+        yield opened
+
+
+@pytest.fixture
+def evaluations(workspace: Workspace) -> Iterator[EvaluationService]:
+    made = service_of(workspace)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def retrainings(workspace: Workspace, evaluations: EvaluationService) -> Iterator[Retrainings]:
+    made = Retrainings(workspace, evaluations)
+    yield made
+    made.close()
+
+
+def written(file: Path, said: tuple[int, Iterator[bytes]]) -> Path:
+    """A file that was taken away; it is as long as was said."""
+    file.write_bytes(b"".join(said[1]))
+    assert file.stat().st_size == said[0]
+    return file
+
+
+def test_the_weights_of_the_best_training_are_a_model_under_test(
+    workspace: Workspace, evaluations: EvaluationService, retrainings: Retrainings, tmp_path: Path
+) -> None:
+    retrainings.retrain(QUICK, quiet)
+    (kept,) = retrainings.kept(BIRDS)
+    offered = retrainings.weights(kept)
+    assert [one.arm for one in offered] == [ORIGINAL, GENERATED]
+    of_arm = [one for one in kept.found.trainings if one.arm == GENERATED]
+    states = [kept_state(workspace.trainings / one.folder) for one in of_arm]
+    scores = [state.score for state in states if state is not None and state.done]
+    assert len(scores) == 2 and [one.score for one in of_arm] == scores
+    best = offered[1]
+    assert best.score == max(scores) and best.seed == scores.index(max(scores))
+    # What it says is what the training said: of each image that was measured.
+    taken = retrainings.weights_file(BIRDS, kept.number, GENERATED)
+    assert taken.name == "classifier-generated-all.safetensors"
+    file = written(tmp_path / taken.name, (taken.size, taken.pieces))
+    plan = planned(workspace, evaluations, QUICK)[1]
+    model = ModelUnderTest(UnderTestSettings(source="file", file=str(file)))
+    before = ModelUnderTest(CLASSIFIER)
+    assert model.identity.classes == before.identity.classes and model.identity.name == before.identity.name
+    assert model.identity.preprocessing == before.identity.preprocessing
+    says = [model.predict(Image.open(one.image)).top[0].label for one in plan.sets[ON_GENERATED]]
+    targets = [one.target for one in plan.sets[ON_GENERATED]]
+    right = [model.identity.classes.index(said) == true for said, true in zip(says, targets, strict=True)]
+    (kept_said,) = (workspace.trainings / of_arm[best.seed].folder).glob("said-*.npz")
+    with np.load(kept_said) as held:
+        assert right == held[f"{list(plan.sets).index(ON_GENERATED)}"].astype(bool).tolist()
+    # What is gone is not offered.
+    best.file.unlink()
+    assert [one.arm for one in retrainings.weights(kept)] == [ORIGINAL]
+    with pytest.raises(UserError, match="The weights of this arm are not there any more"):
+        retrainings.weights_file(BIRDS, kept.number, GENERATED)
+    with pytest.raises(UserError, match="There is no such result"):
+        retrainings.weights_file(BIRDS, kept.number + 1, ORIGINAL)
+
+
+def test_a_segmenter_that_was_taken_away_is_the_next_model_as_it_is(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "roads") as workspace:
+        fill(workspace, 10, road=True)
+        service = service_of(workspace)
+        trained = Retrainings(workspace, service)
+        asked = replace(QUICK, asked=ROADS, split_seed=2, seeds=1, arms=("generated",))
+        found = trained.retrain(asked, quiet)
+        taken = trained.weights_file(ROADS, trained.kept(ROADS)[0].number, GENERATED)
+        file = written(tmp_path / taken.name, (taken.size, taken.pieces))
+        model = UnderTestSettings(source="file", file=str(file))
+        again = trained.retrain(replace(asked, asked=replace(ROADS, model=model)), quiet)
+        for name in (ON_ORIGINAL, ON_GENERATED):
+            after, before = found.row(GENERATED, name), again.row(BEFORE, name)
+            assert after is not None and before is not None
+            assert before.accuracy.value == pytest.approx(after.accuracy.value)
+        service.close()
+
+
+@pytest.mark.parametrize("source", ["torchvision", "timm"])
+def test_a_model_of_a_library_prepares_images_as_it_was_trained(source: str, tmp_path: Path) -> None:
+    name = "resnet18" if source == "torchvision" else "mobilenetv3_small_050"
+    plain = checkpoint(tmp_path, name)
+    said = header_of(find_network(plain).identity, source)
+    assert said[PREPARED_BY] == source
+    file = written(tmp_path / "taken.safetensors", with_header(Path(plain.file), said))
+    held, other = load_file(file), load_file(plain.file)
+    assert held.keys() == other.keys() and all(torch.equal(one, other[key]) for key, one in held.items())
+    network = find_network(UnderTestSettings(source="file", file=str(file)))
+    assert network.identity.classes == CLASSES and network.identity.name == name
+    if source == "torchvision":
+        from torchvision import models
+
+        assert network.identity.preprocessing.more == repr(models.ResNet18_Weights.DEFAULT.transforms())
+    else:
+        assert "crop_pct" in network.identity.preprocessing.more
+    assert network.identity.preprocessing.size == (224, 224)
+
+
+def test_the_file_of_a_model_of_transformers_fits_into_its_folder(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    model = transformers_folder(tmp_path / "vit")
+    one = training(tmp_path, model)
+    said = learnt(one)
+    shutil.copytree(tmp_path / "vit", tmp_path / "mine")
+    header = header_of(find_network(model).identity, "transformers")
+    written(tmp_path / "mine" / "model.safetensors", with_header(one.folder / "best.safetensors", header))
+    again = UnderTestSettings(source="transformers", file=str(tmp_path / "mine"))
+    assert find_network(again).identity.weights != find_network(model).identity.weights
+    assert (said_before(again, one.sets)["all"] == said["all"]).all()
+
+
+def test_a_file_that_is_no_safetensors_is_told(tmp_path: Path) -> None:
+    for number, data in enumerate((b"", b"\xff" * 20, b"\x02" + b"\0" * 7 + b"[]rest", b"\x03" + b"\0" * 7 + b"{x}")):
+        file = tmp_path / f"{number}.safetensors"
+        file.write_bytes(data)
+        with pytest.raises(UserError, match="gone or damaged"):
+            with_header(file, {})
+    save_file({"a": torch.ones(3)}, tmp_path / "whole.safetensors")
+    whole = written(tmp_path / "again.safetensors", with_header(tmp_path / "whole.safetensors", {"classes": "[“é”]"}))
+    with safe_open(whole, "pt") as opened:
+        assert opened.metadata() == {"classes": "[“é”]"} and torch.equal(opened.get_tensor("a"), torch.ones(3))
+
+
+def aged(folder: Path) -> None:
+    """As if it was used an hour ago."""
+    before = (datetime.now(UTC) - timedelta(hours=1)).timestamp()
+    os.utime(folder / MARK, (before, before))
+
+
+def stopped(retrainings: Retrainings, rate: float) -> None:
+    """Stop a retraining within its second arm."""
+
+    def on_step(what: str, done: int, total: int) -> None:
+        if done == 3:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        retrainings.retrain(replace(QUICK, seeds=1, rate=rate), on_step)
+
+
+def folders(workspace: Workspace) -> set[str]:
+    return {one.parent.name for one in workspace.trainings.glob(f"*/{MARK}")}
+
+
+def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
+    workspace: Workspace, retrainings: Retrainings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["trainings", "--workspace", str(workspace.folder)]
+    assert main(command) == 0 and "There are no trainings in this workspace." in capsys.readouterr().out
+    retrainings.retrain(QUICK, quiet)  # two arms by two seeds
+    first = folders(workspace)
+    assert len(first) == 4 and not remove_old(workspace)  # they are those of the latest
+    stopped(retrainings, 0.02)
+    halfway = folders(workspace) - first
+    assert len(halfway) == 2 and not remove_old(workspace)  # used since the latest
+    latest = retrainings.retrain(replace(QUICK, seeds=1), quiet)
+    own = {one.folder for one in latest.trainings}
+    assert own < first
+    stopped(retrainings, 0.03)
+    newer = folders(workspace) - first - halfway
+    listed = {one.folder: one for one in trainings_of(workspace)}
+    assert listed.keys() == first | halfway | newer
+    assert {name for name, one in listed.items() if one.latest} == own
+    assert {name for name, one in listed.items() if one.retraining} == first
+    assert {one.model for one in listed.values()} == {"classifier.safetensors"}
+    assert {one.title for one in listed.values()} == {"Images of a filter (kind: classification)"}
+    assert sorted(one.done for name, one in listed.items() if name in halfway) == [False, True]
+    assert {name for name, one in listed.items() if not one.why_kept} == (first | halfway) - own
+    busy = sorted(first - own)[0]
+    with open(workspace.trainings / busy / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="Another process is training this"):
+            remove_training(workspace.trainings / busy)
+        before = disk_of(workspace)
+        assert main([*command, "--remove-old", "--json"]) == 0
+        told: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert {one["folder"] for one in told["removed"]} == (first | halfway) - own - {busy}
+        assert folders(workspace) == own | newer | {busy}
+    assert disk_of(workspace) == before - sum(one["size"] for one in told["removed"])
+    assert main([*command, "--remove-old"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("1 training removed") and folders(workspace) == own | newer
+    assert said.count("keeps it: of the latest retraining") == 2 and "keeps it: used since" in said
+    assert "| classifier.safetensors | Images of a filter (kind: classification) |" in said
+    assert not list(workspace.trainings.glob(".removed*"))
+    assert [one.found.seeds for one in retrainings.kept(BIRDS)] == [1, 2]  # what came of them is there
+    assert len(retrainings.weights(retrainings.kept(BIRDS)[0])) == 2
+
+
+def test_what_earlier_versions_have_trained_is_kept_as_nobody_knows_whose_it_is(
+    workspace: Workspace, retrainings: Retrainings
+) -> None:
+    found = retrainings.retrain(QUICK, quiet)
+    earlier: Retrained = replace(found, trainings=())
+    told = told_of(earlier)
+    del told["trainings"]
+    assert retrained_of(told) == earlier
+    stored = workspace.retrainings.all()[0]
+    workspace.retrainings.keep(stored.about, stored.asked, stored.model, told)
+    for one in workspace.trainings.glob(f"*/{MARK}"):
+        aged(one.parent)
+    assert not remove_old(workspace) and len(folders(workspace)) == 4
+    assert {one.why_kept for one in trainings_of(workspace)} == {
+        "the latest retraining does not say which trainings are its own: begin it again"
+    }
+    assert not retrainings.weights(retrainings.kept(BIRDS)[0])
+    for one in workspace.trainings.glob(f"*/{MARK}"):
+        one.unlink()
+    workspace.retrainings.keep(stored.about, "another question", stored.model, told_of(replace(found, trainings=())))
+    assert not remove_old(workspace)

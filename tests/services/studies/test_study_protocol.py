@@ -1,0 +1,349 @@
+"""The paper's protocol from end to end: images at random and a third as many that the model under test gets wrong, five
+votes each, control items, records, an analysis by a script that knows nothing of ours. `make soak` has it in full, with
+300 and 100 images; otherwise there are 120 and 40.
+
+The images are drawn scenes in another light or weather, as an ideal generator would make them; into some of them a
+wrong thing is drawn. The embedded classifier, which was trained on fair days, reads all of them. Simulated annotators
+work over HTTP on the whole application.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import pandas as pd
+import pytest
+from PIL import Image
+
+from benchmarks.serving import ROOT
+from core.csv_tables import csv_text
+from core.studies import ControlPolicy, NewItem, Rules
+from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
+from demo.language import caption
+from demo.render import render
+from demo.scene import OBJECT_CLASSES, random_scene
+from evaluation.models import ModelUnderTest
+from pipeline.profiles.profile import load_profile
+from services.runs.predictions import model_key
+from storage.workspace import Workspace
+from study.methods import paragraph
+from study.questions import wording
+from study.results import analyse
+from study.templates import TEMPLATES
+from study.truth import TRUTH_COLUMNS, pixels_of, sight
+from tests.support.cases import made_case
+from tests.support.scripted import ScriptedModels
+from tests.support.serving import serving_here
+
+pytestmark = [pytest.mark.demo, pytest.mark.slow]
+
+LOOKS = (
+    ("cloudy", "day"),
+    ("rainy", "day"),
+    ("snowy", "day"),
+    ("foggy", "day"),
+    ("sunny", "sunset"),
+    ("cloudy", "sunset"),
+    ("foggy", "sunset"),
+    ("rainy", "night"),
+)
+"""Weather and time of day of the test cases of every scene; the classifier knows fair days."""
+FIRST_SEED = 2_000_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a study, and of what."""
+
+    at_random: int
+    misclassified: int
+    """Images to judge, drawn in these two ways."""
+    scenes: int
+    """Source images."""
+    wrong: int
+    """How many of all test cases show a wrong thing."""
+    careful: int
+    """Workers who look. With them are two who have it the wrong way round, and one who does not look; and one with a
+    bad record and one without any, who are not let in. Five have to stay for five votes an image: that one who looks
+    has two of his first five control items wrong happens once in forty times, so there are more of them."""
+    min_seen: int
+    """Control items that a worker has to have seen before they count."""
+    near: float
+    """How far the share of valid images that is found may be from the true one."""
+
+    @property
+    def items(self) -> int:
+        return self.at_random + self.misclassified
+
+    @property
+    def rules(self) -> Rules:
+        controls = ControlPolicy(share=0.1, min_seen=self.min_seen, min_right=0.75)
+        return replace(TEMPLATES["classification"].rules(), controls=controls, seed=7)
+
+    @property
+    def crew(self) -> list[str]:
+        """As `study simulate` takes it, one code after the other."""
+        return [f"{self.careful}:accuracy=0.95", "2:accuracy=0.15", "1:lazy=0.95", "2"]
+
+    @property
+    def excluded(self) -> slice:
+        """Who of the crew has it the wrong way round."""
+        return slice(self.careful, self.careful + 2)
+
+    @property
+    def eligible(self) -> int:
+        return self.careful + 3
+
+
+SMALL = Size(at_random=120, misclassified=40, scenes=36, wrong=50, careful=9, min_seen=5, near=0.03)
+FULL = Size(at_random=300, misclassified=100, scenes=90, wrong=50, careful=12, min_seen=8, near=0.02)
+
+
+@dataclass(frozen=True)
+class World:
+    """What is in the workspace, and what its images show."""
+
+    size: Size
+    workspace: Path
+    shown: Mapping[str, str]
+    """The class of the thing in an image, by the hash of its file."""
+    wrong: int
+    """Test cases that the classifier gets wrong."""
+
+
+def drawn(workspace: Workspace, size: Size, drawn_by: random.Random) -> dict[str, str]:
+    """Runs with test cases, as the page would have made them; what each image shows."""
+    shown: dict[str, str] = {}
+    wrong = set(drawn_by.sample(range(size.scenes * len(LOOKS)), size.wrong))
+    for number in range(size.scenes):
+        label = OBJECT_CLASSES[number % len(OBJECT_CLASSES)]
+        scene = random_scene(FIRST_SEED + number, "object", label).with_look(weather="sunny", time="day")
+        source = Image.fromarray(render(scene)[0])
+        run = workspace.runs.create(source, Task("classification", label), "demo", f"{label} {number}", {})
+        said = StageValue(Caption(caption(scene)), Trace("person"), "key")
+        workspace.runs.append_value(run, "caption", said)
+        shown[workspace.runs.get(run).source_sha] = label
+        for place, (weather, time) in enumerate(LOOKS):
+            changed = scene.with_look(weather=weather, time=time)
+            if number * len(LOOKS) + place in wrong:  # the generator lost the thing and drew another
+                other = drawn_by.choice([name for name in OBJECT_CLASSES if name != label])
+                changed = random_scene(FIRST_SEED + number, "object", other).with_look(weather=weather, time=time)
+            image = Image.fromarray(render(changed)[0])
+            edits = [Edit("sunny", weather, "weather"), Edit("day", time, "time of day")]
+            made = made_case(
+                image,
+                Image.new("L", image.size),
+                counterfactual=CounterfactualCaption(
+                    caption(scene.with_look(weather=weather, time=time)),
+                    tuple(e for e in edits if e.keyword != e.alternative),
+                ),
+                seed=place,
+                method="drawn",
+                model="demo.render",
+                prompt=caption(changed),
+            )
+            case = workspace.test_cases.append(run, None, made)
+            shown[workspace.test_cases.get(case).image_sha] = changed.label
+    return shown
+
+
+@pytest.fixture(scope="module")
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The runs, read by the embedded classifier."""
+    folder = tmp_path_factory.mktemp("protocol") / "workspace"
+    wanted = load_profile("demo").model_under_test.of("classification")
+    assert wanted is not None
+    classifier = ModelUnderTest(wanted)
+    wrong = 0
+    with Workspace(folder) as workspace:
+        shown = drawn(workspace, request.param, random.Random(1))
+        labels = {}
+        for candidate in workspace.test_cases.candidates():
+            labels[candidate.source_sha] = labels[candidate.image_sha] = candidate.label
+        for sha in shown:
+            prediction = classifier.predict(workspace.images.load(sha))
+            workspace.predictions.append(sha, model_key(wanted), prediction)
+            wrong += prediction.top[0].label != labels[sha]
+    return World(request.param, folder, shown, wrong)
+
+
+def record(workspace: Workspace, workers: list[str], shas: list[str], rejected: int = 0) -> None:
+    """An earlier study in which these workers finished sixty assignments; the last `rejected` of two rounds failed."""
+    studies = workspace.studies
+    for name, count in (("Earlier", 60 - rejected), ("Earlier still", rejected)):
+        if not count:
+            continue
+        rules = replace(
+            SMALL.rules, votes=len(workers), consensus=len(workers) // 2 + 1, controls=ControlPolicy(share=0.0)
+        )
+        study_id = studies.create(name, rules)
+        studies.add_items(study_id, [NewItem(sha, label="bird") for sha in shas[:count]])
+        studies.start(study_id)
+        for worker in workers:
+            studies.workers.enrol(study_id, worker)
+            studies.workers.consent(study_id, worker)
+            for _ in range(count):
+                assignment = studies.assignments.claim(study_id, worker, "item")
+                assert assignment is not None
+                studies.assignments.submit(assignment.public, worker, {"valid": "yes"}, "", 3.0, "key")
+            if name == "Earlier":
+                studies.workers.decide(study_id, worker, "approved", "")
+            else:
+                studies.workers.decide(study_id, worker, "rejected", "answered without looking")
+        studies.close(study_id)
+
+
+def truth_of(workspace: Workspace, study_id: str, rules: Rules, shown: Mapping[str, str]) -> str:
+    """The file of true answers: yes where the image shows what is asked for."""
+    rows = []
+    question = rules.questions[0]
+    for item in workspace.studies.items(study_id):
+        asked = wording(question, item)
+        answer = "yes" if shown[item.image_sha] == item.label else "no"
+        if item.kind == "control":
+            assert item.expected == {"valid": answer}
+        seen = sight(pixels_of(workspace.images.load(item.image_sha)), "", asked)
+        rows.append(dict(zip(TRUTH_COLUMNS, (item.public, item.kind, "valid", asked, answer, seen), strict=True)))
+    return csv_text(rows, TRUTH_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "world", [SMALL, pytest.param(FULL, marks=pytest.mark.soak)], ids=["small", "in full"], indirect=True
+)
+def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
+    size, rules = world.size, world.size.rules
+    assert world.wrong > 1.3 * size.misclassified, "the classifier has to fail on enough images to draw these from"
+    with serving_here(world.workspace, ScriptedModels()) as (url, studio):
+        workspace, studies = studio.workspace, studio.workspace.studies
+        study_id = studies.create("The paper's protocol", rules)
+
+        def lead(name: str, **data: object) -> None:
+            """What the set-up page sends."""
+            place = f"{url}study/api/{study_id}/{name}"
+            reply = httpx.post(place, json=data, headers={"x-studio": "1"}, timeout=120)
+            assert reply.status_code == 200, reply.text
+
+        counts = {"random": size.at_random, "misclassified": size.misclassified}
+        for how, count in counts.items():
+            draw = {"how": how, "count": str(count), "reviewed": "all", "kind": "any", "model": "", "group": ""}
+            lead("draw-items", filter=draw)
+        items = [item for item in studies.items(study_id) if item.kind == "item"]
+        assert {group: sum(i.group == group for i in items) for group in counts} == counts
+        assert all(item.model_right is False for item in items if item.group == "misclassified")
+        assert len({item.image_sha for item in items}) == size.items
+        assert studies.get(study_id).controls >= size.items // 10, (
+            "made of the source images, as many as one worker sees"
+        )
+        lead("start-study")
+
+        codes, names = [], []
+        for _ in range(size.eligible + 2):
+            worker, code = studies.workers.add()
+            studies.workers.enrol(study_id, worker.id)
+            codes.append(code)
+            names.append(worker.id)
+        shas = [item.image_sha for item in items]
+        record(workspace, names[: size.eligible], shas)
+        record(workspace, [names[size.eligible]], shas, rejected=5)
+        (tmp_path / "codes").write_text("\n".join(codes))
+        (tmp_path / "truth.csv").write_text(truth_of(workspace, study_id, rules, world.shown))
+        command = [sys.executable, "-m", "study", "simulate", "--url", url, "--study", study_id, "--seconds", "0"]
+        command += ["--codes", str(tmp_path / "codes"), "--truth", str(tmp_path / "truth.csv"), "--seed", "3"]
+        command += ["--workers", "0", *(part for crew in size.crew for part in ("--crew", crew))]
+        command += ["--journal", str(tmp_path / "votes.jsonl"), "--patience", "20"]
+        told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+        assert told.returncode == 0, told.stdout + told.stderr
+        print(told.stdout)
+        studies.close(study_id)
+
+        def export(name: str) -> bytes:
+            reply = httpx.get(f"{url}study/{study_id}/export/{name}", timeout=120)
+            assert reply.status_code == 200
+            return reply.content
+
+        (tmp_path / "answers.csv").write_bytes(export("answers.csv"))
+        votes = pd.read_csv(io.BytesIO(export("votes.csv")))
+        results = json.loads(export("results.json"))
+        turk = list(csv.DictReader(io.StringIO(export("turk.csv").decode())))
+        archive = zipfile.ZipFile(io.BytesIO(export("study.zip")))
+        data = studies.data(study_id)
+
+    # What was acknowledged is there, and nothing else.
+    acknowledged = [json.loads(line) for line in (tmp_path / "votes.jsonl").read_text().splitlines()]
+    assert len(acknowledged) == len(data.votes) == len({(vote.item, vote.worker) for vote in data.votes})
+    # Who was not eligible has no vote; who has it the wrong way round is out.
+    assert "2 not eligible" in told.stdout
+    assert not {vote.worker for vote in data.votes} & set(names[size.eligible :])
+    assert {exclusion.worker for exclusion in data.exclusions} >= set(names[size.excluded])
+    assert {exclusion.by for exclusion in data.exclusions} == {"rule"}
+
+    report = analyse(data)
+    print(paragraph(report))
+    script = [sys.executable, "tests/support/independent_analysis.py", str(tmp_path / "answers.csv")]
+    script += ["--min-seen", str(rules.controls.min_seen), "--min-right", str(rules.controls.min_right)]
+    found = json.loads(subprocess.run(script, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    assert found["excluded"] == sorted(exclusion.worker for exclusion in data.exclusions)
+    assert found["votes"] == {
+        "cast": report.votes_cast,
+        "excluded": report.votes_excluded,
+        "counted": report.votes_counted,
+    }
+    assert report.votes_counted == 5 * size.items and report.complete == size.items, (
+        "five votes of workers who stay, for every image"
+    )
+    assert found["controls"] == {"right": report.controls.count, "n": report.controls.n}
+    slices = {"after": report.images, "before": report.images_before}
+    slices |= {each.name: each for each in report.image_slices.by_group}
+    for name, ours in slices.items():
+        theirs = found[name] if name in found else found["by_group"][name]
+        assert (theirs["valid"], theirs["n"]) == (ours.rate.count, ours.rate.n), name
+        assert (theirs["discarded"], theirs["waiting"]) == (ours.discarded, ours.waiting), name
+        for figure, value in (
+            ("rate", ours.rate.value),
+            ("low", ours.rate.low),
+            ("high", ours.rate.high),
+            ("worst", ours.bounds.worst),
+            ("best", ours.bounds.best),
+        ):
+            assert theirs[figure] == pytest.approx(value, abs=1e-9), (name, figure)
+    right = {each.name.rpartition(": ")[2]: each.rate.count for each in report.image_slices.by_model}
+    assert {
+        "right": found["by_model_right"]["true"]["valid"],
+        "wrong": found["by_model_right"]["false"]["valid"],
+    } == right
+    for name, measure in (
+        ("raw", report.agreement.raw),
+        ("alpha", report.agreement.alpha),
+        ("ac1", report.agreement.ac1),
+    ):
+        assert found["agreement"][name] == pytest.approx(measure.value, abs=1e-6), name
+    assert found["dawid_skene_yes"] == report.questions[0].second.dawid_skene.count
+    assert found["kept"] == sorted(f"{row.task},{row.worker},{row.label}" for row in votes.itertuples())
+
+    # The figures are near what the world is, and the sample that the model gets wrong is the worse one.
+    public = {item.public: item for item in data.items}
+    true = [world.shown[i.image_sha] == i.label for i in public.values() if i.kind == "item"]
+    assert report.images.rate.value == pytest.approx(sum(true) / size.items, abs=size.near)
+    assert slices["misclassified"].rate.value < slices["random"].rate.value  # type: ignore[operator]
+
+    # The other exports say the same.
+    assert results["images"]["rate"]["count"] == report.images.rate.count
+    assert results["methods"] == paragraph(report) and "not eligible" not in results["methods"]
+    assert len(turk) == len(data.votes)
+    assert {row["Input.kind"] for row in turk} == {"item", "control"}
+    counted = [row for row in turk if row["Answer._counted"] == "true"]
+    assert sorted(f"{row['HITId']},{row['WorkerId']},{row['Answer.valid']}" for row in counted) == found["kept"]
+    assert archive.testzip() is None
+    assert sum(name.startswith("images/") for name in archive.namelist()) == len(data.items)
+    origin = json.loads(pd.read_csv(io.BytesIO(archive.read("items.csv"))).iloc[0]["origin"])
+    assert origin["prompt"] and origin["model"] == "demo.render"

@@ -1,0 +1,200 @@
+"""Scores of validity in the catalogue: kept run by run, found, counted and ordered as a look at every image says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.catalogue import CatalogueEntry, CatalogueFilter, Order, ScoreBand
+from core.errors import UserError
+from core.types import Check, Task
+from evaluation.by_source import Figure
+from evaluation.validity_score import Agreement, ValidityScore
+from services.curation.views import View
+from services.evaluation.scoring import ImageScores
+from services.studio import Studio
+from storage.curation.catalogue_check import catalogue_faults
+from storage.curation.scores import NewScores
+from storage.workspace import DATABASE, Workspace
+from tests.services.evaluation.test_eval_results import judged
+from tests.services.evaluation.test_eval_scoring import drawn
+from tests.storage.test_catalogue import Busy, everything
+from tests.storage.test_migrations import FIRST_ROWS, TASK, case_row, written_by
+from tests.support.cases import made_case
+from tests.support.set_cases import picture, run_of
+
+LEARNT = ValidityScore(("edges kept",), (0.5,), (0.5,), (1.0,), (2.0, 0.0), 0.1)
+AGREEMENT = Agreement(40, 20, Figure(0.8, 0.7, 0.9, 40, 10), ((0.5, 0.5, 40),), 0.5, 0.75, None)
+EDGES = (0.0, 0.02, 0.3, 0.5, float(np.nextafter(np.float32(0.5), np.float32(0))), 0.98, 1.0)
+"""Figures at the ends of bins, where a range has to be exact."""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
+        assert catalogue_faults(opened.folder / DATABASE) == ()
+
+
+def new(scores: dict[int, float], name: str = "Birds") -> NewScores:
+    """Scores by entry, to be saved."""
+    entries = np.array(sorted(scores), np.int64)
+    return NewScores({"s": name}, LEARNT, AGREEMENT, entries, np.array([scores[one] for one in sorted(scores)]))
+
+
+def score_some(busy: Busy, every: int) -> dict[int, float]:
+    """Score all images but every so many; gives what they got."""
+    fate = random.Random(every)
+    entries = [entry.id for entry in everything(busy.workspace) if entry.id % every]
+    scores = {one: fate.choice((*EDGES, fate.random())) for one in entries}
+    busy.workspace.scores.save(new(scores))
+    return {one: float(np.float32(score)) for one, score in scores.items()}
+
+
+def test_scores_are_found_counted_and_ordered_as_a_look_at_every_image_says(workspace: Workspace) -> None:
+    busy, catalogue = Busy(workspace, 4), workspace.catalogue
+    for _ in range(150):
+        busy.step()
+    score_some(busy, 2)
+    scores = score_some(busy, 3)  # in place of the ones before
+    for _ in range(60):  # runs go and come, verdicts change, images come that nobody scored
+        busy.step()
+    assert catalogue_faults(workspace.folder / DATABASE) == ()
+    whole = everything(workspace)
+    assert {one.id: one.score for one in whole if one.score is not None} == {
+        one.id: scores[one.id] for one in whole if one.id in scores
+    }
+
+    def fitting(band: ScoreBand | None) -> set[int]:
+        if band is None:
+            return {one.id for one in whole if one.score is None}
+        low, high = (-1.0 if band.low is None else band.low), (2.0 if band.high is None else band.high)
+        return {one.id for one in whole if one.score is not None and low <= one.score < high}
+
+    ends = (None, 0.0, 0.02, 0.3, 0.31, 0.5, 0.98, 1.0)
+    bands = [None, *(ScoreBand(low, high) for low in ends for high in ends)]
+    for band in bands:
+        wanted = CatalogueFilter(scores=(band,))
+        assert set(catalogue.ids(wanted)) == fitting(band), band
+    both = CatalogueFilter(scores=(None, ScoreBand(None, 0.3)), facets={"kind": ("classification",)})
+    of_kind = {one.id for one in whole if one.kind == "classification"}
+    assert set(catalogue.ids(both)) == (fitting(None) | fitting(ScoreBand(None, 0.3))) & of_kind
+
+    for half in (0.0, 0.5, 1.0):
+        told = catalogue.scores(both, half)
+        plain = [one.score for one in whole if one.kind == "classification"]
+        figures = [score for score in plain if score is not None]
+        counts = sum(score >= half for score in figures), sum(score < half for score in figures), plain.count(None)
+        assert (told.at_least, told.below, told.not_scored) == counts
+        assert sum(bar.entries for bar in told.bars) == len(figures)
+
+    for falling in (False, True):
+        expected = sorted(whole, key=lambda one: _place(one, falling))
+        pages = catalogue.page(order=Order("score", "", falling), limit=10_000).entries
+        assert [one.id for one in pages] == [one.id for one in expected]
+        at = [catalogue.page(order=Order("score", "", falling), limit=1, at=place).entries[0].id for place in (0, 40)]
+        assert at == [expected[0].id, expected[40].id]
+
+
+def _place(one: CatalogueEntry, falling: bool) -> tuple[bool, float, int]:
+    """Those with a score first, then the newest first."""
+    if one.score is None:
+        return True, 0.0, -one.id
+    return False, -one.score if falling else one.score, -one.id if falling else one.id
+
+
+def test_each_run_is_kept_and_the_latest_counts(workspace: Workspace) -> None:
+    run_of(workspace, 1, [10, 11])
+    assert workspace.scores.latest() is None
+    first = workspace.scores.save(new({1: 0.25}, "The first"))
+    second = workspace.scores.save(new({2: 0.75}, "The second"))
+    latest = workspace.scores.latest()
+    assert latest is not None and latest.id == second and latest.images == 1
+    assert latest.agreement == AGREEMENT and latest.checks == ("edges kept",)
+    assert workspace.scores.get(first).studies == {"s": "The first"}
+    with pytest.raises(UserError, match="never scored under the number 9"):
+        workspace.scores.get(9)
+    assert [one.score for one in sorted(everything(workspace), key=lambda one: one.id)[:2]] == [None, 0.75]
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), -0.1, 1.1, None])
+def test_what_is_no_score_is_refused_and_changes_nothing(workspace: Workspace, wrong: float | None) -> None:
+    run_of(workspace, 1, [10, 11])
+    workspace.scores.save(new({1: 0.25}))
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        workspace.scores.save(new({2: wrong} if wrong is not None else {}))
+    latest = workspace.scores.latest()
+    assert latest is not None and latest.id == 1
+    assert workspace.catalogue.ids(CatalogueFilter(scores=(ScoreBand(),))) == (1,)
+
+
+def test_a_workspace_of_the_step_before_can_be_scored(tmp_path: Path) -> None:
+    case = {name: value for name, value in case_row(1)[1].items() if name != "control"}
+    written_by(tmp_path, 23, [*FIRST_ROWS, ("test_cases", case | {"job": None, "recipe": "dillema", "task": TASK})])
+    with Workspace(tmp_path) as workspace:
+        assert workspace.scores.latest() is None
+        assert workspace.catalogue.ids(CatalogueFilter(scores=(None,))) == (1,)
+        workspace.scores.save(new({1: 0.5}))
+        assert workspace.catalogue.ids(CatalogueFilter(scores=(ScoreBand(0.5),))) == (1,)
+    assert catalogue_faults(tmp_path / DATABASE) == ()
+
+
+def test_all_images_with_figures_are_scored_by_votes_and_the_others_are_not(workspace: Workspace) -> None:
+    cases, figures, valid = drawn(workspace)
+    half = len(cases) // 2
+    scores = ImageScores(workspace)
+    with pytest.raises(UserError, match="no study has judged an image"):
+        scores.score()
+    judged(workspace, {case: "yes" if ok else "no" for case, ok in list(zip(cases, valid, strict=True))[:half]})
+    run = workspace.runs.create(picture(99_999), Task("classification", "bird"), "demo", "No figures", {})
+    untold = replace(made_case(picture(99_001)), checks=(Check("label seen", None, note="cannot tell"),))
+    workspace.test_cases.extend(run, None, [replace(made_case(picture(99_000)), checks=()), untold])
+    made = scores.score()
+    assert made.images == len(cases) and list(made.studies.values()) == ["Birds"]
+    assert made.agreement.images == half and made.agreement.auc.value is not None and made.agreement.auc.value > 0.75
+    by_case = {one.test_case: one.score for one in everything(workspace)}
+    assert sum(score is None for score in by_case.values()) == 2, "what has no figure is not scored, and not 0"
+    told = np.array([by_case[case] for case in cases[half:]], float)
+    assert np.array_equal(np.argsort(told), np.argsort(figures[half:])), "one check, which rises with validity"
+
+
+def test_nothing_learnt_leaves_the_scores_that_there_are(workspace: Workspace) -> None:
+    cases, _, _ = drawn(workspace, 12)
+    workspace.scores.save(new({1: 0.25}))
+    judged(workspace, {case: "yes" if place % 2 else "no" for place, case in enumerate(cases[:20])})
+    with pytest.raises(UserError, match="there are 10 and 10"):
+        ImageScores(workspace).score()
+    latest = workspace.scores.latest()
+    assert latest is not None and latest.id == 1
+
+
+def test_a_view_and_a_script_filter_by_the_score(studio: Studio) -> None:
+    workspace = studio.workspace
+    cases, _, valid = drawn(workspace)
+    judged(workspace, {case: "yes" if ok else "no" for case, ok in list(zip(cases, valid, strict=True))[::2]})
+    assert studio.commands.send("count-test-cases", {})["scores"] is None
+    told = studio.commands.send("score-images", {})
+    assert told["images"] == len(cases) and told["low"] <= told["auc"] <= told["high"] and told["threshold"] == 0.5
+    assert told["judged"] == len(cases) // 2 and told["studies"][0]["title"] == "Birds"
+    counts = studio.commands.send("count-test-cases", {"label": "bird"})["scores"]
+    assert counts["at_least"] + counts["below"] == len(cases) and counts["not_scored"] == 0
+
+    for asked, address, key in (
+        ({"least_score": 0.5}, "score=0.5:", "at_least"),
+        ({"below_score": 0.5}, "score=:0.5", "below"),
+        ({"scored": "not scored"}, "none=score", "not_scored"),
+    ):
+        assert studio.commands.send("count-test-cases", asked)["count"] == counts[key]
+        assert studio.gallery.count(View.read(address)).number == counts[key]
+    totals = studio.gallery.totals(View.read("score=0.5:"))
+    assert totals.scores is not None and totals.scores.below == counts["below"], "its own choice is left out"
+    listed = studio.commands.send("list-test-cases", {"order": "score", "falling": True, "limit": 200})["test_cases"]
+    scores = [one["score"] for one in listed]
+    assert scores == sorted(scores, reverse=True) and len(scores) == len(cases)
+    with pytest.raises(UserError, match="What is not scored has no score"):
+        studio.commands.send("count-test-cases", {"scored": "not scored", "least_score": 0.5})

@@ -1,0 +1,49 @@
+"""What is not whole yet goes with its process, also where the next process has the same process id."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from services.changes import Changes
+from services.curation.import_source import new_room
+from services.test_sets import exports
+from services.test_sets.drafts import Drafts, ReleaseTestSet
+from storage.workspace import Workspace
+from tests.support.set_cases import run_of
+
+
+def left_in(home: Path) -> None:
+    """What an earlier process of this very id left there."""
+    # By its number in the workspace, and as earlier versions named it; below ten are those that have it open here.
+    for number in (1, max(os.getpid(), 10)):
+        (home / f"{number}-00000000").mkdir(parents=True, exist_ok=True)
+    (home / "notes").mkdir()
+
+
+def opened_before(folder: Path) -> None:
+    with Workspace(folder) as workspace:
+        assert workspace.images.process == 1
+
+
+def test_what_an_import_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
+    opened_before(tmp_path)
+    with Workspace(tmp_path) as workspace, Workspace(tmp_path) as beside:
+        left_in(tmp_path / "importing")
+        first, other = new_room(workspace), new_room(beside)
+        another = new_room(workspace)
+        there = {path.name for path in (tmp_path / "importing").iterdir()}
+        assert there == {first.name, other.name, another.name, "notes"}, "what is being done stays"
+
+
+def test_what_an_export_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
+    opened_before(tmp_path)
+    with Workspace(tmp_path) as workspace:
+        set_id = workspace.test_sets.create("Birds")
+        Drafts(workspace).add(set_id, run_of(workspace, 1, [10]))
+        version = Drafts(workspace).release(ReleaseTestSet(test_set=set_id))
+        left_in(tmp_path / exports.FOLDER)
+        ready = exports.SetExports(workspace, Changes())._export(version, "csv", lambda _done, _all: None)
+        assert {path.name for path in (tmp_path / exports.FOLDER).iterdir()} == {ready.file.parent.name, "notes"}
+        shutil.rmtree(ready.file.parent)

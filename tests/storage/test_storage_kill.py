@@ -1,0 +1,156 @@
+"""A process that is killed loses nothing that it was told is saved, and leaves nothing half done.
+
+Run as a program, this file is that process: `test_storage_kill.py WORKSPACE HOW`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from core.lineage import TestCase
+from core.types import Caption, StageValue, Task, Trace
+from pipeline.methods.controlnet import CONTROL_IMAGE
+from storage import images
+from storage.workspace import Workspace
+from tests.support.cases import made_case
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def case(number: int) -> TestCase:
+    noise = Image.frombytes("RGB", (64, 64), os.urandom(64 * 64 * 3))
+    edges = Image.new("L", (64, 64), number % 256)
+    return made_case(noise, edges, seed=number)
+
+
+def victim(folder: str, how: str) -> None:
+    """Save without end, and print a line after each thing that is saved."""
+    workspace = Workspace(folder).open()
+    run_id = workspace.runs.create(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", how, {})
+    job = workspace.jobs.start(run_id, 10_000)
+    print(run_id, flush=True)
+    for number in range(10_000):
+        case_id = workspace.test_cases.append(run_id, job, case(number))
+        value_id = workspace.runs.append_value(
+            run_id, "caption", StageValue(Caption(str(number)), Trace("person"), "k")
+        )
+        print(case_id, value_id, flush=True)
+        if number == 2 and how == "in the file":
+            os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        if number == 2 and how == "before the row":
+            images.sync_folder = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        if how == "waits":
+            sys.stdin.read()
+
+
+@contextmanager
+def started(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, __file__, str(folder), how]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def assert_whole(folder: Path, run_id: str, saved: list[tuple[int, int]]) -> None:
+    """Everything acknowledged is there, every image is whole, nothing half done is left, the job is interrupted."""
+    with Workspace(folder) as workspace:
+        run = workspace.runs.get(run_id)
+        cases = {stored.id: stored for stored in run.test_cases}
+        versions = {version.id for version in workspace.runs.history(run_id, "caption")}
+        assert {case_id for case_id, _ in saved} <= set(cases)
+        assert {value_id for _, value_id in saved} <= versions
+        assert len(cases) <= len(saved) + 1
+        for stored in cases.values():
+            assert workspace.images.load(stored.image_sha).size == (64, 64)
+            assert workspace.images.load(stored.artifacts[CONTROL_IMAGE].sha).size == (64, 64)
+        (job,) = run.jobs
+        assert (job.state, job.done) == ("interrupted", len(cases))
+        for path in (folder / "images").iterdir():
+            assert hashlib.sha256(path.read_bytes()).hexdigest() + ".png" == path.name
+        assert len(list((folder / "open").iterdir())) == 1
+
+
+@pytest.mark.parametrize("lines", [1, 4, 11])
+def test_killed_while_saving(tmp_path: Path, lines: int) -> None:
+    with started(tmp_path, "saves") as process:
+        assert process.stdout is not None
+        run_id = process.stdout.readline().strip()
+        text = "".join(process.stdout.readline() for _ in range(lines))
+        process.kill()
+        text += process.stdout.read()
+    whole = [line.split() for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    assert_whole(tmp_path, run_id, [(int(case_id), int(value_id)) for case_id, value_id in whole])
+
+
+@pytest.mark.parametrize("how, left_over", [("in the file", 1), ("before the row", 0)])
+def test_killed_at_the_worst_moment(tmp_path: Path, how: str, left_over: int) -> None:
+    with started(tmp_path, how) as process:
+        assert process.stdout is not None
+        run_id, *lines = process.stdout.read().splitlines()
+        assert process.wait() == -signal.SIGKILL
+    assert len(list((tmp_path / "images").glob(".*.tmp"))) == left_over
+    saved = [(int(line.split()[0]), int(line.split()[1])) for line in lines]
+    assert len(saved) == 3
+    assert_whole(tmp_path, run_id, saved)
+    with Workspace(tmp_path) as workspace:
+        assert len(workspace.runs.get(run_id).test_cases) == 3
+
+
+def test_a_living_process_keeps_its_job_and_its_half_files(tmp_path: Path) -> None:
+    with started(tmp_path, "waits") as process:
+        assert process.stdout is not None
+        run_id, first = process.stdout.readline().strip(), process.stdout.readline()
+        with Workspace(tmp_path) as workspace:
+            (job,) = workspace.runs.get(run_id).jobs
+            assert job.state == "running"
+            half = tmp_path / "images" / f".{1}-{'0' * 16}.tmp"  # the other process is the first that opened it
+            half.write_bytes(b"half")
+            workspace.runs.append_value(run_id, "caption", StageValue(Caption("from here"), Trace("person"), "k"))
+            with Workspace(tmp_path) as third:
+                assert third.runs.get(run_id).jobs[0].state == "running"
+                assert half.exists()
+        process.kill()
+        process.wait()
+    with Workspace(tmp_path) as workspace:
+        assert workspace.runs.get(run_id).jobs[0].state == "interrupted"
+        assert [v.value.value.text for v in workspace.runs.history(run_id, "caption")] == ["0", "from here"]
+        assert not half.exists()
+    assert first
+
+
+def test_processes_that_open_a_new_workspace_at_once(tmp_path: Path) -> None:
+    code = (
+        "import sys; from PIL import Image; from core.types import Task; from storage.workspace import Workspace\n"
+        "sys.stdin.read()\n"
+        "with Workspace(sys.argv[1]) as workspace:\n"
+        "    for n in range(5):\n"
+        "        workspace.runs.create(Image.new('RGB', (8, 8)), Task('classification', 'bird'), 'demo', f'{n}', {})\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "new")]
+    processes = [subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE) for _ in range(4)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.close()
+    assert [process.wait() for process in processes] == [0] * 4
+    with Workspace(tmp_path / "new") as workspace:
+        assert len(workspace.runs.search()) == 20
+
+
+if __name__ == "__main__":
+    victim(*sys.argv[1:])

@@ -1,0 +1,133 @@
+"""Folders and files that cannot be opened as a workspace are refused in one sentence, and left as they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from core.errors import UserError
+from core.types import Task
+from storage.workspace import Workspace
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+OPEN_AS = """
+import os, sys
+import sqlite_utils
+from storage.workspace import Workspace
+sqlite_utils.Database(memory=True)  # loads the rest, which the other user may not be allowed to read
+user = int(sys.argv[2])
+if os.getuid() != user:
+    os.setgroups([]), os.setgid(user), os.setuid(user)
+Workspace(sys.argv[1]).open()
+"""
+
+
+def refused(folder: Path, word: str) -> None:
+    """One sentence that names the place and holds the word; and nothing stays locked."""
+    with pytest.raises(UserError, match=word) as caught:
+        Workspace(folder).open()
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def filled(folder: Path) -> None:
+    with Workspace(folder) as workspace:
+        for number in range(30):
+            image = Image.new("RGB", (8, 8), (number, 0, 0))
+            workspace.runs.create(image, Task("classification", "bird"), "demo", f"Run {number}", {"x": "y" * 500})
+
+
+def test_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    refused(tmp_path / "file" / "workspace", "Not a directory")
+    refused(tmp_path / "file", "cannot be written")
+
+
+def test_the_database_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "studio.db").mkdir()
+    refused(tmp_path, "cannot be written")
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "studio.db").write_text("Dear diary, " * 1000)
+    refused(tmp_path, "is not a workspace database")
+    assert (tmp_path / "studio.db").read_text().startswith("Dear diary")
+
+
+def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
+    file = tmp_path / "studio.db"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE places (url TEXT)")
+    connection.commit()
+    connection.close()
+    before = file.read_bytes()
+    refused(tmp_path, "another program's database")
+    assert file.read_bytes() == before
+
+
+def test_a_newer_version_is_not_touched(tmp_path: Path) -> None:
+    filled(tmp_path)
+    connection = sqlite3.connect(tmp_path / "studio.db")
+    connection.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('studio', 'm999', '')")
+    connection.commit()
+    connection.close()
+    refused(tmp_path, "newer version")
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def overwritten(data: bytes) -> bytes:
+    return data[:4096] + b"\xff" * 12_288 + data[16_384:]
+
+
+@pytest.mark.parametrize("harm", [cut, overwritten])
+def test_a_damaged_database(tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+    filled(tmp_path)
+    file = tmp_path / "studio.db"
+    file.write_bytes(harm(file.read_bytes()))
+    refused(tmp_path, "is damaged")
+
+
+def test_an_empty_file_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "studio.db").touch()
+    with Workspace(tmp_path) as workspace:
+        assert workspace.runs.search() == ()
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that every user can reach, as pytest's own are not."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("part", [".", "images", "open", "studio.db"])
+def test_a_read_only_place(open_to_all: Path, part: str) -> None:
+    """In a process without root's rights, as those read-only bits would not stop root."""
+    folder = open_to_all / "workspace"
+    filled(folder)
+    user = os.getuid() or 65534
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, user, -1)
+    (folder / part).chmod(0o444 if part == "studio.db" else 0o555)
+    command = [sys.executable, "-c", OPEN_AS, str(folder), str(user)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "UserError" in result.stderr.splitlines()[-1]
+    assert "cannot be written" in result.stderr.splitlines()[-1]
+    (folder / part).chmod(0o755)

@@ -1,0 +1,111 @@
+"""Small data sets and plans for batches, and a pool that works in this process, a lot at a time when a test lets it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from core.errors import UserError
+from core.settings import CaptionSettings
+from core.types import Task
+from services.batches.pools import HerePool, Pool, Returned
+from services.batches.running import BatchRuns
+from services.batches.work import Order
+from services.studio import Studio
+from tests.support.scripted import ScriptedCaptioner, ScriptedModels
+from tests.support.serving import until
+
+NO_IDEA = "The captioner has no idea what this shows."
+
+
+def pictures(root: Path, number: int = 3, broken: bool = False) -> Path:
+    """A folder of one class with so many pictures, and a file that is none."""
+    folder = root / "bird"
+    folder.mkdir(parents=True)
+    for place in range(number):
+        Image.new("RGB", (64, 64), (40 * place % 256, 90, 200 - 20 * place)).save(folder / f"{place}.png")
+    if broken:
+        (folder / "broken.png").write_bytes(b"no picture")
+    return root
+
+
+def plan_text(root: Path, name: str = "Birds", more: str = "", captions: int = 2) -> str:
+    """A plan for such a folder: two captions of each picture, an image of each."""
+    return (
+        f'name = "{name}"\n[data]\nroot = "{root}"\nlayout = "imagefolder"\n'
+        '[task]\nkind = "classification"\n[make]\nprofile = "demo"\nsettings = { "generation.steps" = 3 }\n'
+        f"[edits]\ncaptions_a_source = {captions}\n[images]\ntries = 1\n{more}"
+    )
+
+
+class Doubtful(ScriptedCaptioner):
+    """Has no idea, until a test gives it one."""
+
+    sure = False
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        if not self.sure:
+            raise UserError(NO_IDEA)
+        return super().caption(image, task, settings, seed)
+
+
+class Gate:
+    """Lets lots through, so many or all; made into the pool of a server by `work_here`."""
+
+    def __init__(self, is_open: bool = True) -> None:
+        self._through, self._open = threading.Semaphore(0), threading.Event()
+        if is_open:
+            self._open.set()
+
+    def shut(self) -> None:
+        """None goes through before it is let."""
+        self._open.clear()
+
+    def let(self, lots: int = 1) -> None:
+        """So many go through."""
+        self._through.release(lots)
+
+    def open(self) -> None:
+        """None is held any more."""
+        self._open.set()
+        self._through.release()
+
+    def passes(self, seconds: float) -> bool:
+        """Whether the next lot may go through, waiting at most so long."""
+        return self._open.is_set() or self._through.acquire(timeout=min(seconds, 0.02))
+
+
+class _GatedPool(HerePool):
+    def __init__(self, order: Order, models: ScriptedModels, gate: Gate) -> None:
+        super().__init__(order, models)
+        self._gate = gate
+
+    def wait(self, seconds: float) -> Sequence[Returned]:
+        return super().wait(seconds) if self.out() and self._gate.passes(seconds) else ()
+
+
+def work_here(runs: BatchRuns, models: ScriptedModels | None = None) -> Gate:
+    """Have batches done in this process with stand-ins for the models; the gate is open."""
+    gate, own = Gate(), models or ScriptedModels()
+
+    def pool(order: Order) -> Pool:
+        return _GatedPool(order, own, gate)
+
+    runs.pool = pool
+    return gate
+
+
+def planned(studio: Studio, text: str) -> int:
+    """The number of the batch of a plan."""
+    view = studio.commands.send("plan-any-batch", {"plan": text})
+    done = studio.batches.planning.wait(view.id, 60)
+    assert done.state == "done", done.error
+    return int(done.result)
+
+
+def comes_to(studio: Studio, number: int, state: str) -> None:
+    """Wait until a batch is at this."""
+    until(lambda: studio.batches.view(number).state == state)

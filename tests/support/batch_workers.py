@@ -1,0 +1,55 @@
+"""Workers for tests of whole data sets, in a module that other processes can import too."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from core.errors import CannotLoad
+from services.batches.pools import HerePool
+from services.batches.work import Lot, Order, Worker
+from tests.support.scripted import NoiseBatches, ScriptedBatches, ScriptedModels, answer
+
+
+def models(at_once: int = 2) -> Any:
+    """Stand-ins for all models, which take several images at once."""
+    made = ScriptedModels(ScriptedBatches(answer))
+    made.generator = NoiseBatches(at_once)
+    return made
+
+
+def here(order: Order) -> HerePool:
+    """Does lots in this process, with the stand-ins."""
+    return HerePool(order, models())
+
+
+def scripted(order: Order) -> Worker:
+    """The worker that there is, with the stand-ins: it need not load models."""
+    return Worker(order, models())
+
+
+class Poisoned:
+    """Does lots, and dies of one source."""
+
+    def __init__(self, order: Order) -> None:
+        self._worker = scripted(order)
+
+    def do(self, lot: Lot) -> Any:
+        if any(piece.key.endswith("002.png") for piece in lot.pieces):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._worker.do(lot)
+
+
+class Deadly:
+    """Dies of anything."""
+
+    def __init__(self, order: Order) -> None:
+        pass
+
+    def do(self, lot: Lot) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def not_there(order: Order) -> Worker:
+    raise CannotLoad("The weights of the captioner are not there: fetch them.")

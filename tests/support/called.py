@@ -1,0 +1,102 @@
+"""Calls of the endpoints over plain HTTP, and pictures to send, for tests."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any, cast
+
+import httpx
+from gradio_client import Client
+from PIL import Image
+
+from services.studio import Studio
+from services.tokens import NewToken
+from ui.security.guard import COOKIE
+
+FILE = {"meta": {"_type": "gradio.FileData"}}
+"""What marks an object as a file."""
+
+
+def call(url: str, name: str, *data: Any, headers: Mapping[str, str] | None = None, **fields: Any) -> httpx.Response:
+    """Values in their order, or by their names."""
+    sent = {"data": fields or list(data)}
+    return httpx.post(f"{url}gradio_api/run/{name}", json=sent, headers=headers, timeout=60)
+
+
+def answer(url: str, name: str, *data: Any, headers: Mapping[str, str] | None = None, **fields: Any) -> Any:
+    """What an endpoint answers."""
+    reply = call(url, name, *data, headers=headers, **fields)
+    assert reply.status_code == 200, reply.text
+    return reply.json()["data"][0]
+
+
+def told(reply: httpx.Response, status: int = 400) -> tuple[str, str]:
+    """The sentence and the field of a refusal, "" for none. Fails for more than a sentence."""
+    assert reply.status_code == status, reply.text
+    said = reply.json()
+    assert said.keys() <= {"error", "title", "field"}, said
+    assert "\n" not in said["error"] and said["error"].endswith("."), said
+    assert "Traceback" not in said["error"] and "pydantic" not in said["error"], said
+    return said["error"], said.get("field", "")
+
+
+def refused(url: str, name: str, *data: Any, status: int = 400, **fields: Any) -> tuple[str, str]:
+    """The same of a call."""
+    return told(call(url, name, *data, **fields), status)
+
+
+def picture(size: tuple[int, int] = (64, 48)) -> bytes:
+    """A PNG of noise."""
+    file = io.BytesIO()
+    Image.effect_noise(size, 50).convert("RGB").save(file, "PNG")
+    return file.getvalue()
+
+
+def sent(url: str, data: bytes, name: str = "a picture.png", headers: Mapping[str, str] | None = None) -> str:
+    """Where an uploaded file lies."""
+    reply = httpx.post(f"{url}gradio_api/upload", files={"files": (name, data)}, headers=headers, timeout=60)
+    assert reply.status_code == 200, reply.text
+    return str(reply.json()[0])
+
+
+def made_token(studio: Studio, name: str, reads_only: bool = False, days: int = 1) -> NewToken:
+    """A token that a lead has made, with its text."""
+    made = studio.commands.send("make-token", {"title": name, "reads_only": reads_only, "days": days})
+    assert isinstance(made, NewToken)
+    return made
+
+
+def callers(studio: Studio, full: str, reading: str) -> dict[str, dict[str, str]]:
+    """What each of those who may ask something sends with every request: nobody, annotators, the lead, and scripts with
+    the text of a token that may change things, and of one that only looks.
+    """
+    studies = studio.workspace.studies
+    annotator = studies.sessions.open("worker", studies.workers.add()[0].id)
+    return {
+        "nobody": {},
+        "a wrong token": shown("dillema_" + "x" * 43),
+        "annotator": {"cookie": f"annotator={annotator}"},
+        "annotator with our cookie": {"cookie": f"annotator={annotator}; {COOKIE}={annotator}; signed_in=1"},
+        "reading": shown(reading),
+        "full": shown(full),
+        "lead": {"cookie": f"{COOKIE}={studies.sessions.open('lead')}"},
+    }
+
+
+def shown(token: str) -> dict[str, str]:
+    """The header that shows a token."""
+    return {"authorization": f"Bearer {token}"}
+
+
+def watched(client: Client, job: int) -> dict[str, Any]:
+    """A job when it is over."""
+    return cast(dict[str, Any], list(client.submit(job=job, api_name="/watch_job"))[-1])
+
+
+def of_page(url: str, name: str, sent: Any, **more: Any) -> httpx.Response:
+    """Call a function of the explore page, as its script does."""
+    config = httpx.get(f"{url}config", **more).json()
+    component = next(one["id"] for one in config["components"] if "answer" in one["props"].get("server_fns", ()))
+    body = {"component_id": component, "fn_name": name, "data": sent, "session_hash": "x"}
+    return httpx.post(f"{url}gradio_api/component_server/", json=body, **more)

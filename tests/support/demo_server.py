@@ -1,0 +1,165 @@
+"""The studio with the embedded models within this process, which loads them once for all its tests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Page
+
+from benchmarks.serving import browsing
+from core.settings import GenerationSettings
+from pipeline.models import Models, load_models
+from pipeline.profiles.profile import load_profile
+from pipeline.seams import Drawn, OnStep, Wanted
+from services.studio import Studio
+from tests.support.serving import serving_here, until
+
+HELD_SECONDS = 300
+"""Far longer than a test holds something."""
+
+
+@cache
+def demo_models() -> Models:
+    """The embedded models, each loaded at its first use in this process. One thread at a time may ask them."""
+    models = load_models(load_profile("demo"))
+    models.check()
+    return models
+
+
+@contextmanager
+def serving_demo(workspace: Path) -> Iterator[tuple[str, Studio]]:
+    """A server with the embedded models: its address and the studio behind it. Fails at the end if an error was told.
+
+    It lets go of the models before it is over, so that whoever is next may ask them.
+    """
+    before = set(threading.enumerate())
+    with serving_here(workspace, demo_models()) as served, _no_errors():
+        yield served
+    until(lambda: not [one for one in threading.enumerate() if one.name == "jobs" and one not in before])
+
+
+@contextmanager
+def browsing_demo(chromium: str, folder: Path) -> Iterator[tuple[Page, str, Studio]]:
+    """A page of a new browser for such a server, its address, and the studio behind it."""
+    with serving_demo(folder / "workspace") as (url, studio), browsing(chromium, in_the_open=True) as page:
+        yield page, url, studio
+        page.goto("about:blank")
+
+
+class Held:
+    """What the embedded models wait for until it is let through, or the test is done with it."""
+
+    def __init__(self) -> None:
+        self._through, self._over = threading.Semaphore(0), threading.Event()
+
+    def let_through(self, number: int = 1) -> None:
+        """So many of them, be they there already or yet to come."""
+        self._through.release(number)
+
+    def wait(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Until one is let through; `meanwhile` is done over and over, and may raise."""
+        end = time.monotonic() + HELD_SECONDS
+        while not self._through.acquire(timeout=0.05) and not self._over.is_set():
+            assert time.monotonic() < end, "nobody lets it through"
+            meanwhile()
+
+    @contextmanager
+    def in_place_of(self, model: type, name: str, method: Callable[..., object]) -> Iterator[Held]:
+        """A method of a model, as long as the test wants it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, name, method)
+            try:
+                yield self
+            finally:
+                self._over.set()
+
+
+@contextmanager
+def images_held(step: int) -> Iterator[Held]:
+    """Every image that the embedded models draw waits at this step. It is seen, and can be stopped, while it waits."""
+    from pipeline.models.generator import ControlNetPipeline
+
+    plain, held = ControlNetPipeline.draw, Held()
+
+    def draw(
+        self: Any,
+        wanted: Sequence[Wanted],
+        size: int,
+        control: Image.Image,
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[Drawn]:
+        def after_step(done: int, total: int) -> None:
+            on_step(done, total)
+            if done == step:
+                held.wait(lambda: on_step(done, total))
+
+        return plain(self, wanted, size, control, settings, after_step)
+
+    with held.in_place_of(ControlNetPipeline, "draw", draw):
+        yield held
+
+
+@contextmanager
+def replies_held(words: str) -> Iterator[Held]:
+    """Every reply of the embedded language model to a prompt with these words waits."""
+    from pipeline.models.language_process import GgufProcess
+
+    plain, held = GgufProcess.complete, Held()
+
+    def complete(self: Any, prompt: str, *arguments: Any) -> str:
+        if words in prompt:
+            held.wait()
+        return plain(self, prompt, *arguments)
+
+    with held.in_place_of(GgufProcess, "complete", complete):
+        yield held
+
+
+@contextmanager
+def replies_free() -> Iterator[None]:
+    """The embedded language model is held to no form, as a model on a server may not be."""
+    from pipeline.models.language_process import GgufProcess
+
+    plain = GgufProcess.complete
+
+    def complete(self: Any, prompt: str, settings: Any, seed: int, stop: Any = (), _schema: Any = None) -> str:
+        return plain(self, prompt, settings, seed, stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GgufProcess, "complete", complete)
+        yield
+
+
+@contextmanager
+def _no_errors() -> Iterator[None]:
+    """What a server of its own would print with a traceback fails here."""
+    told: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info:
+                told.append(self.format(record))
+
+    listener, roots = Listener(logging.ERROR), [logging.getLogger(), logging.getLogger("uvicorn")]
+    with pytest.MonkeyPatch.context() as patch:
+        # Gradio prints what fails in an event, and logs nothing.
+        patch.setattr(traceback, "print_exc", lambda *_, **__: told.append(traceback.format_exc()))
+        for root in roots:
+            root.addHandler(listener)
+        try:
+            yield
+        finally:
+            for root in roots:
+                root.removeHandler(listener)
+    assert not told, "\n".join(told)

@@ -1,0 +1,166 @@
+"""Models under test at small size, of every kind: files, folders and servers that tests write for themselves."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from core.settings import UnderTestSettings
+
+CLASSES = ("bird", "boat", "house")
+MEAN, STD = "0.4, 0.5, 0.6", "0.2, 0.25, 0.3"
+
+
+def picture(seed: int, size: tuple[int, int] = (60, 40)) -> Image.Image:
+    """Coarse noise: pictures of two seeds are told apart by a network with random weights too."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), np.uint8)
+    return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
+
+
+def wanted(source: str, **given: str | float) -> UnderTestSettings:
+    return UnderTestSettings.model_validate({"source": source, **given})
+
+
+def small_net(kind: str, softmax: bool = False, last: bool = False, seed: int = 0) -> Any:
+    """A convolutional network with random weights for images of any size; `last` has its channels last."""
+    import torch
+    from torch import nn
+
+    class Small(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 8, 3, stride=2), nn.Conv2d(8, len(CLASSES), 3)
+
+        def forward(self, images: Any) -> Any:
+            found = self.second(self.first(images.permute(0, 3, 1, 2) if last else images).relu()) * 4
+            if kind == "segmentation":
+                return found.permute(0, 2, 3, 1) if last else found
+            found = found.mean((2, 3))
+            return found.softmax(1) if softmax else found
+
+    torch.manual_seed(seed)
+    return Small().eval()
+
+
+def onnx_file(
+    file: Path, kind: str = "classification", batch: int = 0, side: int = 32, last: bool = False, **how: Any
+) -> UnderTestSettings:
+    """Writes a small network as ONNX, by torch's own export; `batch` and `side` 0 leave them open."""
+    import torch
+
+    shape = (batch or 2, side or 48, side or 48, 3) if last else (batch or 2, 3, side or 48, side or 48)
+    open_axes = ({} if batch else {0: "images"}) | ({} if side else {(1 if last else 2): "h", (2 if last else 3): "w"})
+    names: dict[str, Any] = {"input_names": ["image"], "output_names": ["found"]}
+    if open_axes:
+        names["dynamic_axes"] = {"image": open_axes, "found": {0: "images"}}
+    net = small_net(kind, last=last, **how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the newer way needs a package more
+        torch.onnx.export(net, (torch.zeros(shape),), str(file), dynamo=False, **names)
+    layout = "channels last" if last else "channels first"
+    return wanted("onnx", file=str(file), classes=", ".join(CLASSES), mean=MEAN, std=STD, layout=layout)
+
+
+def onnx_that_says_all(folder: Path) -> UnderTestSettings:
+    """Writes a small classifier as ONNX that says its classes and its normalisation itself."""
+    import onnx
+
+    onnx_file(folder / "model.onnx")
+    held = onnx.load(folder / "model.onnx")
+    said = {"classes": json.dumps(CLASSES), "mean": f"[{MEAN}]", "std": f"[{STD}]"}
+    onnx.helper.set_model_props(held, said)
+    onnx.save(held, folder / "says.onnx")
+    return wanted("onnx", file=str(folder / "says.onnx"))
+
+
+def transformers_folder(folder: Path, kind: str = "classification") -> UnderTestSettings:
+    """Writes a real ViT or SegFormer with random weights, as `save_pretrained` does, and its image processor."""
+    import torch
+    from transformers import (
+        SegformerConfig,
+        SegformerForSemanticSegmentation,
+        SegformerImageProcessor,
+        ViTConfig,
+        ViTForImageClassification,
+        ViTImageProcessor,
+    )
+
+    torch.manual_seed(0)
+    labels: dict[str, Any] = {"id2label": dict(enumerate(CLASSES)), "label2id": {n: i for i, n in enumerate(CLASSES)}}
+    size = {"height": 32, "width": 32}
+    if kind == "classification":
+        body = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+        net = ViTForImageClassification(ViTConfig(**body, image_size=32, patch_size=8, **labels))
+        net.classifier.weight.data *= 50
+        processor = ViTImageProcessor(size=size, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.25, 0.3])
+    else:
+        layers = {"hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 1, 1, 1]}
+        net = SegformerForSemanticSegmentation(SegformerConfig(**layers, decoder_hidden_size=8, **labels))
+        net.decode_head.classifier.weight.data *= 50
+        processor = SegformerImageProcessor(size={"height": 64, "width": 64})
+    net.eval().save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return wanted("transformers", file=str(folder))
+
+
+@dataclass
+class ModelServer:
+    """What a server of models answers, and what it was asked. Its functions may be replaced while it serves."""
+
+    card: Callable[[], tuple[int, Any, dict[str, str]]]
+    answer: Callable[[list[str]], tuple[int, Any, dict[str, str]]]
+    asked: list[int] = field(default_factory=list)
+    """How many images were in each request."""
+    url: str = ""
+
+
+@contextmanager
+def serving(server: ModelServer) -> Iterator[ModelServer]:
+    """Serves it on a free port while it holds. What is answered is JSON, unless it is bytes already."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None: ...
+
+        def _reply(self, status: int, said: Any, headers: dict[str, str]) -> None:
+            body = said if isinstance(said, bytes) else json.dumps(said).encode()
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self._reply(*server.card())
+
+        def do_POST(self) -> None:
+            images = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["images"]
+            server.asked.append(len(images))
+            self._reply(*server.answer(images))
+
+    class Threads(ThreadingHTTPServer):
+        daemon_threads = True
+        block_on_close = False
+
+        def handle_error(self, *_: object) -> None: ...  # a client that has gone away
+
+    with Threads(("127.0.0.1", 0), Handler) as opened:
+        server.url = f"http://127.0.0.1:{opened.server_port}/model"
+        thread = threading.Thread(target=opened.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            opened.shutdown()
+            thread.join()

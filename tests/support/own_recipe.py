@@ -1,0 +1,153 @@
+"""A recipe that the program does not know: with types of values, prompts, settings and stages of its own.
+
+Nothing in the program knows these names. `postcard` is registered for the time of a test, by its fixture or by whoever
+runs in another process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from core.errors import UserError
+from core.settings import LanguageSettings, Settings
+from core.types import CounterfactualCaption, CounterfactualCaptions, StageValue, Trace
+from pipeline import recipes
+from pipeline.checks.texts import caption_checks, require
+from pipeline.prompting import PromptSlot
+from pipeline.recipes import Recipe, register
+from pipeline.stages.asking import ask
+from pipeline.stages.base import Stage, StageInputs
+from pipeline.stages.caption import CAPTION
+from pipeline.stages.parsing import Unreadable
+from tests.support.scripted import ScriptedLanguageModel, ScriptedModels, answer
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """One line of text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """Several texts with a number each: no shape that a text field has by itself."""
+
+    items: tuple[tuple[str, int], ...]
+
+
+class GreetingSettings(LanguageSettings):
+    """Of the stage "greeting"."""
+
+    later: ClassVar[frozenset[str]] = frozenset(("farewell",))
+
+    shout: bool = Field(False, description="Write it in capital letters")
+    farewell: bool = Field(False, description="Ask for a farewell too")
+
+
+class PostcardSettings(Settings):
+    """Those of every recipe, and a section of its own."""
+
+    greeting: GreetingSettings = GreetingSettings()
+
+
+def greet(given: StageInputs) -> StageValue[Greeting]:
+    """Asks the language model."""
+    require(caption_checks(given.values["caption"].text, given.task)[:1])
+    assert given.prompt is not None
+
+    def read(reply: str) -> str:
+        if not reply.startswith("Greetings"):
+            raise Unreadable("it does not greet")
+        return reply.upper() if given.settings.shout else reply
+
+    said = ask(
+        "a greeting",
+        given.models.language,
+        given.prompt,
+        {"task": given.task.describe(), "caption": given.values["caption"].text},
+        read,
+        given.settings,
+        given.seed,
+        cancelled=given.cancelled,
+    )
+    text, notes = said.value, list[str]()
+    if given.settings.farewell and (asked := given.others.get("farewell")) is not None:
+        text += " " + given.models.language.complete(asked.evaluate(), given.settings, 0)
+    elif given.settings.farewell:
+        notes.append("There is no prompt for a farewell.")
+    trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed, notes=tuple(notes))
+    return StageValue(Greeting(text), trace)
+
+
+def stamp(given: StageInputs) -> StageValue[Stamps]:
+    """Takes no model: two stamps."""
+    text = given.values["greeting"].text
+    if not text:
+        raise UserError("There is no greeting to stamp: write one.")
+    return StageValue(Stamps(((f"{text} From the sea.", 1), (f"{text} From the hills.", 2))), Trace("model"))
+
+
+def captions(values: Mapping[str, Any]) -> CounterfactualCaptions | None:
+    """One image for each stamp."""
+    held = values.get("stamps")
+    return held and CounterfactualCaptions(tuple(CounterfactualCaption(text, ()) for text, _ in held.items))
+
+
+POSTCARD = Recipe(
+    name="postcard",
+    title="Postcard",
+    description="Draws a greeting instead of the caption.",
+    stages=(
+        CAPTION,
+        Stage(
+            name="greeting",
+            title="Greeting",
+            value=Greeting,
+            run=greet,
+            reads=("caption",),
+            prompt=PromptSlot("greeting", ("task", "caption"), default="$task: greet from $caption"),
+            other_prompts=(PromptSlot("farewell", (), needed=False, title="how to end"),),
+            sends=lambda settings: ("farewell",) * settings.farewell,
+            settings="greeting",
+            summary=lambda value: value.text,
+            doing="writing a greeting",
+            plural=False,
+        ),
+        Stage(
+            name="stamps",
+            title="Stamps",
+            value=Stamps,
+            run=stamp,
+            reads=("greeting",),
+            producer="nothing",
+            summary=lambda value: ", ".join(text for text, _ in value.items),
+            doing="stamping",
+        ),
+    ),
+    captions=captions,
+    settings=PostcardSettings,
+    unedited="postcard",
+)
+
+
+@contextmanager
+def registered(recipe: Recipe) -> Iterator[Recipe]:
+    """A recipe is known for a while, as if the program had brought it."""
+    register(recipe)
+    try:
+        yield recipe
+    finally:
+        del recipes._known[recipe.name]
+
+
+def greeting_models() -> ScriptedModels:
+    """Stand-ins whose language model knows how to greet."""
+    return ScriptedModels(
+        ScriptedLanguageModel(lambda prompt: "Greetings, bird!" if "greet from" in prompt else answer(prompt))
+    )

@@ -1,0 +1,74 @@
+"""What tests of retraining share: a small question, its plan, and service and retrainings of the workspace of a file,
+which has a fixture `filled` for that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from core.test_sets import SetEntry
+from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.training import RetrainAsked, RetrainPlan, ValidCases, part, plan, shared_images
+from services.evaluation.service import EvaluationService
+from services.evaluation.subjects import Cases
+from services.test_sets.hashes import hashes_of
+from storage.workspace import Workspace
+from tests.services.evaluation.test_eval_results import BIRDS, service_of
+
+QUICK = RetrainAsked(BIRDS, seeds=2, updates=2, batch=4, rate=0.01, arms=("generated",))
+"""Seconds at most."""
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Told how far it is."""
+
+
+@pytest.fixture(scope="module")
+def evaluations(filled: Workspace) -> Iterator[EvaluationService]:
+    made = service_of(filled)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def retrainings(filled: Workspace, evaluations: EvaluationService) -> Iterator[Retrainings]:
+    made = Retrainings(filled, evaluations)
+    yield made
+    made.close()
+
+
+def planned(workspace: Workspace, service: EvaluationService, asked: RetrainAsked) -> tuple[Cases, RetrainPlan, int]:
+    """The plan of a question without votes, and how many images are on two sides."""
+    cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
+    looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
+    mapping = service.class_map(asked.asked, cases, stored)
+    parted = part(cases, mapping, looks, asked)
+    nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
+    path, no_mask = workspace.images.path, lambda _: None
+    found = plan(cases, mapping, parted, asked, path, no_mask, nobody, lambda places: places[::-1])
+    return cases, found, len(shared_images(cases, parted, looks))
+
+
+def draft(workspace: Workspace, name: str, entries: list[SetEntry]) -> int:
+    """The number of a draft with these images."""
+    number = workspace.test_sets.get(workspace.test_sets.create(name)).versions[0].number
+    workspace.test_sets.add(number, entries)
+    return number
+
+
+def sides(workspace: Workspace, service: EvaluationService, asked: RetrainAsked) -> tuple[Cases, tuple[str, ...]]:
+    """The images of a question, and the side of each source."""
+    cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
+    looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
+    return cases, part(cases, service.class_map(asked.asked, cases, stored), looks, asked).side
+
+
+def masked(cases: Cases, place: int, changed: dict[str, str] | None = None) -> SetEntry:
+    """An original with its mask, some of whose classes are called otherwise."""
+    sha, (mask, names) = cases.originals.shas[place], cases.originals.masks[place]
+    told = {int(number): (changed or {}).get(name, name) for number, name in json.loads(names).items()}
+    return SetEntry(sha, sha, mask=mask, mask_classes=told)

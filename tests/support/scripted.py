@@ -1,0 +1,343 @@
+"""Stand-ins that fill the seams of `pipeline.seams` with what a test says. They do not cover the real models: tests
+marked `demo` run those, in `tests/pipeline/test_pipeline_demo.py`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from core.errors import UserError
+from core.lineage import Batch
+from core.settings import (
+    CaptionSettings,
+    ConditioningSettings,
+    ControlKind,
+    EditingSettings,
+    GenerationSettings,
+    LanguageSettings,
+)
+from core.types import Task
+from pipeline.seams import Drawn, Editor, LanguageRequest, OnStep, Wanted
+from tests.support.serving import until
+
+if TYPE_CHECKING:
+    from services.jobs import JobQueue
+    from services.studio import Studio
+    from ui.explore.page import Performed
+
+SUNNY_BIRD = "A red bird in sunny weather by day. The bird sits on a twig. The ground is grassy."
+
+
+class ScriptedCaptioner:
+    """Says always the same."""
+
+    name = "scripted captioner"
+
+    def __init__(self, text: str = SUNNY_BIRD, prompt: str = "") -> None:
+        self.text, self.prompt, self.calls = text, prompt, 0
+
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        self.calls += 1
+        return self.text, self.prompt
+
+
+class ScriptedLanguageModel:
+    """Gives its replies one after another, the last one for ever; keeps the prompts and seeds it was asked with."""
+
+    name = "scripted language model"
+
+    def __init__(self, *replies: str | Callable[[str], str]) -> None:
+        self.replies = list(replies)
+        self.prompts: list[str] = []
+        self.seeds: list[int] = []
+
+    def complete(
+        self,
+        prompt: str,
+        settings: LanguageSettings,
+        seed: int,
+        stop: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        self.prompts.append(prompt)
+        self.seeds.append(seed)
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        return reply if isinstance(reply, str) else reply(prompt)
+
+
+class ScriptedBatches(ScriptedLanguageModel):
+    """The same, several at once; keeps which seeds were asked together."""
+
+    def __init__(self, *replies: str | Callable[[str], str]) -> None:
+        super().__init__(*replies)
+        self.batches: list[list[int]] = []
+
+    def complete_many(
+        self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
+    ) -> Sequence[str | UserError]:
+        self.batches.append([one.seed for one in requests])
+        replies = list[str]()
+        for one in requests:
+            replies.append(self.complete(one.prompt, settings, one.seed, one.stop, one.schema))
+            on_reply(len(replies))
+        return replies
+
+
+class ScriptedEmbedder:
+    """Places everything at the same point."""
+
+    name = "scripted embedder"
+
+    def image(self, image: Image.Image) -> Sequence[float]:
+        return (1.0, 0.0)
+
+    def text(self, text: str) -> Sequence[float]:
+        return (1.0, 0.0)
+
+
+class ScriptedSentences:
+    """Everything is like nothing else, but for the pairs that a test names, which are like each other."""
+
+    name = "scripted sentences"
+
+    def __init__(self, *alike: tuple[str, str]) -> None:
+        self.alike, self.calls = alike, 0
+
+    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        self.calls += 1
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> Sequence[float]:
+        for pair in self.alike:
+            if any(text.endswith(f" {word}") for word in pair):
+                text = pair[0]
+        draws = random.Random(text)
+        vector = [draws.gauss(0, 1) for _ in range(64)]
+        length = sum(x * x for x in vector) ** 0.5
+        return [x / length for x in vector]
+
+
+class NoiseGenerator:
+    """Noise that hangs on prompt and seed, in as many steps as asked for."""
+
+    name = "noise generator"
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, int]] = []
+        self.kinds: list[ControlKind] = []
+
+    def on(self, kind: ControlKind) -> NoiseGenerator:
+        self.kinds.append(kind)
+        return self
+
+    def preview(self) -> Image.Image | None:
+        return Image.new("RGB", (16, 16), (90, 120, 150))
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        for step in range(settings.steps):
+            on_step(step + 1, settings.steps)
+        self.made.append((prompt, seed))
+        return noise(prompt, seed, control.size)
+
+
+def noise(prompt: str, seed: int, size: tuple[int, int]) -> Image.Image:
+    """The same for the same prompt and seed."""
+    return Image.frombytes("RGB", size, random.Random(f"{prompt} {seed}").randbytes(size[0] * size[1] * 3))
+
+
+class NoiseEditor:
+    """The same in the place of an editor."""
+
+    name = "noise editor"
+
+    def preview(self) -> Image.Image | None:
+        return None
+
+    def batch(self, size: tuple[int, int]) -> int:
+        return 2
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        for step in range(settings.steps):
+            on_step(step + 1, settings.steps)
+        return [Drawn(noise(one.prompt, one.seed, picture.size), Batch(size=size, place=one.place)) for one in wanted]
+
+
+class NoiseBatches(NoiseGenerator):
+    """The same, several at once; keeps which prompts and seeds were drawn together. Refuses what `refused` names."""
+
+    def __init__(self, at_once: int, *refused: int) -> None:
+        super().__init__()
+        self.at_once, self.refused = at_once, refused
+        self.batches: list[tuple[int, list[tuple[int, int]]]] = []
+
+    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
+        return self.at_once
+
+    def draw(
+        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
+    ) -> Sequence[Drawn]:
+        for step in range(settings.steps):
+            on_step(step + 1, settings.steps)
+        self.batches.append((size, [(one.place, one.seed) for one in wanted]))
+        return [self._drawn(one, size, control, settings) for one in wanted]
+
+    def _drawn(self, one: Wanted, size: int, control: Image.Image, settings: GenerationSettings) -> Drawn:
+        batch = Batch(size=size, place=one.place)
+        if one.seed in self.refused:
+            return Drawn(None, batch, False, UserError("The safety checker refused this image."))
+        image = self.generate(one.prompt, control, settings, one.seed, lambda _done, _total: None)
+        return Drawn(image, batch, True)
+
+
+class Refusing(NoiseGenerator):
+    """Draws all images but the second one, which raises when it is first asked for."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error, self.refused = error, list[tuple[str, int]]()
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        if len(self.made) == 1 and not self.refused:
+            self.refused.append((prompt, seed))
+            raise self.error
+        return super().generate(prompt, control, settings, seed, on_step)
+
+
+class HeldGenerator(NoiseGenerator):
+    """Draws no image further than its second step before it is let go; a stop is heeded there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._let = threading.Semaphore(0)
+        self._all = threading.Event()
+
+    def let_go(self, images: int = 1) -> None:
+        """So many are drawn to their end."""
+        self._let.release(images)
+
+    def let_all(self) -> None:
+        """None is held any more."""
+        self._all.set()
+        self._let.release()
+
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        def held(done: int, total: int) -> None:
+            on_step(done, total)
+            # Not faster than real steps are: each may give a preview, and only the latest of those are kept.
+            while done == 2 and not self._all.is_set() and not self._let.acquire(timeout=0.25):
+                on_step(done, total)
+
+        return super().generate(prompt, control, settings, seed, held)
+
+
+class InvertingDetector:
+    """Draws the negative of the picture, a little smaller."""
+
+    name = "inverting detector"
+
+    def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
+        return image.resize((image.width // 2, image.height // 2)).point(lambda value: 255 - value)
+
+
+class ScriptedModels:
+    """All models of a profile."""
+
+    def __init__(self, language: ScriptedLanguageModel | None = None, caption: str = SUNNY_BIRD) -> None:
+        self.captioner = ScriptedCaptioner(caption)
+        self.language = language or ScriptedLanguageModel(answer)
+        self.generator = NoiseGenerator()
+        self.editor: Editor = NoiseEditor()
+        self.embedder = ScriptedEmbedder()
+        self.sentences = ScriptedSentences(("crimson", "red"))
+
+    def check(self) -> None:
+        """Nothing is missing."""
+
+    def generator_name(self, kind: ControlKind) -> str:
+        return self.generator.name
+
+    def editor_name(self) -> str:
+        return self.editor.name
+
+    def detector(self, kind: ControlKind) -> InvertingDetector:
+        return InvertingDetector()
+
+
+def answer(prompt: str) -> str:
+    """Sensible replies about `SUNNY_BIRD` to the prompts of any shipped set."""
+    caption = re.findall(r"Caption: (.*)", prompt)[-1]
+    if edits := re.findall(r"(?:Edits|Transformations): (.*)", prompt):
+        for edit in edits[-1].split("; "):
+            old, new = edit.split(" -> ")
+            caption = caption.replace(old, new)
+        return caption
+    if prompt.rstrip().endswith("Changes:"):
+        offered = re.findall(r"Alternatives: (.*)", prompt)[-1].split("; ")
+        first = [one.partition(",")[0].replace(": ", " -> ") for one in offered]
+        return "\n".join([first[-1], "; ".join(first[:2])])
+    if "Keywords:" in prompt.rsplit("Caption:", 1)[-1]:
+        words = re.findall(r"Keywords: (.*)", prompt)[-1].split(", ")
+        options = {"red": "blue, green, white", "sunny": "snowy, rainy, foggy", "by day": "at night, at sunset"}
+        return "\n".join(f"{word}: {options.get(word, 'sandy')}" for word in words)
+    return "red | attribute\nsunny | weather\nby day | time of day\ngrassy | background"
+
+
+@contextmanager
+def studio_in(folder: Path, profile: str = "demo") -> Iterator[Studio]:
+    """A studio with stand-ins for its models, on a workspace in `folder`."""
+    from pipeline.profiles.profile import load_profile
+    from services.studio import put_together
+    from storage.workspace import Workspace
+
+    with Workspace(folder / "workspace") as workspace:
+        made = put_together(load_profile(profile), ScriptedModels(), workspace)
+        yield made
+        made.close()
+
+
+def perform(studio: Studio, run_id: str, name: str, *, tab: Any = "", state: Any = 0, **fields: Any) -> Performed:
+    """One thing done on an explore page that shows a run ("" for the start page): a command by its name, its fields,
+    which page it is, and which state of the run its person saw.
+    """
+    from app import explorer_of
+    from ui.explore.page import Action
+
+    action = Action(name=name, fields=fields, state=state)
+    return explorer_of(studio).perform(run_id, action, tab)
+
+
+def performed(studio: Studio, run_id: str, name: str, **fields: Any) -> Performed:
+    """The same, and all the work that there is, to its end."""
+    outcome = perform(studio, run_id, name, **fields)
+    over(studio.jobs)
+    return outcome
+
+
+def over(jobs: JobQueue) -> None:
+    """Wait until no work runs or waits."""
+    until(lambda: not jobs.active())
+
+
+def parts_of(studio: Studio, run_id: str, picked: tuple[str, ...] = ()) -> dict[str, str]:
+    """The markup of all parts of an explore page that shows a run, or on its start page those that are picked."""
+    from app import explorer_of
+    from ui.explore.page import render
+    from ui.explore.pictures import View
+
+    return render(explorer_of(studio).read(run_id, View(), picked=picked))

@@ -1,0 +1,95 @@
+"""Starts the studio for a test within this process. `benchmarks.serving` starts one of its own, and a browser."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks.serving import START_SECONDS, answers, free_port
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from services.studio import Studio
+
+
+def until(true: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until it is: far longer than that takes, as the machine may be busy with other things."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"it is not so after {seconds:g} s"
+        time.sleep(0.01)
+
+
+@contextmanager
+def serving_here(
+    workspace: Path, models: Any, password: str = "", mcp: bool = False, data_roots: tuple[Path, ...] = ()
+) -> Iterator[tuple[str, Studio]]:
+    """The demo profile with other models, in a thread of this process: its address and the studio behind it."""
+    import app
+
+    port = free_port()
+    settings = app.ServerSettings("demo", workspace, port=port, password=password, mcp=mcp, data_roots=data_roots)
+    application, studio = app.build(settings, models)
+    with nothing_missed(), serving_application(application, studio, port) as url:
+        yield url, studio
+
+
+@contextmanager
+def nothing_missed() -> Iterator[None]:
+    """Fails at the end when a page was told that nothing is new while it showed something else by then."""
+    import ui.explore.page
+    from ui.explore.page import Batch, Explorer
+
+    plain, missed = Explorer.answer, list[str]()
+
+    def answer(self: Explorer, batch: Batch) -> dict[str, Any]:
+        reply = plain(self, batch)
+        if reply.get("same"):
+            parts = ui.explore.page.render(self.read(batch.run, batch.view, batch.find))
+            other = [name for name, part in parts.items() if batch.seen.get(name) != part[4 : part.index("-->")]]
+            # What was changed since the answer is for the next one, and told a moment after it was changed.
+            if other and not _soon(lambda: batch.revision != self._revision(batch)):
+                missed.append(f"{other} of {batch.run!r}")
+        return reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Explorer, "answer", answer)
+        yield
+    assert not missed, f"a page was told that nothing is new, but it was: {missed}"
+
+
+def _soon(true: Callable[[], object]) -> bool:
+    """Whether it is so, or comes to be so."""
+    try:
+        until(true)
+    except AssertionError:
+        return False
+    return True
+
+
+@contextmanager
+def serving_application(application: FastAPI, studio: Studio, port: int) -> Iterator[str]:
+    """What `app.build` has given, in a thread of this process: its address. Closed at the end."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(application, port=port, log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        end = time.monotonic() + START_SECONDS
+        while not answers(port):
+            assert time.monotonic() < end and thread.is_alive(), "the server did not start"
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        studio.close()
+        studio.workspace.close()

@@ -1,0 +1,52 @@
+"""Runs with test cases for the tests of test sets: pictures of noise, each of its number."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+from core.test_sets import SetEntry
+from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
+from storage.workspace import Workspace
+from tests.support.cases import made_case
+
+CAPTION = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
+
+
+def picture(number: int, size: tuple[int, int] = (32, 32)) -> Image.Image:
+    """Soft noise: no two numbers look alike."""
+    noise = np.random.default_rng(number).integers(0, 256, (8, 8, 3), np.uint8)
+    return Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC)
+
+
+def as_jpeg(image: Image.Image, quality: int = 60) -> Image.Image:
+    """What comes back out of a JPEG file."""
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=quality)
+    return Image.open(io.BytesIO(file.getvalue())).convert("RGB")
+
+
+def run_of(
+    workspace: Workspace,
+    source: Image.Image | int,
+    images: Sequence[int],
+    label: str = "bird",
+    accepted: bool = True,
+) -> tuple[int, ...]:
+    """The test cases of a new run whose generated images are the pictures of these numbers."""
+    task = Task("classification", label)
+    shown = picture(source) if isinstance(source, int) else source
+    run = workspace.runs.create(shown, task, "demo", "A run", {})
+    workspace.runs.append_value(run, "caption", StageValue(Caption("A red bird."), Trace("model"), "k"))
+    made = [made_case(picture(number), seed=number, counterfactual=CAPTION, task=task) for number in images]
+    cases = workspace.test_cases.extend(run, None, made)
+    for case in cases if accepted else ():
+        workspace.test_cases.review(case, "accepted")
+    return cases
+
+
+def by_image(entries: Sequence[SetEntry]) -> dict[str, SetEntry]:
+    return {entry.image: entry for entry in entries}

@@ -1,0 +1,94 @@
+"""Studies with votes in a real workspace, for the tests of what a lead sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from PIL import Image
+
+from core.stored_studies import ImportedVote
+from core.studies import ControlPolicy, Item, NewItem, Rules
+from storage.workspace import Workspace
+from study.templates import TEMPLATES
+
+START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
+CREW = ("ada", "bo", "cy", "di", "ed")
+"""Who votes on every item, in this order; their names in the workspace begin with "imported-"."""
+YES, NO = ("yes",) * 5, ("no",) * 5
+MOSTLY, SPLIT = ("yes", "yes", "yes", "yes", "no"), ("yes", "yes", "yes", "no", "no")
+
+
+def birds(**changes: Any) -> Rules:
+    """The classification template: one question on validity, five votes, a consensus of four."""
+    return replace(TEMPLATES["classification"].rules(), controls=ControlPolicy(share=0.1), **changes)
+
+
+def picture(workspace: Workspace, number: int) -> str:
+    """The hash of a small picture of its own colour."""
+    return workspace.images.add(Image.new("RGB", (32, 32), (7 * number % 256, 90, 200 - number % 100)))
+
+
+def study_of(
+    workspace: Workspace, items: Sequence[NewItem], rules: Rules | None = None, name: str = "Birds, November"
+) -> str:
+    """A running study with these items; its id."""
+    studies = workspace.studies
+    study_id = studies.create(name, rules or birds())
+    studies.add_items(study_id, items)
+    studies.start(study_id)
+    return study_id
+
+
+def bird_study(
+    workspace: Workspace, answers: Sequence[Sequence[str]], controls: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """A running study of one bird an entry of `answers`, which ada, bo, ... gave; `controls`: worker to their answers
+    to control items whose right answer is yes. The id."""
+    items = [
+        NewItem(
+            picture(workspace, number),
+            label="bird" if number % 2 else "owl",
+            edit_types=("weather",) if number % 3 else ("weather", "background"),
+            source_sha=picture(workspace, number + 500),
+            caption="A bird in sunny weather.",
+            counterfactual="A bird in snowy weather.",
+            model="drawn-classifier",
+            model_right=number % 4 != 0,
+            group="random" if number < 6 else "misclassified",
+            origin={"prompt": "a bird, snowy", "seed": number},
+        )
+        for number in range(len(answers))
+    ]
+    wanted = max(map(len, (controls or {}).values()), default=1)
+    items += [
+        NewItem(picture(workspace, 900 + number), kind="control", expected={"valid": "yes"}, label="bird")
+        for number in range(wanted)
+    ]
+    study_id = study_of(workspace, items)
+    known = workspace.studies.items(study_id)
+    judged = [item for item in known if item.kind == "item"]
+    checks = [item for item in known if item.kind == "control"]
+    votes = [
+        cast(item, worker, {"valid": answer}, 10 * number + place)
+        for number, (item, given) in enumerate(zip(judged, answers, strict=True))
+        for place, (worker, answer) in enumerate(zip(CREW, given, strict=False))
+        if answer
+    ]
+    votes += [
+        cast(item, worker, {"valid": answer}, 5000 + number, right=answer == "yes")
+        for worker, given in (controls or {}).items()
+        for number, (item, answer) in enumerate(zip(checks, given, strict=False))
+    ]
+    if votes:
+        workspace.studies.import_votes(study_id, votes)
+    return study_id
+
+
+def cast(item: Item, worker: str, answers: Mapping[str, str], second: int, **fields: Any) -> ImportedVote:
+    """A vote that was given so many seconds after the start."""
+    when = START + timedelta(seconds=second)
+    known: dict[str, Any] = {"comment": "", "seconds": 4.0, **fields}
+    return ImportedVote(item.id, worker, answers, accepted=when - timedelta(seconds=5), submitted=when, **known)

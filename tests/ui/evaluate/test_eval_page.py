@@ -1,0 +1,48 @@
+"""The page Evaluate, part by part, without a browser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from services.evaluation.service import OnModel
+from services.evaluation.types import EditRow
+from storage.workspace import Workspace
+from tests.services.evaluation.test_eval_results import BIRDS, read_all, service_of
+from tests.support.evaluation_cases import fill
+from ui.evaluate.choosing import subjects_part
+from ui.evaluate.edits import MOST_ROWS, edits_part
+from ui.evaluate.words import Links
+
+
+def test_a_table_of_a_thousand_edits_has_the_first_hundred_on_the_page_and_says_so(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        fill(workspace, 3)
+        service = service_of(workspace)
+        read_all(service, BIRDS)
+        found = service.evaluate(BIRDS)
+        service.close()
+    one = found.edits["alternative"][0]
+    rows: list[EditRow] = [replace(one, row=replace(one.row, name=f"word {number}")) for number in range(1000)]
+    page = str(edits_part(replace(found, edits={"alternative": tuple(rows)}), Links()))
+    assert f"word {MOST_ROWS - 1}<" in page and f"word {MOST_ROWS}<" not in page
+    assert "900 further rows" in page
+    few = replace(found, edits={"alternative": tuple(rows[:MOST_ROWS])})
+    assert "further rows" not in str(edits_part(few, Links()))
+
+
+def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        service = service_of(workspace)
+        nothing = str(subjects_part(service.subjects(), service.gallery()))
+        assert "Nothing to evaluate yet" in nothing and "data-kind" not in nothing
+        fill(workspace, 2)
+        assert service.gallery() == {"classification": 22}
+        fill(workspace, 1, road=True)
+        shown = str(subjects_part(service.subjects(), service.gallery()))
+        for kind, images in (("classification", 22), ("segmentation", 11)):
+            assert f'href="/evaluate/?view=kind%3D{kind}"' in shown and f"{images} generated images" in shown
+            view = service.view(OnModel.of({"view": f"kind={kind}"}).subject)
+            assert (view.kind, view.cases + view.controls) == (kind, images)
+        assert "Nothing to evaluate" not in shown
+        service.close()

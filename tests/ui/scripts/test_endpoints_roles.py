@@ -1,0 +1,451 @@
+"""Who may what with a password: every endpoint for every role, by every method and every way into Gradio."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+from services.commands import Command, Missing
+from services.evaluation import commands as asking_of
+from services.queries import ListRuns
+from services.studio import Studio
+from tests.support.called import call, callers, made_token, picture, sent, shown
+from tests.support.explorer import held_drawing, text_run
+from tests.support.scripted import ScriptedModels
+from tests.support.serving import serving_here, until
+from ui.scripts.endpoints import OF_PAGES, endpoint_of, fields_of, offered
+from ui.security.guard import COOKIE
+
+pytestmark = pytest.mark.slow
+PASSWORD = "a long password"
+OUTSIDE = ("nobody", "a wrong token", "a withdrawn token", "an ended token", "annotator", "annotator with our cookie")
+"""To whom nothing here is open."""
+INSIDE = ("reading", "full", "lead")
+METHODS = ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW")
+"""None of them calls anything."""
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Studio]]:
+    with serving_here(tmp_path_factory.mktemp("locked") / "workspace", ScriptedModels(), PASSWORD) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def tokens(locked: tuple[str, Studio]) -> dict[str, str]:
+    """Their texts by their names."""
+    studio, known = locked[1], {}
+    for name, reads in (("full", False), ("reading", True), ("withdrawn", False), ("ended", False)):
+        made = made_token(studio, name, reads)
+        known[name] = made.text
+        if name == "withdrawn":
+            studio.commands.send("withdraw-token", {"token": made.token.id})
+        if name == "ended":
+            with sqlite3.connect(studio.workspace.folder / "studio.db") as database:
+                database.execute("UPDATE tokens SET expires = ? WHERE name = ?", [made.token.created.isoformat(), name])
+    return known
+
+
+@pytest.fixture(scope="module")
+def roles(locked: tuple[str, Studio], tokens: dict[str, str]) -> Mapping[str, Mapping[str, str]]:
+    """What each of them sends with every request."""
+    over = {f"{how} token": shown(tokens[name]) for how, name in (("a withdrawn", "withdrawn"), ("an ended", "ended"))}
+    return callers(locked[1], tokens["full"], tokens["reading"]) | over
+
+
+@dataclass
+class Reply:
+    """What came back."""
+
+    status: int
+    body: bytes
+
+    @property
+    def error(self) -> str:
+        """The sentence of a refusal; "" for what is none."""
+        return str(json.loads(self.body).get("error", "")) if self.body else ""
+
+
+class Asking:
+    """One caller, over one connection."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._connection = http.client.HTTPConnection(httpx.URL(url).netloc.decode(), timeout=60)
+        self._headers = {**headers, "content-type": "application/json"}
+
+    def ask(self, method: str, path: str, body: Any = None) -> Reply:
+        data = None if body is None else json.dumps(body)
+        try:
+            self._connection.request(method, path, data, self._headers)
+            reply = self._connection.getresponse()
+        except ConnectionError:  # a server closes a connection that was not used for seconds
+            self._connection.close()
+            self._connection.request(method, path, data, self._headers)
+            reply = self._connection.getresponse()
+        return Reply(reply.status, reply.read())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture(scope="module")
+def asking(locked: tuple[str, Studio], roles: Mapping[str, Mapping[str, str]]) -> Iterator[Mapping[str, Asking]]:
+    callers = {role: Asking(locked[0], headers) for role, headers in roles.items()}
+    yield callers
+    for caller in callers.values():
+        caller.close()
+
+
+@pytest.fixture(scope="module")
+def numbers(locked: tuple[str, Studio], roles: Mapping[str, Mapping[str, str]]) -> Mapping[str, int]:
+    """The number of the function of every endpoint."""
+    config = httpx.get(f"{locked[0]}config", headers=roles["lead"]).json()
+    known = {each["api_name"]: each["id"] for each in config["dependencies"]}
+    return {endpoint_of(command): known[endpoint_of(command)] for command in offered(locked[1].commands)}
+
+
+def ways_in(command: type[Command], number: int) -> Mapping[str, Any]:
+    """Every way to call it with values that no command takes: the path, and what is sent."""
+    name, named = endpoint_of(command), {field: {"no": "such"} for field in fields_of(command)}
+    data = list(named.values())
+    return {
+        f"/gradio_api/run/{name}": {"data": data},
+        f"/gradio_api/api/{name}/": {"data": named},
+        f"/gradio_api/call/{name}": {"data": data},
+        f"/gradio_api/call/v2/{name}": named,
+        "/gradio_api/queue/join": {"data": data, "fn_index": number, "session_hash": name},
+        "/gradio_api/run/predict": {"data": data, "fn_index": number},
+        "/gradio_api/run/list_jobs?": {"data": data, "fn_index": number, "batched": True, "event_id": "x"},
+    }
+
+
+def test_every_endpoint_is_closed_to_who_is_outside_by_every_way_and_method(
+    locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int]
+) -> None:
+    wrong = []
+    for command in offered(locked[1].commands):
+        name = endpoint_of(command)
+        tries = [("POST", path, body) for path, body in ways_in(command, numbers[name]).items()]
+        tries += [(method, f"/gradio_api/run/{name}", None) for method in METHODS]
+        tries += [("GET", f"/gradio_api/call/{name}/x", None)]
+        for role in OUTSIDE:
+            for method, path, body in tries:
+                reply = asking[role].ask(method, path, body)
+                if reply.status != 401:
+                    wrong.append((role, method, path, reply))
+    assert not wrong
+
+
+def test_a_token_that_only_looks_changes_nothing_by_any_way(
+    locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int]
+) -> None:
+    reading, wrong = asking["reading"], list[object]()
+    for command in offered(locked[1].commands):
+        name = endpoint_of(command)
+        for path, body in ways_in(command, numbers[name]).items():
+            if path.endswith("?"):
+                continue  # of another endpoint
+            reply = reading.ask("POST", path, body)
+            error = reply.error if "/run/" in path or "/api/" in path else _streamed(reading, path, name, reply)
+            if command.looks == ("only reads" in error):
+                wrong.append((name, path, error))
+            if not command.looks and "/run/" in path and reply.status != 403:
+                wrong.append((name, path, reply))
+    assert not wrong
+
+
+def _streamed(caller: Asking, path: str, name: str, reply: Reply) -> str:
+    """The error at the end of a stream."""
+    assert reply.status == 200, reply
+    event = json.loads(reply.body)["event_id"]
+    asked = f"/gradio_api/call/{name}/{event}" if "call" in path else f"/gradio_api/queue/data?session_hash={name}"
+    return caller.ask("GET", asked).body.decode()
+
+
+OF_EVALUATIONS: Mapping[str, tuple[bool, Mapping[str, Any]]] = {
+    "list-evaluation-subjects": (True, {}),
+    "list-models-under-test": (True, {"view": "kind=classification"}),
+    "begin-predictions": (False, {"view": "kind=classification"}),
+    "cancel-predictions": (False, {"work": 1}),
+    "show-predictions": (True, {"work": 1}),
+    "show-evaluation": (True, {"view": "kind=classification"}),
+    "make-control-set": (False, {"view": "kind=classification"}),
+    "cancel-control-set": (False, {"work": 1}),
+    "show-control-set": (True, {"work": 1}),
+    "rank-test-cases": (True, {"view": "kind=classification", "most": 5}),
+    "foretell-faults": (True, {"view": "kind=classification", "runs": ["a-run"]}),
+    "begin-retraining": (False, {"view": "kind=classification", "seeds": 1, "updates": 1}),
+    "cancel-retraining": (False, {"work": 1}),
+    "show-retraining": (True, {"view": "kind=classification"}),
+    "draft-evaluation-study": (False, {"view": "kind=classification", "judged": 20}),
+    "score-images": (False, {}),
+}
+"""Each command of evaluations: whether it only looks, and fields that it takes."""
+
+
+def test_evaluations_are_looked_at_by_who_may_look_and_begun_by_who_may_change_things(
+    locked: tuple[str, Studio], asking: Mapping[str, Asking]
+) -> None:
+    studio = locked[1]
+    known, named = studio.commands.known(), {one.name for one in vars(asking_of).values() if _is_command(one)}
+    assert named | {"score-images"} == set(OF_EVALUATIONS), "say of a new command who may send it"
+    wrong = []
+    for name, (looks, fields) in OF_EVALUATIONS.items():
+        command = known[name]
+        assert command.looks is looks and command in offered(studio.commands), name
+        path = f"/gradio_api/run/{endpoint_of(command)}"
+        for role in (*OUTSIDE, "reading"):
+            reply = asking[role].ask("POST", path, {"data": fields})
+            refused = 401 if role in OUTSIDE else 403
+            if (reply.status == refused) is not (role in OUTSIDE or not looks):
+                wrong.append((role, name, reply))
+    assert not wrong
+    assert studio.workspace.studies.all() == () and studio.workspace.scores.latest() is None
+    with pytest.raises(Missing):
+        studio.evaluations.work.view(1)  # nothing was begun
+    with pytest.raises(Missing):
+        studio.retrainings.work.view(1)
+    for name, (_, fields) in OF_EVALUATIONS.items():
+        for role in ("full", "lead"):
+            reply = asking[role].ask("POST", f"/gradio_api/run/{endpoint_of(known[name])}", {"data": fields})
+            if reply.status not in (200, 400, 404):  # there is nothing in this workspace yet
+                wrong.append((role, name, reply))
+    assert not wrong
+
+
+def _is_command(held: object) -> bool:
+    return isinstance(held, type) and issubclass(held, Command) and "name" in vars(held)
+
+
+def test_every_endpoint_takes_calls_of_who_may_by_post_alone(
+    locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int]
+) -> None:
+    wrong = list[object]()
+    for place, command in enumerate(offered(locked[1].commands)):
+        name, method = endpoint_of(command), METHODS[place % len(METHODS)]
+        ways = ways_in(command, numbers[name])
+        for role in INSIDE:
+            reply = asking[role].ask(method, f"/gradio_api/run/{name}")
+            if reply.status != 405:
+                wrong.append((role, method, reply))
+            if role == "reading" or not fields_of(command):
+                continue
+            for path in (f"/gradio_api/run/{name}", "/gradio_api/run/predict"):
+                reply = asking[role].ask("POST", path, ways[path])
+                if reply.status != 400 or "only reads" in reply.error:
+                    wrong.append((role, path, reply))
+    assert not wrong
+
+
+A_FILE = "/gradio_api/file={file}"
+# What else there is: method, path, and the status for a token that only looks, a full one, and the lead. 401 outside.
+PLACES: tuple[tuple[str, str, tuple[int, int, int]], ...] = (
+    ("GET", "/config", (200, 200, 200)),
+    ("GET", "/gradio_api/info", (200, 200, 200)),
+    ("GET", "/gradio_api/openapi.json", (200, 200, 200)),
+    ("GET", "/gradio_api/startup-events", (200, 200, 200)),
+    ("GET", "/gradio_api/queue/status", (200, 200, 200)),
+    ("GET", A_FILE, (200, 200, 200)),
+    ("HEAD", A_FILE, (200, 200, 200)),
+    ("GET", "/gradio_api/file=/etc/passwd", (403, 403, 403)),
+    ("GET", "/gradio_api/file={folder}/studio.db", (403, 403, 403)),
+    ("GET", A_FILE + "/../../../../../../etc/passwd", (403, 403, 403)),
+    ("GET", "/gradio_api/file=..%2f..%2fstudio.db", (403, 403, 403)),
+    ("GET", "/gradio_api/file=file%3A%2F%2F/etc/passwd", (403, 403, 403)),
+    ("POST", "/gradio_api/stream/x", (403, 403, 422)),
+    ("GET", "/gradio_api/stream/x/1/1/playlist-file", (403, 403, 404)),
+    ("POST", "/gradio_api/component_server", (403, 403, 400)),
+    ("POST", "/gradio_api/component_server/", (403, 403, 400)),
+    ("GET", "/gradio_api/component_server", (403, 403, 405)),
+    # What nobody needs
+    ("GET", "/gradio_api/file=http://127.0.0.1:1/x", (403, 403, 404)),
+    ("GET", "/gradio_api/file=HTTPS://example.org/x", (403, 403, 404)),
+    ("GET", "/gradio_api/file/http://example.org/x", (403, 403, 404)),
+    ("GET", "/gradio_api/proxy=http://127.0.0.1:1/x", (403, 403, 404)),
+    ("POST", "/gradio_api/vibe-edit", (403, 403, 404)),
+    ("POST", "/gradio_api/process_recording", (403, 403, 404)),
+    ("GET", "/gradio_api/deep_link?session_hash=x", (403, 403, 404)),
+    ("GET", "/gradio_api/dev/reload", (403, 403, 404)),
+    ("GET", "/monitoring", (403, 403, 404)),
+    # Pages
+    ("GET", "/", (403, 403, 200)),
+    ("GET", "/endpoints", (403, 403, 200)),
+    ("GET", "/scripts", (403, 403, 200)),
+    ("POST", "/scripts/make-token", (403, 403, 403)),
+    ("GET", "/study/", (403, 403, 200)),
+    ("GET", "/curate/", (403, 403, 200)),
+    ("GET", "/curate/api/cells", (403, 403, 200)),
+    ("GET", "/curate/api/totals?view=colour%3Dred", (403, 403, 400)),
+    ("POST", "/curate/api/decide", (403, 403, 403)),
+    ("POST", "/curate/api/score-images", (403, 403, 403)),
+    ("GET", "/evaluate/", (403, 403, 200)),
+    ("GET", "/evaluate/?version=1", (403, 403, 404)),
+    ("GET", "/evaluate/api/state?version=1", (403, 403, 400)),
+    ("GET", "/evaluate/api/work?number=1", (403, 403, 404)),
+    ("GET", "/evaluate/api/ranking?version=1", (403, 403, 200)),
+    ("GET", "/evaluate/api/drawing?number=1", (403, 403, 404)),
+    ("GET", "/evaluate/images?version=1&kind=wrong", (403, 403, 404)),
+    ("GET", "/evaluate/report/csv?version=1", (403, 403, 404)),
+    ("POST", "/evaluate/api/begin-predictions", (403, 403, 403)),
+    ("POST", "/evaluate/api/check-masks", (403, 403, 403)),
+    ("POST", "/evaluate/api/cancel-predictions", (403, 403, 403)),
+    ("POST", "/evaluate/api/make-control-set", (403, 403, 403)),
+    ("POST", "/evaluate/api/cancel-control-set", (403, 403, 403)),
+    ("POST", "/evaluate/api/draft-evaluation-study", (403, 403, 403)),
+    ("POST", "/evaluate/api/look", (403, 403, 403)),
+    ("GET", "/evaluate/api/retraining?version=1", (403, 403, 400)),
+    ("GET", "/evaluate/retraining/markdown?version=1", (403, 403, 404)),
+    ("GET", "/evaluate/retraining/weights?version=1&kept=1&arm=original", (403, 403, 404)),
+    ("GET", "/evaluate/retraining/images?version=1&kept=1&on=original", (403, 403, 404)),
+    ("POST", "/evaluate/api/begin-retraining", (403, 403, 403)),
+    ("POST", "/evaluate/api/cancel-retraining", (403, 403, 403)),
+    ("POST", "/curate/api/hold", (403, 403, 403)),
+    ("GET", "/ui/studio.js", (403, 403, 200)),
+    ("GET", "/images/x.png", (403, 403, 404)),
+    ("GET", "/thumbs/x.webp", (403, 403, 404)),
+    ("GET", "/theme.css", (403, 403, 200)),
+    ("POST", "/login", (403, 403, 422)),
+)
+
+
+def test_every_other_place_for_every_role(
+    locked: tuple[str, Studio], asking: Mapping[str, Asking], roles: Mapping[str, Mapping[str, str]]
+) -> None:
+    url, studio = locked
+    held = {"file": quote(sent(url, picture(), headers=roles["full"])), "folder": str(studio.workspace.folder)}
+    wrong = []
+    for method, path, allowed in PLACES:
+        wanted = {**dict.fromkeys(OUTSIDE, 401), **dict(zip(INSIDE, allowed, strict=True))}
+        for role, status in wanted.items():
+            reply = asking[role].ask(method, path.format(**held), {} if method == "POST" else None)
+            if reply.status != status:
+                wrong.append((role, method, path, status, reply))
+    assert not wrong
+
+
+def test_the_functions_of_the_page_are_for_the_lead(
+    locked: tuple[str, Studio], asking: Mapping[str, Asking], roles: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Which take no file but an upload."""
+    url, studio = locked
+    components = httpx.get(f"{url}config", headers=roles["lead"]).json()["components"]
+    functions = {each["id"]: each["props"]["server_fns"] for each in components if each["props"].get("server_fns")}
+    ((wire, names),) = functions.items()
+    assert set(names) == {"answer", "take_picture", "take_run", "give_mask"}
+    stolen = {"path": str(studio.workspace.folder / "studio.db"), "name": "x"}
+    sending: dict[str, Any] = {"answer": {}, "give_mask": {**stolen, "run": "x"}}
+    for name in names:
+        asked = {"component_id": wire, "fn_name": name, "session_hash": "x", "data": sending.get(name, stolen)}
+        for role in (*OUTSIDE, *INSIDE):
+            reply = asking[role].ask("POST", "/gradio_api/component_server", asked)
+            assert reply.status == (401 if role in OUTSIDE else 200 if role == "lead" else 403), (role, name, reply)
+        if name != "answer":
+            assert json.loads(reply.body)["problem"].startswith("There is no such upload"), reply
+    for name in ("__init__", "postprocess", "constructor_args", "render"):
+        asked = {"component_id": wire, "fn_name": name, "session_hash": "x", "data": {}}
+        assert asking["lead"].ask("POST", "/gradio_api/component_server", asked).status == 404
+
+
+def test_a_file_is_sent_by_who_may_change_things(
+    locked: tuple[str, Studio], roles: Mapping[str, Mapping[str, str]]
+) -> None:
+    wanted = {**dict.fromkeys(OUTSIDE, 401), "reading": 403, "full": 200, "lead": 200}
+    for role, status in wanted.items():
+        reply = httpx.post(
+            f"{locked[0]}gradio_api/upload", files={"files": ("a.png", picture())}, headers=dict(roles[role])
+        )
+        assert reply.status_code == status, (role, reply.text)
+
+
+FOREIGN: tuple[Mapping[str, str], ...] = (
+    {"origin": "https://example.org"},
+    {"origin": "null"},
+    {"origin": "http://127.0.0.1:1"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
+)
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_nothing_is_taken_from_another_site_whoever_sends_it(
+    locked: tuple[str, Studio],
+    numbers: Mapping[str, int],
+    roles: Mapping[str, Mapping[str, str]],
+    headers: Mapping[str, str],
+) -> None:
+    for role in (*OUTSIDE, *INSIDE):
+        asking = Asking(locked[0], {**roles[role], **headers})
+        refused = 401 if "token" in role else 403
+        for path, body in ways_in(ListRuns, numbers["list_runs"]).items():
+            assert asking.ask("POST", path, body).status == refused, (role, path)
+        for path in ("upload", "component_server", "cancel", "reset"):
+            assert asking.ask("POST", f"/gradio_api/{path}", {}).status == refused, (role, path)
+        asking.close()
+
+
+def test_a_token_is_shown_in_one_way_only(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
+    """Addresses are kept in logs and histories, and cookies are sent by browsers on their own."""
+    token = tokens["full"]
+    for headers in (
+        {"authorization": token},
+        {"authorization": f"Basic {token}"},
+        {"authorization": f"Bearer {token[:-1]}"},
+        {"authorization": f"Bearer {token}x"},
+        {"authorization": f"Bearer {token.upper()}"},
+        {"cookie": f"{COOKIE}={token}"},
+        {"cookie": f"annotator={token}"},
+        {"x-authorization": f"Bearer {token}"},
+        {"x-gradio-user": "lead", "x-forwarded-user": "lead"},
+    ):
+        assert call(locked[0], "list_jobs", headers=headers).status_code == 401, headers
+    for asked in (f"token={token}", f"access_token={token}", f"__sign={token}"):
+        assert httpx.post(f"{locked[0]}gradio_api/run/list_jobs?{asked}").status_code == 401
+
+
+def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str, Studio]) -> None:
+    url, studio = locked
+    made = made_token(studio, "notebook", days=30)
+    with pytest.raises(Exception, match="already"):
+        studio.commands.send("make-token", {"title": "notebook", "reads_only": True, "days": 30})
+    client = Client(url, headers=shown(made.text), verbose=False)
+    run = client.predict(sample="balloon", api_name="/run_from_sample")["run"]
+    client.predict(run=run, title="by a script", api_name="/rename")
+    lines = [entry.detail for entry in studio.workspace.studies.log() if entry.event == "script"]
+    assert lines == [f"notebook: rename run {run}", "notebook: run-from-sample"]
+
+    studio.commands.send("withdraw-token", {"token": made.token.id})
+    assert call(url, "rename", run, "again", headers=shown(made.text)).status_code == 401
+    assert made.text not in (studio.workspace.folder / "studio.db").read_bytes().decode("latin-1")
+    assert studio.workspace.runs.get(run).name == "by a script"
+
+
+def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(locked: tuple[str, Studio]) -> None:
+    url, studio = locked
+    made = made_token(studio, "watcher")
+    client = Client(url, headers=shown(made.text), verbose=False)
+    run = text_run(studio)
+    with held_drawing(studio) as generator:
+        job = client.predict(run=run, api_name="/generate")["job"]["job"]
+        watching = client.submit(job=job, api_name="/watch_job")
+        assert next(iter(watching))["state"] in ("waiting", "running")
+        studio.commands.send("withdraw-token", {"token": made.token.id})
+        with pytest.raises(AppError, match="goes on without being watched"):
+            watching.result()
+        generator.let_all()
+        until(lambda: not studio.jobs.active())
+    assert len(studio.workspace.runs.get(run).test_cases) == 4
+
+
+def test_commands_of_tokens_are_no_endpoints(locked: tuple[str, Studio]) -> None:
+    assert {"make-token", "withdraw-token"} <= OF_PAGES <= set(locked[1].commands.known())
+    assert all(issubclass(command, Command) for command in locked[1].commands.known().values())

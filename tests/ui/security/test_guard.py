@@ -1,0 +1,309 @@
+"""Who gets in with a password and who does not, on the real sessions and log of a workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from core.errors import UserError
+from storage.workspace import Workspace
+from tests.support.guarded import CHEAP, HTML, PASSWORD, application, events, sign_in
+from ui.security.guard import COOKIE
+from ui.security.passwords import SECRET, hashed
+from ui.security.sign_in import ATTEMPTS, SIGN_IN_ASSETS, local, stand_guard
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "workspace") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def kept() -> str:
+    return hashed(PASSWORD, CHEAP)
+
+
+@pytest.fixture
+def locked(workspace: Workspace, kept: str) -> Iterator[TestClient]:
+    workspace.studies.sessions.set_secret(SECRET, kept)
+    with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test", follow_redirects=False) as client:
+        yield client
+
+
+def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str) -> None:
+    with pytest.raises(UserError, match=r"STUDIO_PASSWORD.*--set-password"):
+        application(workspace, "0.0.0.0")
+    with pytest.raises(UserError, match="at least 8"):
+        application(workspace, "0.0.0.0", "short")
+    application(workspace, "0.0.0.0", PASSWORD)
+    workspace.studies.sessions.set_secret(SECRET, kept)
+    application(workspace, "0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/study/"),
+        ("POST", "/study/api/new"),
+        ("GET", "/config"),
+        ("GET", "/gradio_api/info"),
+        ("POST", "/gradio_api/queue/join"),
+        ("GET", "/gradio_api/file=/etc/passwd"),
+        ("POST", "/gradio_api/upload"),
+        ("POST", "/gradio_api/component_server"),
+        ("GET", "/ui/studio.js"),
+        ("GET", "/images/abc.png"),
+        ("GET", "/thumbs/abc.webp"),
+        ("POST", "/healthz"),
+        ("DELETE", "/healthz"),
+        ("GET", "/healthz/"),
+        ("GET", "//healthz"),
+        ("PUT", "/sign-in"),
+        ("GET", "/sign-in/"),
+        ("GET", "/sign-in/theme.js.map"),
+        ("GET", "/sign-out"),
+        ("GET", "/annotatex"),
+        ("GET", "/ANNOTATE/"),
+        ("GET", "//annotate/"),
+        ("OPTIONS", "/"),
+        ("HEAD", "/"),
+    ],
+)
+def test_without_a_session_nothing_is_there(locked: TestClient, method: str, path: str) -> None:
+    reply = locked.request(method, f"http://studio.test{path}")
+    assert reply.status_code == 401
+    assert method == "HEAD" or reply.json() == {"error": "Sign in first."}
+
+
+@pytest.mark.parametrize("path", ["/annotate", "/annotate?x=1"])
+def test_annotators_who_forget_the_slash_are_sent_on(locked: TestClient, path: str) -> None:
+    reply = locked.get(path)
+    assert (reply.status_code, reply.headers["location"]) == (307, "/annotate/")
+    assert locked.post(path).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/annotate/%2e%2e/study/", "/annotate/..%2fstudy/", "/annotate//"])
+def test_no_way_leads_out_of_the_annotators_part(locked: TestClient, path: str) -> None:
+    reply = locked.get(f"http://studio.test{path}")
+    assert reply.status_code in (401, 404)
+    assert "secret" not in reply.text
+
+
+@pytest.mark.parametrize("path", ["/annotate/%0a", "/annotate/x%0a", "/%0d%0aSet-Cookie:x", "/a%00"])
+def test_a_path_that_nobody_types_is_not_there(locked: TestClient, path: str) -> None:
+    assert locked.get(path).status_code == 404
+
+
+def test_what_is_open_to_all(locked: TestClient) -> None:
+    assert locked.get("/healthz").text == '"well"'
+    assert locked.get("/annotate/").text == '"annotators"'
+    assert locked.get("/sign-in").status_code == 200
+    for name in SIGN_IN_ASSETS:
+        assert locked.get(f"/sign-in/{name}").status_code == 200
+
+
+def test_a_browser_is_sent_to_the_sign_in_and_back(locked: TestClient) -> None:
+    sent = locked.get("/study/a b/?tab=1&x=%26", headers=HTML)
+    assert sent.status_code == 303
+    assert sent.headers["location"] == "/sign-in?next=%2Fstudy%2Fa%2520b%2F%3Ftab%3D1%26x%3D%2526"
+    page = locked.get(sent.headers["location"])
+    assert 'value="/study/a%20b/?tab=1&amp;x=%26"' in page.text
+    assert page.headers["cache-control"] == "no-store"
+    back = sign_in(locked, wanted="/study/a%20b/?tab=1&x=%26")
+    assert (back.status_code, back.headers["location"]) == (303, "/study/a%20b/?tab=1&x=%26")
+    assert locked.get("/study/").json() == {"secret": "study/", "signed_in": True}
+    assert locked.get("/sign-in?next=/study/").headers["location"] == "/study/", "nothing is asked twice"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "https://example.org/",
+        "//example.org/",
+        "/\\example.org/",
+        "\\\\example.org",
+        "javascript:alert(1)",
+        "/\t/example.org",
+        "example.org",
+        "",
+        "/sign-in?next=/sign-in",
+        "/sign-out",
+        "/" + "x" * 2000,
+    ],
+)
+def test_the_sign_in_leads_to_no_other_site(elsewhere: str) -> None:
+    assert local(elsewhere) == "/"
+
+
+def test_the_cookie_is_for_the_server_only(locked: TestClient) -> None:
+    reply = sign_in(locked)
+    cookie = reply.headers["set-cookie"]
+    for part in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age="):
+        assert part in cookie
+    assert "Secure" not in cookie
+    secure = locked.post("https://studio.test/sign-in", data={"password": PASSWORD})
+    assert "Secure" in secure.headers["set-cookie"]
+
+
+def test_a_wrong_password_is_told_and_written_down(workspace: Workspace, locked: TestClient) -> None:
+    reply = sign_in(locked, "wrong <b>", wanted="/study/")
+    assert reply.status_code == 401
+    assert "This is not the password." in reply.text
+    assert "<b>wrong" not in reply.text and "wrong &lt;b" not in reply.text, "what was typed is not sent back"
+    assert 'value="/study/"' in reply.text
+    assert "set-cookie" not in reply.headers
+    found = events(workspace)
+    assert found[0][0] == "wrong password"
+    assert all("wrong <b>" not in detail for _, detail in found)
+
+
+def test_guessing_has_an_end(workspace: Workspace, locked: TestClient) -> None:
+    for _ in range(ATTEMPTS):
+        assert sign_in(locked, "wrong again").status_code == 401
+    for password in ("wrong again", PASSWORD):
+        reply = sign_in(locked, password)
+        assert reply.status_code == 429, "the right one is not told from a wrong one either"
+        assert 0 < int(reply.headers["retry-after"]) <= 900
+        assert "wait 15 minutes" in reply.text
+    assert events(workspace)[0][0] == "too many tries"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{}", "application/json"),
+        (b"password=x", "text/plain"),
+        (b"password=" + b"x" * 20_000, "application/x-www-form-urlencoded"),
+        (b"password=\xff", "application/x-www-form-urlencoded"),
+        (b"&".join(b"a=b" for _ in range(99)), "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_form_that_is_none(locked: TestClient, body: bytes, kind: str) -> None:
+    assert locked.post("/sign-in", content=body, headers={"content-type": kind}).status_code == 400
+
+
+def test_signing_out_ends_the_session(locked: TestClient) -> None:
+    sign_in(locked)
+    token = locked.cookies[COOKIE]
+    assert locked.get("/study/").status_code == 200
+    out = locked.post("/sign-out")
+    assert (out.status_code, out.headers["location"]) == (303, "/sign-in")
+    assert locked.get("/study/").status_code == 401
+    assert locked.get("/study/", headers={"cookie": f"{COOKIE}={token}"}).status_code == 401, (
+        "a kept token is worth nothing"
+    )
+
+
+def test_a_new_password_ends_the_old_ones_sessions(workspace: Workspace, locked: TestClient) -> None:
+    sign_in(locked)
+    workspace.studies.sessions.set_secret(SECRET, hashed("another long one", CHEAP))
+    workspace.studies.sessions.close_all("lead")
+    assert locked.get("/study/").status_code == 401
+    assert sign_in(locked).status_code == 401
+    assert sign_in(locked, "another long one").status_code == 303
+
+
+def test_the_environment_wins_over_what_is_kept(workspace: Workspace, kept: str) -> None:
+    workspace.studies.sessions.set_secret(SECRET, kept)
+    app = application(workspace, "0.0.0.0", "from the environment")
+    with TestClient(app, base_url="http://studio.test", follow_redirects=False) as client:
+        assert sign_in(client).status_code == 401
+        assert sign_in(client, "from the environment").status_code == 303
+
+
+def test_an_annotators_session_opens_nothing_of_the_studio(workspace: Workspace, locked: TestClient) -> None:
+    worker, _ = workspace.studies.workers.add()
+    token = workspace.studies.sessions.open("worker", worker.id)
+    for name in (COOKIE, "annotator"):
+        reply = locked.get("/study/", headers={"cookie": f"{name}={token}"})
+        assert reply.status_code == 401
+    entry = workspace.studies.log()[0]
+    assert (entry.event, entry.worker) == ("refused", worker.id)
+    assert "GET /study/" in entry.detail
+    assert token not in entry.detail
+
+
+def test_an_old_or_invented_token(workspace: Workspace, locked: TestClient) -> None:
+    ended = workspace.studies.sessions.open("lead", hours=-1)
+    for token in (ended, "x", "", "a" * 10_000, "' OR 1=1 --"):
+        assert locked.get("/study/", headers={"cookie": f"{COOKIE}={token}"}).status_code == 401
+
+
+def test_a_socket_takes_a_session_too(workspace: Workspace, locked: TestClient) -> None:
+    with pytest.raises(WebSocketDisconnect) as closed, locked.websocket_connect("ws://studio.test/socket"):
+        pass
+    assert closed.value.code == 1008
+    sign_in(locked)
+    with locked.websocket_connect("ws://studio.test/socket") as socket:
+        assert socket.receive_text() == "secret"
+
+
+def test_no_shared_cache_keeps_what_takes_a_sign_in(workspace: Workspace, kept: str) -> None:
+    from fastapi.responses import PlainTextResponse
+
+    workspace.studies.sessions.set_secret(SECRET, kept)
+    app = FastAPI()
+    stand_guard(app, workspace, "0.0.0.0", "")
+
+    @app.get("/picture")
+    def picture() -> PlainTextResponse:
+        return PlainTextResponse("x", headers={"Cache-Control": "public, max-age=31536000, immutable"})
+
+    with TestClient(app, base_url="http://studio.test") as client:
+        sign_in(client)
+        assert client.get("/picture").headers["cache-control"] == "private, max-age=31536000, immutable"
+
+
+def test_every_reply_says_what_a_page_may_do(locked: TestClient) -> None:
+    for path in ("/", "/healthz", "/sign-in", "/annotate/"):
+        headers = locked.get(path).headers
+        assert "object-src 'none'" in headers["content-security-policy"]
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_pages_that_show_what_strangers_wrote_run_no_script_in_them(locked: TestClient) -> None:
+    sign_in(locked)
+    for path in ("/study/", "/sign-in"):
+        policy = locked.get(path).headers["content-security-policy"]
+        scripts = next(part for part in policy.split("; ") if part.startswith("script-src"))
+        assert re.fullmatch(r"script-src 'self' 'sha256-[\w+/=]+'", scripts), "the one that picks the theme is known"
+
+
+@pytest.mark.slow
+def test_many_who_guess_at_once_all_count_and_keep_nobody_waiting(workspace: Workspace, locked: TestClient) -> None:
+    """The look at the limit and the count are one step: no more than the limit get an answer about a password."""
+    import httpx
+
+    workspace.studies.sessions.set_secret(SECRET, hashed(PASSWORD))  # which takes its time, as in a real studio
+
+    begun = time.monotonic()
+    hashed(PASSWORD)
+    one = time.monotonic() - begun  # on a busy machine everything takes longer, a guess too
+
+    async def guess() -> tuple[list[int], float]:
+        transport = httpx.ASGITransport(locked.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://studio.test", timeout=120) as client:
+            tries = [client.post("/sign-in", data={"password": f"guess number {n}"}) for n in range(60)]
+            guessing = asyncio.gather(*tries)
+            await asyncio.sleep(0.1)
+            begun = time.monotonic()
+            assert (await client.get("/annotate/")).status_code == 200
+            waited = time.monotonic() - begun
+            assert not guessing.done()
+            return [reply.status_code for reply in await guessing], waited
+
+    found, waited = asyncio.run(guess())
+    assert found.count(401) == ATTEMPTS
+    assert found.count(429) == 60 - ATTEMPTS
+    assert waited < 1 + 4 * one, "60 guesses take all of the 40 threads that answer annotators"

@@ -1,0 +1,68 @@
+"""What is being drawn, an image or a few together: as a thumbnail among the results, and large."""
+
+from __future__ import annotations
+
+from core.types import StageName
+from pipeline.methods import method_of
+from services.jobs import JobView
+from services.runs.state import RunState
+from ui.explore.large import beside_source
+from ui.explore.stage import running_stage
+from ui.markup import Html, el
+
+STAGE: StageName = "generation"
+MODE = "drawing"
+"""The way of looking that follows what is being drawn."""
+
+
+def drawing(state: RunState) -> JobView | None:
+    """The job that draws for this run now; None when there is none."""
+    job = state.job
+    return job if running_stage(job) == STAGE and job is not None and job.progress is not None else None
+
+
+def step_of(state: RunState, job: JobView) -> tuple[int, int]:
+    """The denoising step that the image is at, and how many it takes."""
+    steps = method_of(state.recipe.method).settings_of(state.settings).steps or state.settings.generation.steps
+    return job.progress.step if job.progress is not None else 0, steps
+
+
+def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
+    """Shows how far it is; a press on it shows it large. None while nothing is drawn."""
+    job = drawing(state)
+    if job is None:
+        return None
+    step, steps = step_of(state, job)
+    return el(
+        "button",
+        _picture(state, job),
+        el("b", f"{step}/{steps}"),
+        el("span", _name(job).split(" · ")[0]),
+        type="button",
+        class_=f"thumb drawing{' seen' if job.preview else ''}{' on' if followed else ''}",
+        data_key="drawing",
+        data_follow=True,
+        title="Watch it being drawn",
+    )
+
+
+def drawing_figure(state: RunState) -> Html | None:
+    """What it looks like so far, large. None while nothing is drawn."""
+    job = drawing(state)
+    if job is None:
+        return None
+    step, steps = step_of(state, job)
+    captions = (_name(job), f"step {step} of {steps}")
+    return beside_source(state, MODE, (_picture(state, job),), captions, looks="seen" if job.preview else "")
+
+
+def _name(job: JobView) -> str:
+    if len(job.at_parts) > 1:
+        return f"{len(job.at_parts)} images"
+    return job.at_part.name if job.at_part is not None else "drawing"
+
+
+def _picture(state: RunState, job: JobView) -> Html:
+    if job.preview:
+        return el("img", src=f"previews/{job.preview}.png", alt="What it looks like so far")
+    return el("img", src=f"images/{state.run.source_sha}.png", alt="Not begun to show")

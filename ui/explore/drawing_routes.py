@@ -1,0 +1,64 @@
+"""What is served of the drawing: control images while a threshold is moved, previews of what is drawn."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.responses import PlainTextResponse, Response
+from pydantic import ValidationError
+
+from core.errors import UserError
+from core.settings import ConditioningSettings, GenerationSettings
+from services.commands import refused
+from services.runs.live_images import ControlImages, Previews
+
+_FOR_A_WHILE = {"Cache-Control": "private, max-age=600"}
+LONGEST = 4096
+"""Pixels that a page may ask for on the long side."""
+_NEVER_KEPT = {"Cache-Control": "no-store"}
+
+
+class ControlQuery(ConditioningSettings):
+    """What a page asks of a control image: the settings that it is drawn with, and how large it is needed."""
+
+    short_side: int | None = None
+    """Pixels on the short side at which it is drawn; None for what the profile says."""
+    longest: int = 0
+    """Pixels that the page has for the longer side: more are not sent. 0 for all."""
+    v: str = ""
+    """Tells addresses apart whose picture hangs on more than its settings."""
+
+
+def add_drawing_routes(
+    app: FastAPI, control_images: ControlImages, previews: Previews, defaults: GenerationSettings
+) -> None:
+    """Add them to `app`, before the pages are mounted. `defaults` say how large a control image is drawn."""
+
+    @app.get("/control/{run_id}.png", include_in_schema=False)
+    def control(run_id: str, request: Request) -> Response:
+        """The control image of a run under the settings of the query, a `ControlQuery`."""
+        try:
+            asked = ControlQuery.model_validate(dict(request.query_params))
+        except ValidationError as error:
+            return PlainTextResponse(str(refused(error, ControlQuery)), status_code=422)
+        side = defaults.short_side if asked.short_side is None else asked.short_side
+        try:  # its bounds are those of the profile's settings
+            GenerationSettings.model_validate(defaults.model_dump() | {"short_side": side})
+        except ValidationError as error:
+            return PlainTextResponse(str(refused(error, GenerationSettings)), status_code=422)
+        settings = ConditioningSettings.model_validate(asked.model_dump(include=set(ConditioningSettings.model_fields)))
+        try:
+            data = control_images.png(run_id, settings, side, min(max(0, asked.longest), LONGEST))
+        except UserError as error:
+            return PlainTextResponse(str(error), status_code=404)
+        if data is None:
+            return PlainTextResponse("A model draws this kind: ask for it on the page first.", status_code=404)
+        # A map hangs on the mask, which may be another one tomorrow.
+        headers = _NEVER_KEPT if settings.kind == "segmentation" else _FOR_A_WHILE
+        return Response(data, media_type="image/png", headers=headers)
+
+    @app.get("/previews/{name}.png", include_in_schema=False)
+    def preview(name: str) -> Response:
+        data = previews.png(name)
+        if data is None:
+            return PlainTextResponse("This preview is gone: the image is further on.", status_code=404)
+        return Response(data, media_type="image/png", headers=_FOR_A_WHILE)

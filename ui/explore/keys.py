@@ -1,0 +1,135 @@
+"""The window that "?" opens: every key of the page in groups, what the stages are, and what each check looks at.
+
+`assets/keys.js` does what is listed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.checks.wording import CAPTION_WORDS, WORDS
+from pipeline.methods import method_of
+from pipeline.recipes import DEFAULT, recipe_of, stage_title
+from ui.explore.counterfactuals import FAILED
+from ui.explore.large import modes
+from ui.explore.parts import icon, key
+from ui.explore.words import EXPLAINED
+from ui.markup import Html, el
+
+Keys = tuple[str, ...]
+_MODES = modes(method_of(recipe_of(DEFAULT).method).artifacts)
+GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
+    "Review of the shown result": (
+        (("A",), "accept"),
+        (("R",), "reject: 1 to 4 pick a reason"),
+        (("U",), "take the verdict back"),
+        (("S",), "draw it again with a new seed, and show it"),
+        (("E",), "edit its caption and go round again"),
+        (("N",), "the next result that is not reviewed"),
+        (("→",), "the next result, an earlier one"),
+        (("←",), "the result before it, a later one"),
+    ),
+    "Ways to look": (
+        *(((str(number),), mode.words) for number, mode in enumerate(_MODES.values(), 1)),
+        (("B",), "beside the source, or alone"),
+        (("F",), "full window, and back"),
+        (("Z",), "one to one, or fitted"),
+    ),
+    "Work": (
+        (("G",), "make the images that wait for your yes; it asks first"),
+        (("Ctrl", "↵"), "the same, also while typing"),
+        (("Ctrl", "⇧", "↵"), "run all stages of text"),
+        (("Ctrl", "Z"), "undo the last thing done"),
+        (("Ctrl", "⇧", "Z"), "do it again; Ctrl Y as well"),
+    ),
+    "Fields and windows": (
+        (("↵",), "save what was typed"),
+        (("⇧", "↵"), "a new line"),
+        (("Esc",), "take back what was typed, or close what is open"),
+        (("?",), "this list"),
+    ),
+}
+"""The name of each group, and its keys with what they do. Keys that belong together are pressed together."""
+
+
+def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
+    """The window; it is closed until the script opens it. `thresholds` are what the checks of images have to reach, by
+    name, as far as they are known.
+    """
+    groups = [
+        el("section", el("h3", name), el("dl", [_row(keys, words) for keys, words in rows]))
+        for name, rows in GROUPS.items()
+    ]
+    close = el(
+        "button", icon("cross"), type="button", class_="btn s q icon-only", data_keys_close=True, aria_label="Close"
+    )
+    note = "They do nothing while you are typing in a field, but for those with Ctrl."
+    parts = (("keys", "Keys"), ("stages", "The stages"), ("checks", "The checks"))
+    links = [
+        el("button", words, type="button", class_="btn s q", data_scroll_to=f"help-{name}") for name, words in parts
+    ]
+    return el(
+        "dialog",
+        el("header", el("h2", "Help"), links, el("span", class_="grow"), close),
+        el("div", groups, class_="groups", id="help-keys"),
+        el("p", note, class_="mut small"),
+        _stages(),
+        _checks(thresholds or {}),
+        id="keys-window",
+        aria_label="Keys, stages and checks",
+    )
+
+
+def _stages() -> Html:
+    recipe = recipe_of(DEFAULT)
+    rows = [
+        el("p", el("b", f"{place} {stage_title(name)}"), " ", el("span", EXPLAINED[name], class_="mut"))
+        for place, name in enumerate(recipe.cards, 1)
+        if name in EXPLAINED
+    ]
+    return el("section", el("h3", "The stages"), rows, class_="words", id="help-stages")
+
+
+def _checks(thresholds: Mapping[str, float]) -> Html:
+    """Each with what it looks at, and the figure from which it passes."""
+    images = []
+    for name, words in WORDS.items():
+        least = f" It passes from {thresholds[name]:.2f}." if name in thresholds else ""
+        text = el("span", words.explanation, least, class_="mut")
+        images.append(el("p", el("b", words.title), " ", text, id=f"explains-{name.replace(' ', '-')}"))
+    captions = [
+        el("p", el("b", words), " ", el("span", CAPTION_WORDS.get(name, ""), class_="mut"))
+        for name, words in FAILED.items()
+    ]
+    three = (
+        "A check has passed, has failed, or cannot tell. It says whether the image is good, and nothing about the "
+        "model under test: that has a line of its own above the checks."
+    )
+    return el(
+        "section",
+        el("h3", "The checks of an image"),
+        el("p", three),
+        images,
+        el("h3", "What a check of a caption can find"),
+        captions,
+        class_="words",
+        id="help-checks",
+    )
+
+
+def keys_button() -> Html:
+    """What opens the window."""
+    return el(
+        "button",
+        "?",
+        type="button",
+        class_="btn s q icon-only",
+        id="keys-button",
+        data_keys_open=True,
+        aria_label="Help",
+        title="Keys of this page, what the stages are, what the checks say (?)",
+    )
+
+
+def _row(keys: Keys, words: str) -> Html:
+    return el("div", el("dt", [key(name) for name in keys]), el("dd", words))

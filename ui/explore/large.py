@@ -1,0 +1,288 @@
+"""One result as large as it can be, looked at in one of several ways: beside the source, as edges, as a difference."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from core.masks import colour
+from core.predictions import Prediction, coloured_map
+from core.stored_runs import StoredTestCase
+from pipeline.methods import Artifact, method_of
+from pipeline.recipes import edits_in_words
+from services.runs.predictions import ModelComparison
+from services.runs.state import RunState
+from ui.explore.parts import icon, picture
+from ui.explore.text_stages import caption_text
+from ui.markup import Child, Html, el
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to look at a result."""
+
+    title: str
+    """What its tab says."""
+    words: str
+    """What it shows."""
+    artifact: str = ""
+    """The name of the artifact that it shows; "" for none."""
+
+
+def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
+    """Every way to look at a result of a method with these artifacts, in the order of their tabs and keys."""
+    own: dict[str, Mode] = {}
+    for artifact in artifacts:
+        value = re.sub(r"\W+", "-", artifact.name)
+        own[f"made-{value}"] = Mode(artifact.title, artifact.words, artifact.name)
+        if artifact.lines:
+            words = f"The lines of the {artifact.name} laid over the generated image"
+            own[f"over-{value}"] = Mode("Overlay", words, artifact.name)
+    return {
+        "result": Mode("Result", "The generated image"),
+        "slider": Mode("Slider", "Source and generated image, with a slider between them"),
+        "source": Mode("Source", "The source image"),
+        **own,
+        "difference": Mode("Difference", "What changed: black is the same in both"),
+        "mask": Mode("Mask", "The mask laid over the generated image"),
+        "seen": Mode(
+            "Class map",
+            "What the model under test takes every pixel for, in the source and in the generated image",
+        ),
+    }
+
+
+def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
+    """The artifacts that its method declares, and any other that is stored with it."""
+    declared = {artifact.name: artifact for artifact in method_of(case.lineage.method).artifacts}
+    others = (Artifact(name, name[:1].upper() + name[1:], f"The {name}") for name in case.artifacts)
+    return tuple(declared.values()) + tuple(other for other in others if other.name not in declared)
+
+
+@dataclass(frozen=True)
+class View:
+    """What this page looks at; it lives in the browser."""
+
+    case: int | None = None
+    """The test case that was picked; None for the newest."""
+    mode: str = "result"
+    only: str = ""
+    """The filter of the strip of results; "" for none."""
+    follow: bool = False
+    """Whether what is being drawn is shown until it is there, such as that of a new seed."""
+    edited: bool = False
+    """Whether the figures of what people changed are open in the list of runs."""
+
+
+def image_url(sha: str) -> str:
+    """Where an image of the workspace is served."""
+    return f"images/{sha}.png"
+
+
+def thumb_url(sha: str) -> str:
+    """Where the thumbnail of an image of the workspace is served: WebP, 256 pixels on the longer side."""
+    return f"thumbs/{sha}.webp"
+
+
+def overlay_url(sha: str) -> str:
+    """Where a mask of the workspace is served as colours to lay over its image."""
+    return f"masks/{sha}.png"
+
+
+def edit_words(case: StoredTestCase) -> str:
+    """What was changed in a test case, in a few words."""
+    return edits_in_words(case.lineage.recipe, case.lineage.counterfactual)
+
+
+def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: ModelComparison) -> str:
+    """The mode, or "result" where this test case has nothing to show for it."""
+    return mode if mode in _usable(state, case, comparison) else "result"
+
+
+def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
+    """A tab for each mode, each with its key, and the buttons for source, size and the full window."""
+    usable = _usable(state, case, comparison)
+    tabs = [
+        el(
+            "button",
+            known.title,
+            type="button",
+            class_=f"tab{' on' if value == mode else ''}",
+            data_view_mode=value,
+            data_digit=number,
+            id=f"tile-{value}",
+            title=f"{known.words} ({number})",
+            aria_pressed="true" if value == mode else "false",
+        )
+        for number, (value, known) in enumerate(modes(artifacts_of(case)).items(), 1)
+        if value in usable
+    ]
+    tools = [
+        _tool("beside", "Beside the source", "The source beside it, or the picture alone (B)", icon("pair")),
+        _tool("zoom", "One to one", "Every pixel of the image as one pixel of the screen, or fitted (Z)", "1:1"),
+        _tool("full", "Full window", "The picture as large as the window (F)", icon("full")),
+    ]
+    return el("div", el("div", tabs, class_="tabs"), el("div", tools, class_="tools"), class_="mode-bar")
+
+
+def source_picture(state: RunState) -> Html:
+    """The source image as large as the window lets it be, while there is no result."""
+    words = f"Source image: {caption_text(state) or state.run.name}"
+    width, height = state.source_size
+    return el(
+        "figure",
+        picture(image_url(state.run.source_sha), state.source_size, alt=words, id="big-source", class_="sizer"),
+        el("figcaption", el("span", "source")),
+        class_="large only-source",
+        style=f"--aspect:{width / height:.4f}",
+    )
+
+
+def large_picture(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
+    """The result in one mode, beside its source: both keep their places, whatever the mode."""
+    run, result = state.run, image_url(case.image_sha)
+    label, words = edit_words(case), f"Generated image: {case.lineage.counterfactual.text}"
+    # A key of its own has the page make the picture anew: the one before must not stay under this one's name.
+    made = picture(result, case.image_size, alt=words, id=f"big-{mode}", data_key=f"big-{case.image_sha}")
+    source, size = image_url(run.source_sha), state.source_size
+    match mode:
+        case "slider":
+            wipe = el(
+                "input",
+                type="range",
+                min=0,
+                max=100,
+                value=50,
+                class_="wipe",
+                aria_label="How much of the source is shown",
+                data_own=True,
+            )
+            over = picture(source, size, alt="Source image", class_="over")
+            below = picture(result, case.image_size, alt=words, data_key=f"big-{case.image_sha}")
+            return beside_source(state, mode, (below, over, wipe, el("i", class_="line")), ("source", label))
+        case "source":
+            shown = picture(source, size, alt="Source image", id="big-source")
+            return beside_source(state, mode, (shown,), ("source",))
+        case "difference":
+            return beside_source(state, mode, (made, picture(source, size, alt="", class_="over")), ("difference",))
+        case "mask" if run.mask_sha is not None:
+            mask = overlay_url(run.mask_sha)
+            over = picture(mask, size, alt="The mask", class_="over")
+            both = (picture(source, size, alt=""), picture(mask, size, alt="", class_="over"))
+            legend = _legend(run.mask_classes)
+            return beside_source(
+                state, mode, (made, over), (f"{label}, with the mask",), legend, both, "source, with the mask"
+            )
+        case "seen":
+            return _maps(state, case, comparison)
+    known = modes(artifacts_of(case)).get(mode, Mode("", ""))
+    if known.artifact in case.artifacts:
+        artifact = image_url(case.artifacts[known.artifact].sha)
+        if mode.startswith("made-"):
+            shown = picture(artifact, case.image_size, alt=known.words, id=f"big-{mode}", data_key=artifact)
+            return beside_source(state, mode, (shown,), (known.artifact,))
+        trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{artifact}');mask-image:url('{artifact}')")
+        return beside_source(state, mode, (made, trace), (f"{label}, with the lines it was drawn on",))
+    return beside_source(state, "result", (made,), (label,))
+
+
+def _usable(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> tuple[str, ...]:
+    found = comparison.results.get(case.id)
+    mapped = (
+        comparison.source is not None
+        and bool(comparison.source.class_map)
+        and found is not None
+        and bool(found.class_map)
+    )
+    missing = ({"mask"} if state.run.mask_sha is None else set()) | (set() if mapped else {"seen"})
+    return tuple(
+        mode
+        for mode, known in modes(artifacts_of(case)).items()
+        if mode not in missing and (not known.artifact or known.artifact in case.artifacts)
+    )
+
+
+def beside_source(
+    state: RunState,
+    mode: str,
+    shown: tuple[Html, ...],
+    captions: tuple[str, ...],
+    legend: Child = None,
+    before: tuple[Html, ...] = (),
+    before_words: str = "source",
+    looks: str = "",
+) -> Html:
+    """Two places of the same size, which stay where they are: the source, or what stands `before` in its place, and
+    what is `shown`.
+    """
+    source = picture(
+        image_url(state.run.source_sha), state.source_size, alt="Source image", class_="sizer", id="beside-source"
+    )
+    layers = el("div", before, class_="layers", data_key=f"before-{mode}") if before else None
+    whole = f"big-{mode}" if mode in ("slider", "seen", "drawing") else None
+    panes = (
+        el("div", source, layers, _captions((before_words,)), class_="pane before"),
+        el(
+            "div",
+            el("div", shown, class_="layers", data_key=f"layers-{mode}"),
+            _captions(captions),
+            class_=f"pane after {looks}".strip(),
+            id=whole,
+            data_key=f"pane-{mode}",
+        ),
+    )
+    return el("figure", el("div", panes, class_="canvas"), legend, class_=f"large look-{mode}", id="large")
+
+
+def _captions(words: tuple[str, ...]) -> Html:
+    return el("figcaption", [el("span", each) for each in words])
+
+
+def _maps(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
+    before, after = comparison.source, comparison.results.get(case.id)
+    assert before is not None and after is not None
+    left, right = (
+        el("img", src=_coloured(found.class_map), alt=words, class_="pixels")
+        for found, words in (
+            (before, "The source image as the model under test sees it"),
+            (after, "The generated image as the model under test sees it"),
+        )
+    )
+    captions = (f"{edit_words(case)}, as the model sees it",)
+    legend = _legend(_classes_in(before, after))
+    return beside_source(state, "seen", (right,), captions, legend, (left,), "source, as the model sees it")
+
+
+def _coloured(class_map: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(coloured_map(class_map)).decode()}"
+
+
+def _classes_in(*predictions: Prediction) -> dict[int, str]:
+    """The classes that a map may hold; only as many as a legend can name."""
+    names = dict(enumerate(predictions[0].classes))
+    return names if len(names) <= 24 else {}
+
+
+def _legend(classes: object) -> Child:
+    if not isinstance(classes, dict) or not classes:
+        return None
+    marks = [
+        el("span", el("i", style=f"background:rgb{colour(number)}"), name, class_="mark")
+        for number, name in sorted(classes.items())
+    ]
+    return el("div", marks, class_="legend")
+
+
+def _tool(name: str, label: str, title: str, shown: Child) -> Html:
+    return el(
+        "button",
+        shown,
+        type="button",
+        class_="btn s q tool",
+        id=f"tool-{name}",
+        data_tool=name,
+        aria_label=label,
+        title=title,
+    )

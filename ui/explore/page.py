@@ -1,0 +1,449 @@
+"""The explore page put together: which parts it has, and how what is done in the browser gets to the services and back.
+
+Every part has a `gr.HTML` as its place and its markup from `ui.explore`. The script in `assets/` calls the functions of
+`PageFunctions`, Gradio's `server_functions`: it sends what a person does, one batch at a time, and files that Gradio's
+`upload` has taken; the reply holds the parts that changed, and the script fits them in without touching a field that is
+being typed in. What a page looks at lives in its browser, everything else here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+import gradio as gr
+from fastapi import HTTPException
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.errors import UserError
+from core.stored_runs import EditedShare, RunSummary
+from core.types import GENERATION
+from pipeline.profiles.profile import Profile
+from pipeline.recipes import known_stages
+from pipeline.run_files.embedded import NoRun
+from services.changes import Revisions
+from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, refused
+from services.jobs import JobQueue, JobView
+from services.runs.bulk_runs import MOST_TOGETHER, DoneTogether, Together, TogetherState
+from services.runs.estimates import Estimates
+from services.runs.exchange import Exchange
+from services.runs.life_cycle import Listing, OpenedRun, RemoveRun, RemoveRuns, RunService
+from services.runs.predictions import ModelComparison, PredictionService
+from services.runs.samples import Sample
+from services.runs.similarity import Similarities
+from services.runs.state import CanBeInsistedOn, RunState, RunStates, StageNotes
+from services.runs.undoing import Undone
+from ui.explore.bulk_runs import together_part
+from ui.explore.generation import generation_card
+from ui.explore.keys import keys_window
+from ui.explore.page_frame import header, source_card, start_page, upload_note
+from ui.explore.pictures import View, picture_column
+from ui.explore.queue import queue_part
+from ui.explore.runs import run_list
+from ui.explore.stage_cards import card_of
+from ui.explore.strip import strip_of
+from ui.markup import Html, fingerprint, stamped
+from ui.scripts.endpoints import token_of
+from ui.scripts.uploads import keep_to_uploads, uploaded
+
+PARTS = ("top", "runs", "together", "start", "upload-note", "source", GENERATION, "pictures", "queue", "keys")
+"""The parts of the page, beside one for each stage of any recipe."""
+LARGEST_UPLOAD = "200mb"
+OWN = "field"
+"""Where a problem is said that a field says itself."""
+LONGEST_SEARCH = 200
+NAMED = 3
+"""Runs with which something was not done are named up to here; the others are counted."""
+
+_WHEN_READY = "if (window.studio) go(); else window.addEventListener('studio-ready', go, {once: true});"
+_CONNECT = f"const go = () => window.studio.connect(server, upload); {_WHEN_READY}"
+_PLACE = f"const go = () => window.studio.part(element); {_WHEN_READY}"
+_CHOSEN = "(files) => { if (files?.length) window.studio.chosen(files); return null; }"
+Reply = dict[str, Any]
+T = TypeVar("T", bound=BaseModel)
+log = logging.getLogger(__name__)
+
+
+class Action(BaseModel):
+    """One thing that a person did: the name of a command with its fields, and what the person saw when it began.
+
+    "open", "new" and "poll" are no commands: they only look.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(max_length=80)
+    fields: dict[str, Any] = {}
+    version: int = 0
+    """The version of the value that the card showed; 0 outside the cards of the stages."""
+    state: int = 0
+    """The state of the run that the page showed."""
+    own: bool = False
+    """A field did it, which says itself when it was refused."""
+
+
+class Batch(BaseModel):
+    """What the script of the page sends at once."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    do: tuple[Action, ...] = ()
+    run: str = ""
+    """The run that the page shows; "" for the start page."""
+    tab: str = ""
+    """Which page it is, by a name of its own."""
+    view: View = View()
+    find: str = ""
+    """What the list of runs is searched for."""
+    picked: tuple[Annotated[str, Field(max_length=80)], ...] = Field((), max_length=MOST_TOGETHER)
+    """The ids of the runs that are selected: the start page shows them together."""
+    seen: dict[str, str] = {}
+    """The stamps of the parts that the page shows."""
+    revision: str = ""
+    """What the last reply said of all that it showed; "" for the first."""
+
+
+class GivenFile(BaseModel):
+    """A file that a person chose or dropped, and that Gradio's `upload` has taken."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str = Field(max_length=4096)
+    """Where it lies, in the folder of uploads."""
+    name: str = Field("", max_length=1000)
+    """What the person calls it."""
+
+
+class GivenMask(GivenFile):
+    """The mask of a run."""
+
+    run: str = Field(max_length=80)
+    classes: str = Field("", max_length=LONGEST_TEXT)
+    """Their numbers and names as text, such as "0 sky, 1 road"."""
+
+
+@dataclass(frozen=True)
+class PageValues:
+    """All that the page shows, read once for a reply."""
+
+    profile: Profile
+    samples: tuple[Sample, ...]
+    listing: Listing
+    latest: tuple[RunSummary, ...]
+    """The latest runs, whatever is searched for."""
+    jobs: tuple[JobView, ...]
+    """What runs or waits, in its order."""
+    waiting_for: str
+    """What a job that waits now waits for, in words."""
+    view: View
+    state: RunState | None
+    """The run that is looked at; None for the start page."""
+    comparison: ModelComparison
+    """The model under test on the run that is looked at."""
+    edited: tuple[EditedShare, ...] | None
+    """How many of the values of each stage people changed; None while nobody looks."""
+    together: TogetherState
+    """The runs that are selected; none beside a run that is looked at."""
+
+
+@dataclass(frozen=True)
+class Performed:
+    """What became of one thing that a person did on the page."""
+
+    run_id: str
+    """The run to show; "" for the start page."""
+    problem: str = ""
+    where: str = ""
+    """The card that the problem belongs to: a stage, "source" or "start"; or OWN."""
+    field: str = ""
+    """The field of the command that the problem belongs to; "" for none."""
+    undone: Undone | None = None
+    """What an undo or a redo has done."""
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """The services that this page calls, and how it calls them. All methods may be called from any thread."""
+
+    commands: Commands
+    runs: RunService
+    states: RunStates
+    notes: StageNotes
+    jobs: JobQueue
+    estimates: Estimates
+    predictions: PredictionService
+    similarities: Similarities
+    exchange: Exchange
+    together: Together
+    revisions: Revisions
+
+    def answer(self, batch: Batch) -> Reply:
+        """Do what a page says, up to the first thing that fails, and reply with what changed."""
+        if batch.revision == self._revision(batch) and all(action.name == "poll" for action in batch.do):
+            return {"same": True}
+        done, ended = Performed(batch.run), 0
+        try:
+            for action in batch.do:
+                done = self.perform(done.run_id, action, batch.tab)
+                if done.problem:
+                    break
+                ended += 1
+        except Exception as error:  # the page must get a reply, or it would wait for it
+            log.exception("an action failed")
+            text = f"The studio itself failed ({type(error).__name__}): the terminal says more. Reload the page."
+            done = Performed(done.run_id, text, "source" if done.run_id else "start")
+        return {**self._reply(done, batch), "ended": ended}
+
+    def perform(self, run_id: str, action: Action, tab: str = "") -> Performed:
+        """Do one thing on the page that shows `run_id`. A person's mistake comes back as the problem of its card."""
+        name, fields = action.name, action.fields
+        if name == "poll":
+            return Performed(run_id)
+        if name in ("open", "new"):
+            self.estimates.warm_up()
+            return Performed(str(fields.get("run") or ""))
+        command_type = self.commands.known().get(name)
+        if command_type is None:
+            raise UnknownCommand(f"there is no command {name!r}")
+        seen = {"run": run_id, "tab": tab, "version": action.version, "state": action.state}
+        given = {field: value for field, value in seen.items() if field in command_type.model_fields} | fields
+        try:
+            result = self.commands.send(name, given)
+        except UserError as error:
+            own = action.own and not isinstance(error, CanBeInsistedOn)
+            where = OWN if own else self._note(command_type, given, run_id, error)
+            return Performed(run_id, str(error), where, error.field)
+        if isinstance(result, OpenedRun):
+            return Performed(result.run_id)
+        if isinstance(result, Undone):
+            return Performed(run_id, undone=result)
+        if isinstance(result, DoneTogether) and result.refused:
+            return Performed(run_id, self._refused(result), "start")
+        gone = command_type is RemoveRun and given["run"] == run_id
+        gone = gone or (command_type is RemoveRuns and run_id in RemoveRuns.of(given).runs)
+        return Performed("" if gone else run_id)
+
+    def _refused(self, done: DoneTogether) -> str:
+        """Of several runs, those with which something was not done, by name; it was done with the others."""
+        names = {state.run.id: state.run.name for state in self.together.of(tuple(done.refused)).runs}
+        told = [f"“{names.get(run_id, run_id)}”: {reason}" for run_id, reason in done.refused.items()]
+        more = f" And {len(told) - NAMED} more." if len(told) > NAMED else ""
+        return f"Not done with {len(told)} of {len(told) + len(done.done)}. {' '.join(told[:NAMED])}{more}"
+
+    def _note(self, command: type[Command], given: Mapping[str, Any], run_id: str, error: UserError) -> str:
+        """The card that a problem belongs to; that of a stage keeps it until the person tries again."""
+        if not issubclass(command, RunCommand) or not run_id:
+            return "source" if run_id else "start"
+        stage = command.about(given)
+        if stage != GENERATION and all(stage != known.name for known in known_stages()):
+            return "source"
+        self.states.refused(run_id, stage, error)
+        return stage
+
+    def take_picture(self, path: str, name: str) -> Reply:
+        """The run that an uploaded file carries, or a new one with it."""
+        return self._take(path, lambda data: vars(self.exchange.take_picture(data, name)))
+
+    def take_run(self, path: str) -> Reply:
+        """The run that an uploaded file carries."""
+        return self._take(path, lambda data: vars(self.exchange.take_run(data)))
+
+    def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
+        """Give a run the mask in an uploaded file."""
+        return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
+
+    def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
+        """What became of a file; "problem" says in one sentence why it was not taken, and "offer" is "new" where a run
+        can begin with it instead.
+        """
+        try:
+            return {"problem": "", **take(uploaded(path).read_bytes())}
+        except NoRun as error:
+            return {"problem": str(error), "offer": "new"}
+        except UserError as error:
+            return {"problem": str(error)}
+        except Exception as error:  # the page must get a reply that it can show
+            log.exception("a file could not be taken")
+            return {"problem": f"The studio itself failed ({type(error).__name__}): the terminal says more."}
+
+    def read(self, run_id: str, view: View, find: str = "", picked: tuple[str, ...] = ()) -> PageValues:
+        """All that a page shows that looks at a run ("" for the start page). Raises UserError for an unknown run."""
+        state = self.states.of(run_id) if run_id else None
+        listing = self.runs.listing(find)
+        return PageValues(
+            profile=self.runs.profile,
+            samples=self.runs.samples,
+            listing=listing,
+            latest=self.runs.latest() if listing.find else listing.runs,
+            jobs=self.jobs.active(),
+            waiting_for=self.jobs.waiting_for(),
+            view=view,
+            state=state,
+            comparison=self.predictions.compare(state.run, state.settings) if state else ModelComparison(None),
+            together=self.together.of(() if run_id else picked),
+            edited=self.runs.edited() if view.edited else None,
+        )
+
+    def _revision(self, batch: Batch) -> str:
+        """The name of all that a page shows, which tells the seconds of work that goes on."""
+        shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
+        return f"{self.revisions.now(0.5 if self.jobs.active() else 60)}.{shown}"
+
+    def _reply(self, done: Performed, batch: Batch) -> Reply:
+        # Asked for before the state is read: what changes in between is then asked for once more, and never missed.
+        revision = self._revision(batch.model_copy(update={"run": done.run_id}))
+        active, measured = bool(self.jobs.active()), self.similarities.measured
+        find = batch.find[:LONGEST_SEARCH]
+        try:
+            values = self.read(done.run_id, batch.view, find, batch.picked)
+        except UserError as error:  # such as a run of another workspace in the address
+            done = Performed("", str(error), "start")
+            values = self.read("", batch.view, find, batch.picked)
+        parts, state = render(values), values.state
+        return {
+            "start": self.revisions.start,
+            "revision": revision,
+            "parts": {name: part for name, part in parts.items() if batch.seen.get(name) != _stamp(part)},
+            "run": done.run_id,
+            "problem": done.problem,
+            "where": done.where,
+            "field": done.field,
+            "undone": {"said": done.undone.said, "again": done.undone.again} if done.undone is not None else None,
+            # Lined up, perhaps, by what was just read, and measured before it was drawn.
+            "active": active or self.similarities.waiting or self.similarities.measured != measured,
+            "state": state.run.state if state is not None else 0,
+            "predicting": values.comparison.waiting,
+            "cases": [case.id for case in state.run.test_cases] if state is not None else [],
+            "strip": _strip(values),
+        }
+
+
+class PageFunctions:
+    """What the script of the page calls: Gradio's `server_functions`, each with one argument. Scripts with a token have
+    endpoints of their own, and are refused.
+    """
+
+    def __init__(self, explorer: Explorer) -> None:
+        self._explorer = explorer
+
+    def all(self) -> list[Callable[..., Reply]]:
+        """Gradio takes their names from the functions, which a method does not let it mark."""
+
+        def answer(sent: Any, request: gr.Request) -> Reply:
+            return self._explorer.answer(_sent(Batch, sent, request))
+
+        def take_picture(sent: Any, request: gr.Request) -> Reply:
+            given = _sent(GivenFile, sent, request)
+            return self._explorer.take_picture(given.path, given.name)
+
+        def take_run(sent: Any, request: gr.Request) -> Reply:
+            return self._explorer.take_run(_sent(GivenFile, sent, request).path)
+
+        def give_mask(sent: Any, request: gr.Request) -> Reply:
+            given = _sent(GivenMask, sent, request)
+            return self._explorer.give_mask(given.run, given.path, given.classes)
+
+        return [answer, take_picture, take_run, give_mask]
+
+
+def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
+    """What a page has sent. Raises HTTPException for what no page of ours sends."""
+    if token_of(request) is not None:
+        raise HTTPException(403, "This is for the page: a script calls an endpoint by its name.")
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise HTTPException(400, str(refused(error, kind))) from error
+
+
+def explore_page(explorer: Explorer) -> gr.Blocks:
+    """The page, not served yet."""
+    with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
+        functions = PageFunctions(explorer).all()
+        # Shows nothing: the script gets the functions of the server with it, and Gradio's way to send a file.
+        gr.HTML("", js_on_load=_CONNECT, server_functions=functions, apply_default_css=False, elem_id="wire")
+        _slot("top")
+        with gr.Row(elem_id="layout"):
+            with gr.Column(elem_id="column-runs", min_width=0):
+                _slot("runs")
+            with gr.Column(elem_id="column-start", min_width=0):
+                _slot("together")
+                _slot("start")
+                upload = gr.File(
+                    label="Pictures of your own: each is a run",
+                    elem_id="upload",
+                    type="filepath",
+                    file_count="multiple",
+                    height=150,
+                )
+                _slot("upload-note")
+            with gr.Column(elem_id="column-stages", min_width=0):
+                for name in ("source", *(stage.name for stage in known_stages()), GENERATION):
+                    _slot(name)
+            with gr.Column(elem_id="column-pictures", min_width=0):
+                _slot("pictures")
+                _slot("queue")
+        _slot("keys")
+
+        keep_to_uploads(upload)
+        upload.upload(None, upload, upload, js=_CHOSEN, show_progress="hidden", api_visibility="private")
+    return page
+
+
+def render(values: PageValues) -> dict[str, str]:
+    """The markup of every part, each behind its stamp. Parts of a run are empty on the start page."""
+    profile, samples, state, jobs = values.profile, values.samples, values.state, values.jobs
+    run_id = state.run.id if state is not None else ""
+    parts: dict[str, Html] = dict.fromkeys((*PARTS, *(stage.name for stage in known_stages())), Html(""))
+    saved, steps = _saved(values.latest, run_id), state.steps if state is not None else None
+    parts["top"] = header(profile, jobs, values.waiting_for, run_id, saved, steps)
+    parts["runs"] = run_list(values.listing, run_id, edited=values.edited)
+    if state is None:
+        parts["together"] = together_part(values.together, profile)
+        parts["start"] = start_page(profile, samples, bool(values.together.runs))
+        parts["upload-note"] = upload_note(profile)
+    else:
+        parts["source"] = source_card(state, profile, samples)
+        parts |= {stage.name: card_of(stage, state) for stage in state.recipe.stages}
+        parts[GENERATION] = generation_card(state, profile)
+        parts["pictures"] = picture_column(state, values.view, values.comparison)
+        names = {run.id: run.name for run in values.latest}
+        parts["queue"] = queue_part(jobs, names, run_id, values.waiting_for)
+    parts["keys"] = keys_window(_thresholds(values))
+    return {name: stamped(markup) for name, markup in parts.items()}
+
+
+def _thresholds(values: PageValues) -> dict[str, float]:
+    """What the checks of the run's images have to reach, by name."""
+    cases = values.state.run.test_cases if values.state is not None else ()
+    found = (check for case in cases for check in values.comparison.checks(case))
+    return {check.name: check.threshold for check in found if check.threshold is not None}
+
+
+def _strip(values: PageValues) -> list[int]:
+    """The results that the arrows step through, in the order in which they stand there."""
+    if values.state is None:
+        return []
+    return [case.id for case in strip_of(values.state, values.comparison, values.view.only).cases]
+
+
+def _saved(runs: tuple[RunSummary, ...], run_id: str) -> datetime | None:
+    return next((run.changed for run in runs if run.id == run_id), None)
+
+
+def _stamp(part: str) -> str:
+    return part[4 : part.index("-->")]
+
+
+def _slot(name: str) -> None:
+    """The place of a part; the script's `part` is told of it."""
+    gr.HTML(
+        "",
+        html_template=f'<div class="studio" data-part="{name}"></div>',
+        js_on_load=_PLACE,
+        apply_default_css=False,
+        elem_id=f"part-{name}",
+    )

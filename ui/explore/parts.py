@@ -1,0 +1,183 @@
+"""The small pieces that every card is made of: pills, buttons, chips, icons, the frame of a card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from core.types import EDIT_TYPES, Task
+from ui.diff import Piece
+from ui.markup import Attribute, Child, Html, el, join
+
+Tone = Literal["", "ok", "warn", "bad", "acc"]
+Size = tuple[int, int]
+"""Width and height of a picture, in pixels."""
+
+CONTROL = "drawing the control image"
+"""What a job does that runs and is at no stage."""
+
+WORTH_A_MARK = 3
+"""Fewer words than this are shown wherever they stand."""
+_POINTS = (".", ",", ";", ":", "!", "?")
+_ICONS = {
+    "check": '<path d="M3.5 8.5l3 3 6-7"/>',
+    "lock": '<rect x="3.5" y="7" width="9" height="6.5" rx="1.5"/><path d="M5.5 7V5a2.5 2.5 0 015 0v2"/>',
+    "pencil": '<path d="M3 13l.7-2.8 7-7a1.2 1.2 0 011.7 0l.4.4a1.2 1.2 0 010 1.7l-7 7L3 13z"/>',
+    "cross": '<path d="M4 4l8 8M12 4l-8 8"/>',
+    "full": '<path d="M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3"/>',
+    "plus": '<path d="M8 3.5v9M3.5 8h9"/>',
+    "ask": '<path d="M2.5 3h11v7.5H8l-3 3v-3H2.5z"/><path d="M8 4.8v4M6 6.8h4"/>',
+    "down": '<path d="M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10"/>',
+    "up": '<path d="M8 13V3.5M4 7.5L8 3.5l4 4"/>',
+    "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',
+    "question": '<path d="M5.5 6a2.5 2.5 0 114 2c-1 .7-1.5 1.2-1.5 2M8 12.5v.1"/>',
+    "target": '<circle cx="8" cy="8" r="5.5"/><circle cx="8" cy="8" r="1.8"/>',
+    "rows": '<path d="M3 3.5h10M3 6.5h10M3 9.5h10M3 12.5h10"/>',
+    "pair": '<rect x="2" y="3.5" width="5" height="9" rx="1"/><rect x="9" y="3.5" width="5" height="9" rx="1"/>',
+    "half": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" fill="currentColor"/>',
+    "dots": '<path d="M3.5 8h.1M8 8h.1M12.5 8h.1" stroke-width="2.4"/>',
+    "undo": '<path d="M6.5 3.5L3 7l3.5 3.5"/><path d="M3 7h6.5a3.5 3.5 0 010 7H7"/>',
+    "redo": '<path d="M9.5 3.5L13 7l-3.5 3.5"/><path d="M13 7H6.5a3.5 3.5 0 000 7H9"/>',
+    "again": '<path d="M13 8a5 5 0 11-1.6-3.7"/><path d="M13 2.5V5.5H10"/>',
+    "clock": '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3.2l2 1.3"/>',
+    "empty": '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.2 2.2"/>',
+    "turn": '<path d="M8 2.5A5.5 5.5 0 1113.5 8"/>',
+    "forward": '<path d="M3 4l4.5 4L3 12M8.5 4L13 8l-4.5 4"/>',
+    "unfold": '<path d="M4 6l4 4 4-4"/>',
+    "list": '<path d="M3 4.5h10M3 8h10M3 11.5h10"/>',
+}
+
+
+def icon(name: str) -> Html:
+    """A line drawing of the size of the text."""
+    return Html(f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>')
+
+
+def picture(src: str, size: Size, **attributes: Attribute) -> Html:
+    """A picture whose place the page knows before it has come: its size tells its shape."""
+    return el("img", src=src, width=size[0], height=size[1], **attributes)
+
+
+def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:
+    """A word on a soft ground."""
+    return el("span", text, class_=f"pill {tone}".strip(), **attributes)
+
+
+def button(text: Child, do: str = "", look: str = "", **attributes: str | int | bool | None) -> Html:
+    """A button that does the action `do` with its `data_...` attributes. `look`: "p" primary, "s" small, "q" quiet."""
+    return el("button", text, type="button", class_=f"btn {look}".strip(), data_do=do or None, **attributes)
+
+
+def key(name: str) -> Html:
+    """The key that does the same."""
+    return el("kbd", name)
+
+
+def select_type(chosen: str, name: str = "edit_type", **attributes: bool) -> Html:
+    """A choice of the edit types."""
+    options = [el("option", kind, value=kind, selected=kind == chosen) for kind in EDIT_TYPES]
+    return el("select", options, name=name, aria_label="Edit type", **attributes)
+
+
+def describe_task(task: Task) -> str:
+    """In a few words, for a list."""
+    if task.kind == "classification":
+        return task.label or "no label yet"
+    return "segmentation"
+
+
+def problem(text: str, element_id: str | None = None) -> Html:
+    """What went wrong, at the place where it did."""
+    return el("p", icon("alert"), el("span", text), class_="problem", role="alert", id=element_id)
+
+
+def notice(text: Child, element_id: str | None = None) -> Html:
+    """What a person should know."""
+    return el("p", text, class_="notice", id=element_id)
+
+
+def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
+    """A text with what was removed and what was added, told apart by more than colour.
+
+    With `near`, words that are farther than so many from any change are marked: a small window may leave them out.
+    """
+    names = {"removed": "del", "added": "ins"}
+    parts: list[Child] = []
+    before = " "
+    for place, piece in enumerate(pieces):
+        text = piece.text
+        if piece.kind != "same":
+            text = text.rstrip()
+            if not before.endswith(" ") and not text.startswith(_POINTS):
+                parts.append(" ")
+            parts.append(el(names[piece.kind], text))
+            text = piece.text[len(text) :]
+            # What was removed may have stood before a point: a space keeps it from what comes now, but for a point.
+            following = pieces[place + 1].text if place + 1 < len(pieces) else "."
+            if piece.kind == "removed":
+                text = "" if following.startswith(_POINTS) else " "
+        far = near is not None and piece.kind == "same" and len(pieces) > 1
+        parts.append(_far(text, near or 0, place > 0, place + 1 < len(pieces)) if far else text)
+        before = text or "x"
+    return join(parts)
+
+
+def _far(text: str, near: int, follows: bool, precedes: bool) -> Child:
+    """An unchanged text that follows a change, precedes one, or both, with a mark around what is far from them."""
+    words = re.findall(r"\S+\s*|^\s+", text)
+    start, end = near * follows, len(words) - near * precedes
+    if end - start < WORTH_A_MARK:
+        return text
+    return ["".join(words[:start]), el("span", "".join(words[start:end]), class_="far"), "".join(words[end:])]
+
+
+def counted(number: int, noun: str = "image") -> str:
+    """A number with its noun: "1 image", "2,500 images"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def seconds(value: float) -> str:
+    """Such as 0.04 s, 0.3 s, 11 s, 2 min 5 s."""
+    if value < 0.095:
+        return f"{value:.2f} s"
+    if value < 9.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    return f"{whole} s" if whole < 90 else f"{whole // 60} min {whole % 60} s"
+
+
+def left(value: float | None) -> str:
+    """What is left, behind a point; "" when nothing was measured yet."""
+    if value is None:
+        return ""
+    whole = max(1, round(value))
+    return f" · {whole} s left" if whole < 90 else f" · {round(whole / 60)} min left"
+
+
+def about(value: float) -> str:
+    """An estimate: no more exact than it is."""
+    if value < 1.5:
+        return "about a second"
+    return f"about {round(value)} s" if value < 90 else f"about {round(value / 60)} min"
+
+
+def short_model(name: str, known: Mapping[str, str]) -> str:
+    """What a model is called on the page: by `known`, or the last part of its id. Parts with a plus are told alone."""
+    return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in name.split(" + "))
+
+
+def bar(share: float | None) -> Html:
+    """A progress bar; None when how far it is cannot be told."""
+    if share is None:
+        return el("div", el("i"), class_="bar unsure", role="progressbar", aria_label="working")
+    percent = round(100 * max(0.0, min(1.0, share)))
+    return el(
+        "div",
+        el("i", style=f"width:{percent}%"),
+        class_="bar",
+        role="progressbar",
+        aria_valuenow=percent,
+        aria_valuemin=0,
+        aria_valuemax=100,
+    )

@@ -1,0 +1,53 @@
+"""The cards of a recipe's text stages: each that has one of its own, and a general one for any other type of value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from core.types import StageName, to_text
+from pipeline.stages.base import Stage
+from services.runs.state import RunState
+from ui.explore.counterfactuals import counterfactuals_card
+from ui.explore.parts import problem
+from ui.explore.stage import stage_card
+from ui.explore.text_stages import alternatives_card, caption_card, keywords_card
+from ui.markup import Html, el
+
+
+def general_card(stage: Stage, state: RunState) -> Html:
+    """The card of a stage whose type of value has none of its own: the value as text, which a person may edit."""
+    stored = state.run.values.get(stage.name)
+    text = to_text(stored.value.value) if stored is not None else ""
+    field = el(
+        "textarea",
+        text,
+        id=f"value-{stage.name}",
+        name="text",
+        data_do="value",
+        data_stage=stage.name,
+        data_draft=f"{state.run.id}:{stage.name}",
+        rows=min(12, 2 + text.count("\n")),
+        placeholder="Run this stage, or write its value.",
+        aria_label=stage.title,
+        data_lines=True,
+        spellcheck="false",
+    )
+    unsaved = el("small", "Not saved yet: leave the field to save, Escape takes it back.", class_="unsaved")
+    values = {name: held.value.value for name, held in state.run.values.items()}
+    remarks = stage.remarks(stored.value.value, values, state.run.task) if stored is not None else []
+    return stage_card(stage.name, state, [field, unsaved, [problem(remark) for remark in remarks]])
+
+
+CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
+    "caption": caption_card,
+    "keywords": keywords_card,
+    "alternatives": alternatives_card,
+    "counterfactuals": counterfactuals_card,
+}
+"""Of the stages whose values have a card of their own."""
+
+
+def card_of(stage: Stage, state: RunState) -> Html:
+    """The card of a text stage of the run's recipe."""
+    own = CARDS.get(stage.name)
+    return own(state) if own is not None else general_card(stage, state)

@@ -1,0 +1,165 @@
+"""The model under test before and after: its five likeliest classes, or how well it still finds what is protected."""
+
+from __future__ import annotations
+
+import hashlib
+
+from core.predictions import Prediction, names_label
+from core.settings import UnderTestSettings
+from core.stored_runs import StoredTestCase
+from core.types import Task
+from evaluation.metrics import ClassFigures
+from evaluation.outcomes import Standing
+from services.runs.predictions import ModelComparison
+from services.runs.state import RunState
+from ui.explore.model_form import model_fields
+from ui.explore.parts import Tone, button, icon, pill, problem
+from ui.markup import Child, Html, el
+
+STANDINGS: dict[Standing, tuple[Tone, str]] = {
+    "right": ("", "check"),
+    "fails here": ("acc", "target"),
+    "wrong before too": ("", ""),
+    "right only here": ("", ""),
+    "cannot tell": ("", "question"),
+}
+"""The tone and the icon of how the model stands. A tick says that it is right, not that it is no worse than before."""
+
+
+def under_test_card(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
+    """The table, and the form that takes another model."""
+    head = el(
+        "header",
+        el("h2", "Model under test"),
+        el("span", _short(comparison.wanted), class_="mut small", id="under-test-name"),
+        el("span", class_="grow"),
+    )
+    return el(
+        "section",
+        head,
+        _body(state, case, comparison),
+        _chooser(state, comparison),
+        class_="card facts under-test",
+        id="under-test",
+    )
+
+
+def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Child:
+    """How the model under test stands on the image, in a few words. Its signs are not those of the checks: what it gets
+    wrong speaks against the model, and not against the image.
+    """
+    outcome = comparison.outcomes.get(case.id)
+    if outcome is None:
+        return None
+    tone, sign = STANDINGS[outcome.standing]
+    words: list[Child] = [icon(sign) if sign else None, el("span", outcome.words)]
+    return pill(words, tone, id="model-verdict", title=outcome.explanation, data_standing=outcome.standing)
+
+
+def _body(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Child:
+    before, after = comparison.source, comparison.results.get(case.id)
+    if comparison.wanted is None:
+        return el("p", "None is chosen for this task: pick one to see what your test cases do to it.", class_="mut")
+    if comparison.problem:
+        return [problem(comparison.problem, "under-test-problem"), button("Try again", "under-test-again", "s")]
+    if before is None or after is None:
+        return el("p", "It is being asked.", class_="mut", role="status", id="under-test-waits")
+    if before.kind == "segmentation":
+        return _classes(comparison.figures.get(case.id, ()), comparison.masked)
+    return _guesses(before, after, case.task)
+
+
+def _guesses(before: Prediction, after: Prediction, task: Task) -> Html:
+    label = task.label if task.kind == "classification" else ""
+    return el(
+        "div",
+        [_bars(found, name, label) for found, name in ((before, "source"), (after, "generated"))],
+        class_="guesses",
+        id="guesses",
+    )
+
+
+def _bars(found: Prediction, name: str, label: str) -> Html:
+    rows: list[Child] = []
+    for place, guess in enumerate(found.top):
+        right = bool(label) and names_label(guess.label, label)
+        wrong = bool(label) and place == 0 and not right
+        sign = icon("check") if right else None
+        rows.append(
+            el(
+                "li",
+                el("span", sign, guess.label, class_="label"),
+                el("span", el("i", style=f"width:{round(100 * guess.probability)}%"), class_="track"),
+                el("span", f"{guess.probability:.2f}", class_="figure"),
+                class_=f"{'right' if right else ''}{'wrong' if wrong else ''}" or None,
+            )
+        )
+    return el("div", el("h3", name), el("ol", rows), data_side=name)
+
+
+def _classes(figures: tuple[ClassFigures, ...], masked: bool) -> Child:
+    if not figures:
+        return el("p", "It knows none of the protected classes of this task.", class_="mut")
+    rows = [
+        el(
+            "tr",
+            el("td", figure.name),
+            el("td", _figure(figure.source)),
+            el(
+                "td",
+                el("b", _figure(figure.generated), " ", icon("target"), class_="dropped", title="Lost here")
+                if figure.dropped
+                else _figure(figure.generated),
+            ),
+        )
+        for figure in figures
+    ]
+    note = (
+        "How well its class map covers the mask: intersection over union, 1 is perfect."
+        if masked
+        else "There is no mask: how well its map of the generated image agrees with its map of the source."
+    )
+    table = el("table", el("tr", el("th", "class"), el("th", "source"), el("th", "generated")), rows, id="class-table")
+    return [table, el("p", note, class_="mut small")]
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _short(wanted: UnderTestSettings | None) -> str:
+    if wanted is None:
+        return ""
+    if wanted.source == "http":
+        return wanted.address
+    if wanted.file:
+        file = wanted.file.replace("\\", "/").rsplit("/", 1)[-1]
+        return f"{wanted.name} · {file}" if wanted.name else file
+    return f"{wanted.name} of {wanted.source}"
+
+
+def _chooser(state: RunState, comparison: ModelComparison) -> Html:
+    chosen = state.settings.under_test
+    hint = (
+        "Any classifier of torchvision, timm or the hub, and any segmenter of torchvision or the hub; weights are "
+        "fetched at first use. A file (.safetensors, .pt, .pth, .onnx, or a folder of transformers) is read on the "
+        "machine that serves this page; the name of a checkpoint is its architecture, unless the file says it. "
+        "An ONNX file needs its mean and std, unless the file says them."
+    )
+    form = el(
+        "div",
+        model_fields(chosen, with_profile=True),
+        el("p", hint, class_="mut small"),
+        button("Use it", "", "s p", data_submit=True),
+        class_="choose",
+        data_form="under-test",
+    )
+    said = hashlib.sha256(chosen.model_dump_json().encode()).hexdigest()[:12]
+    return el(
+        "details",
+        el("summary", "Choose another"),
+        form,
+        class_="choose-model",
+        id="choose-model",
+        data_key=f"choose-{state.run.id}-{said}",
+    )

@@ -1,0 +1,33 @@
+"""The plain words of the page beside the terms of the field: what each stage is for, said without knowing its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.types import GENERATION, StageName
+
+PLAIN: Mapping[StageName, str] = {
+    "caption": "what the picture shows",
+    "keywords": "what may change",
+    "alternatives": "into what",
+    "counterfactuals": "the new captions",
+    GENERATION: "the new images",
+}
+"""Behind the name of a stage, in its title; a stage of another recipe has none."""
+
+EXPLAINED: Mapping[StageName, str] = {
+    "caption": "What the picture shows, in several sentences. A model writes it, and you can correct it.",
+    "keywords": "The words of the caption that may change, such as weather, colour or time of day. What the task "
+    "needs, such as its label, is protected and stays.",
+    "alternatives": "What each keyword may become: snowy or foggy instead of sunny.",
+    "counterfactuals": "The caption again, with one or more of these changes made, and checked word by word.",
+    GENERATION: "One image for each new caption. It keeps the shapes of the source, and is drawn only when you say so.",
+}
+"""What a stage does, in a sentence or two, for somebody who reads of it for the first time."""
+COUNTERFACTUAL_TESTING = (
+    "Counterfactual testing changes something in a picture that should make no difference, such as the weather, and "
+    "asks the model under test again: where it was right before and is wrong now, you have found a fault.",
+    "The studio makes such pictures from one of yours in five stages, and you can look at what each makes and change "
+    "it before the next.",
+)
+"""What all of this is for, in two sentences."""

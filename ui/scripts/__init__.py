@@ -1,0 +1,1 @@
+"""Doors for programs: named endpoints, plain HTTP, MCP, and the page of tokens."""

@@ -1,0 +1,497 @@
+"""The door for scripts and agents: every command and question by its name, as an endpoint of the Gradio application.
+
+`gradio_client`, plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. What is sent is checked by the command's
+own model, as for a page; a mistake comes back as one sentence, and the title of the error names its field.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+from typing import IO, Any, ClassVar, TypeVar
+
+import gradio as gr
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from gradio.context import Context, LocalContext
+from gradio.data_classes import FileData
+from gradio.utils import get_upload_folder
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from core.csv_tables import plain
+from core.errors import UserError
+from services.batches.running import BatchRuns, PlanByScript
+from services.commands import Command, Commands, Missing, RunCommand, RunIds
+from services.curation.imports import ImportService
+from services.edit_conflicts import LARGEST_ID
+from services.jobs import JobQueue
+from services.queries import Query, RunQuery, ShowJob, job_facts
+from services.runs.accepted import MOST_RUNS
+from services.runs.exchange import Exchange
+from services.runs.life_cycle import OpenedRun, RunService
+from services.runs.state import StageNotes
+from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
+from services.studies.exports import EXPORTS, opened
+from services.test_sets.drafts import CreateTestSet, DraftTestSet, ReleaseTestSet
+from services.test_sets.exports import SetExports
+from storage.workspace import Workspace
+from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, planned, zip_of
+from ui.scripts.uploads import keep_to_uploads, uploaded
+from ui.security.guard import TokenOf
+
+PATH = "/endpoints"
+"""The page that the endpoints belong to."""
+OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
+"""Commands of pages only: they keep a form in step, which a script has none of, say what a script may, or name any
+folder of this machine, which only the lead may: what scripts plan is `PlanByScript`."""
+_OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
+"""Fields that say which page sent a command, and what its form held; one that must be given is another of this name."""
+LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
+"""Between two looks at a job that is watched; and until the same is said again: Gradio then finds that nobody listens
+any more, and lets go of who watches."""
+MOST_WATCHERS = 200
+"""At once. More wait for their turn."""
+KNOWN_CALLERS = 200
+"""Of whom Gradio keeps a copy of the application's components at a time; it makes a new one for who comes back."""
+NO_FIELD = "Error"
+"""The title of an error that belongs to no field, as Gradio has it."""
+log = logging.getLogger(__name__)
+Plain = dict[str, Any]
+C = TypeVar("C", bound=Command)
+Do = Callable[[Any], Plain]
+"""Does a command, and gives plain data."""
+DoAwaited = Callable[[Any, Waiter], Awaitable[Plain]]
+"""The same of what takes time, without a thread of its own."""
+
+
+class NotAllowed(UserError):
+    """A token does not open this, or not any more."""
+
+
+class WatchJob(ShowJob):
+    """Tell how far a job is, again and again, until it is over."""
+
+    name: ClassVar[str] = "watch-job"
+
+
+class DownloadImage(Query):
+    """Give a test case as a PNG file that carries its run."""
+
+    name: ClassVar[str] = "download-image"
+    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
+
+
+class DownloadImageWithMask(DownloadImage):
+    """Give a test case and its mask as a ZIP file."""
+
+    name: ClassVar[str] = "download-image-with-mask"
+
+
+class DownloadAccepted(Query):
+    """Give all accepted images of runs as a ZIP file, with their labels, masks and a metadata.jsonl."""
+
+    name: ClassVar[str] = "download-accepted"
+    runs: RunIds = Field(min_length=1, max_length=MOST_RUNS, description="The ids of the runs")
+
+
+class DownloadSource(RunQuery):
+    """Give the source image of a run as a PNG file."""
+
+    name: ClassVar[str] = "download-source"
+
+
+class DownloadStudy(StudyCommand):
+    """Give an export of a study as a file."""
+
+    name: ClassVar[str] = "download-study"
+    looks: ClassVar[bool] = True
+    file: str = Field(
+        "outcomes.csv", max_length=80, description="Which of its files", json_schema_extra={"enum": list(EXPORTS)}
+    )
+
+
+class UploadPicture(Command):
+    """Begin a run with a picture; one that this studio saved brings its run back."""
+
+    name: ClassVar[str] = "upload-picture"
+    file: FileData = Field(description="PNG, JPEG, WebP, GIF, BMP or TIFF")
+
+
+class GiveMask(RunCommand):
+    """Give a run a mask."""
+
+    name: ClassVar[str] = "give-mask"
+    file: FileData = Field(description="A PNG of class numbers")
+    classes: str = Field("", description="The number and name of each class, such as “0 sky, 1 road”")
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the endpoints call."""
+
+    commands: Commands
+    runs: RunService
+    exchange: Exchange
+    jobs: JobQueue
+    notes: StageNotes
+    workspace: Workspace
+    exports: SetExports
+    imports: ImportService
+    batches: BatchRuns
+
+
+def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
+    """Add them to an application, as a page of their own: what describes them is then not loaded with another page.
+
+    Gives the numbers of all functions of the application, with the command that each takes; None for those of a page.
+    """
+    # Gradio has a place for each call that is going on, and a watcher keeps its one: others must find one all the same.
+    page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
+    # Of each caller Gradio keeps how every component of the application looks, which here is the same for all of them.
+    page.state_session_capacity = KNOWN_CALLERS
+    before = set(page.fns)
+    with page.route("Endpoints", PATH, show_in_navbar=False):
+        for command, do in answering(services):
+            _add_one(command, do, services)
+        for command, do_awaited in awaited(services):
+            _add_awaited(page, command, do_awaited, services)
+        _add_watching(services)
+    by_name = {endpoint_of(command): command for command in offered(services.commands)}
+    return {number: None if number in before else by_name[str(page.fns[number].api_name)] for number in page.fns}
+
+
+def has_call(page: gr.Blocks, event: str) -> bool:
+    """Whether a call of an endpoint is going on, or its answer was not fetched yet."""
+    queue = page._queue
+    return event in queue.event_ids_to_events or any(event in ids for ids in queue.pending_event_ids_session.values())
+
+
+def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
+    """Every endpoint with what does it, but those of `awaited`, and `WatchJob`, which streams."""
+    yield from _commands(services)
+    yield from _files(services)
+
+
+def awaited(services: Services) -> Iterator[tuple[type[Command], DoAwaited]]:
+    """The endpoints whose answer may take minutes, with what does them."""
+    yield DownloadTestSet, lambda asked, waiter: zip_of(asked, services.exports, waiter)
+    yield ImportImages, lambda sent, waiter: brought_in(sent, services.imports, waiter)
+    yield PlanByScript, lambda sent, waiter: planned(sent, services.batches, waiter)
+
+
+def offered(commands: Commands) -> tuple[type[Command], ...]:
+    """The commands and questions that are endpoints, by the name of the endpoint."""
+    known = [command for name, command in commands.known().items() if name not in OF_PAGES]
+    files: list[type[Command]] = [
+        UploadPicture,
+        GiveMask,
+        DownloadImage,
+        DownloadImageWithMask,
+        DownloadAccepted,
+        DownloadSource,
+        DownloadStudy,
+        DownloadTestSet,
+        ImportImages,
+        PlanByScript,
+        WatchJob,
+    ]
+    return tuple(sorted([*known, *files], key=lambda command: command.name))
+
+
+def endpoint_of(command: type[Command]) -> str:
+    """What a script calls it, such as "run_all" for "run-all"."""
+    return command.name.replace("-", "_")
+
+
+def _commands(services: Services) -> Iterator[tuple[type[Command], Do]]:
+    commands = services.commands
+    for name, command in commands.known().items():
+        if name not in OF_PAGES:
+            yield command, lambda sent: _reply(sent, commands.do(sent), services)
+
+
+def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
+    exchange = services.exchange
+
+    def take_picture(sent: UploadPicture) -> Plain:
+        path = uploaded(sent.file.path)
+        # Some clients send a whole path as the name, with the separators of their own system.
+        name = PureWindowsPath(sent.file.orig_name or path.name).name
+        try:
+            taken = exchange.take_picture(path.read_bytes(), name)
+        except UserError as error:
+            raise UserError(str(error), field=error.field or "file") from error
+        return {"run": taken.run_id, "case": taken.case_id, "said": taken.said}
+
+    def take_mask(sent: GiveMask) -> Plain:
+        said = services.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
+        return {"run": sent.run, "said": list(said)}
+
+    def source(asked: DownloadSource) -> Plain:
+        run, file = services.workspace.runs.get(asked.run), io.BytesIO()
+        services.runs.source(run).save(file, "PNG")
+        return _download("source.png", file.getvalue())
+
+    def accepted(asked: DownloadAccepted) -> Plain:
+        with tempfile.TemporaryFile() as file:
+            name = exchange.saved_accepted(asked.runs, file)
+            file.seek(0)
+            return _download(name, file)
+
+    def study_file(asked: DownloadStudy) -> Plain:
+        if asked.file not in EXPORTS:
+            raise UserError(f"There is no file {asked.file!r}: there are {', '.join(EXPORTS)}.", field="file")
+        return _download(asked.file, EXPORTS[asked.file][1](opened(services.workspace, asked.study)))
+
+    yield UploadPicture, take_picture
+    yield GiveMask, take_mask
+    yield DownloadImage, lambda asked: _download(*exchange.saved_image(asked.case))
+    yield DownloadImageWithMask, lambda asked: _download(*exchange.saved_with_mask(asked.case))
+    yield DownloadAccepted, accepted
+    yield DownloadSource, source
+    yield DownloadStudy, study_file
+
+
+@contextmanager
+def in_sentences(request: gr.Request | Request) -> Iterator[None]:
+    """A person's mistake as an error that reaches the caller, with its field as the title; ours are logged.
+
+    The request gets the status that plain HTTP answers with.
+    """
+    try:
+        yield
+    except UserError as error:
+        _state(request)["status"] = 403 if isinstance(error, NotAllowed) else 404 if isinstance(error, Missing) else 400
+        said = " ".join(str(error).splitlines())  # it may hold what the caller has sent
+        raise gr.Error(said, title=error.field or NO_FIELD, print_exception=False) from error
+    except gr.Error:
+        raise
+    except Exception as error:
+        log.exception("an endpoint failed")
+        _state(request)["status"] = 500
+        text = f"The studio itself failed ({type(error).__name__}): the terminal says more."
+        raise gr.Error(text, title=NO_FIELD, print_exception=False) from error
+
+
+def _add_one(command: type[Command], do: Do, services: Services) -> None:
+    fields = fields_of(command)
+
+    def send(*given: Any) -> Plain:
+        *values, request = given
+        with in_sentences(request):
+            return perform(command, do, dict(zip(fields, values, strict=True)), request, services.workspace)
+
+    _add_shaped(send, command, fields, queue=False, most=None)
+
+
+def perform(
+    command: type[Command], do: Do, given: Mapping[str, Any], request: gr.Request | Request, workspace: Workspace
+) -> Plain:
+    """Do what a request asks for, where it may. What is None is not given. Raises UserError for a person's mistake."""
+    token = let_in(command, request)
+    sent = _of(command, given)
+    done = do(sent)
+    if token is not None and not command.looks:
+        _log(token, sent, workspace)
+    return done
+
+
+def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, services: Services) -> None:
+    fields = fields_of(command)
+
+    async def send(*given: Any) -> Plain:
+        *values, request = given
+        with in_sentences(request):
+            waiter = Waiter(lambda: _listens(page, request))
+            return await perform_awaited(
+                command, do, dict(zip(fields, values, strict=True)), request, services.workspace, waiter
+            )
+
+    _add_shaped(send, command, fields, queue=True, most=MOST_WATCHERS)
+
+
+async def perform_awaited(
+    command: type[Command],
+    do: DoAwaited,
+    given: Mapping[str, Any],
+    request: gr.Request | Request,
+    workspace: Workspace,
+    waiter: Waiter,
+) -> Plain:
+    """The same as `perform`, of what takes time. A token may end meanwhile: then no answer is given."""
+    token = let_in(command, request)
+    sent = _of(command, given)
+    done = await do(sent, waiter)
+    if token is not None:
+        if not command.looks:
+            await run_in_threadpool(_log, token, sent, workspace)
+        if not await run_in_threadpool(workspace.tokens.holds, token.id):
+            raise NotAllowed("The token has ended or was withdrawn meanwhile.")
+    return done
+
+
+async def _listens(page: gr.Blocks, request: gr.Request) -> bool:
+    """Whether somebody still waits for the answer of the call that is going on."""
+    number = LocalContext.event_id.get(None)
+    if number is None:  # the request itself is answered
+        return not await request.request.is_disconnected()
+    event = page._queue.event_ids_to_events.get(number)
+    return event is not None and event.alive
+
+
+def _add_watching(services: Services) -> None:
+    fields = fields_of(WatchJob)
+
+    async def watch(*given: Any) -> AsyncIterator[Plain]:
+        *values, request = given
+        with in_sentences(request):
+            async for facts in watching(dict(zip(fields, values, strict=True)), request, services):
+                yield facts
+
+    _add_shaped(watch, WatchJob, fields, queue=True, most=MOST_WATCHERS)
+
+
+async def watching(
+    given: Mapping[str, Any], request: gr.Request | Request, services: Services
+) -> AsyncGenerator[Plain, None]:
+    """How far a job is, whenever that changes and every `SAY_SECONDS`, until it is over. Raises UserError.
+
+    A generator that waits for the loop holds no thread: with one each, forty watchers would keep all others out.
+    """
+    tokens = services.workspace.tokens
+    token, told, said = let_in(WatchJob, request), None, -SAY_SECONDS
+    asked = _of(WatchJob, given)
+    while True:
+        view = services.jobs.known(asked.job)
+        facts, now = job_facts(view), time.monotonic()
+        if facts != told or now >= said + SAY_SECONDS:
+            if token is not None and not await run_in_threadpool(tokens.holds, token.id):
+                raise NotAllowed("The token has ended or was withdrawn: the job goes on without being watched.")
+            yield facts
+            told, said = facts, now
+        if not view.active:
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def token_of(request: gr.Request | Request) -> TokenOf | None:
+    """The token that a call showed, which the guard has looked at; None for a lead's browser, or without a password."""
+    token: TokenOf | None = _state(request)["token"]
+    return token
+
+
+def _state(request: gr.Request | Request) -> MutableMapping[str, Any]:
+    plain = getattr(request, "request", request)  # Gradio gives functions of components FastAPI's own
+    state: MutableMapping[str, Any] = plain.scope["state"]
+    return state
+
+
+def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | None:
+    """The token that a request shows. Raises NotAllowed for one that only looks, where the command changes things."""
+    token = token_of(request)
+    if token is not None and token.reads_only and not command.looks:
+        raise NotAllowed(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
+    return token
+
+
+def _log(token: TokenOf, sent: Command, workspace: Workspace) -> None:
+    about = " ".join(
+        f"{name} {getattr(sent, name)}"
+        for name in ("run", "job", "case", "test_set", "batch")
+        if getattr(sent, name, None) is not None
+    )
+    study = getattr(sent, "study", "")
+    workspace.studies.note("script", f"{token.name}: {sent.name} {about}".strip(), study)
+
+
+def _of(command: type[C], given: Mapping[str, Any]) -> C:
+    return command.of({name: value for name, value in given.items() if value is not None})
+
+
+def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
+    """Those that a script fills in, what has to be given first."""
+    known = sorted(command.model_fields.items(), key=lambda item: not item[1].is_required())
+    return {name: field for name, field in known if name not in _OF_A_PAGE or field.is_required()}
+
+
+def _add_shaped(
+    function: Callable[..., Any],
+    command: type[Command],
+    fields: Mapping[str, FieldInfo],
+    queue: bool,
+    most: int | None,
+) -> None:
+    """Gradio reads name, parameters and words of an endpoint off its function; types and bounds are pydantic's."""
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if field.is_required() else _plain_default(field.get_default()),
+            annotation=Any,
+        )
+        for name, field in fields.items()
+    ]
+    # Last, and by its type, Gradio gives the request.
+    parameters.append(
+        inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request)
+    )
+    function.__signature__ = inspect.Signature(parameters, return_annotation=Plain)  # type: ignore[attr-defined]
+    function.__annotations__ = {**dict.fromkeys(fields, Any), "request": gr.Request, "return": Plain}
+    function.__name__ = function.__qualname__ = endpoint_of(command)
+    said = "".join(f"\n    {name}: {field.description or ''}" for name, field in fields.items())
+    function.__doc__ = f"{inspect.getdoc(command)}" + (f"\n\nArgs:{said}\n" if said else "")
+    gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=most)
+    root = Context.root_block
+    assert root is not None  # gr.api has looked
+    schema = command.model_json_schema()
+    shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    for component, name in zip(root.fns[max(root.fns)].inputs, fields, strict=True):
+        keep_to_uploads(component)
+        # gr.api has no door for more than what the type of a parameter says.
+        component._api_info = {**schema["properties"][name], **shared}  # type: ignore[attr-defined]
+
+
+def _plain_default(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _reply(sent: Command, result: Any, services: Services) -> Plain:
+    if sent.looks and isinstance(result, dict):
+        return result
+    if isinstance(result, OpenedRun):
+        return {"run": result.run_id}
+    if isinstance(sent, CreateTestSet | DraftTestSet | ReleaseTestSet):
+        return dict(result)
+    if isinstance(sent, CreateStudy | CopyRules):
+        return {"study": result}
+    if isinstance(sent, RunCommand):
+        job = services.jobs.of_run(sent.run)
+        going_on = job_facts(job) if job is not None and job.active else None
+        # Such as that somebody else changed meanwhile what this has changed.
+        return {"run": sent.run, "job": going_on, "notices": services.notes.notices(sent.run)}
+    of: Plain = {name: getattr(sent, name) for name in ("study", "job", "test_set") if hasattr(sent, name)}
+    if isinstance(result, DraftState):
+        return {**of, "troubles": [plain(trouble) for trouble in result.troubles]}
+    return {**of, "result": plain(result)}
+
+
+def _download(name: str, data: bytes | IO[bytes]) -> Plain:
+    """A file of this name for the caller; Gradio keeps a copy of its own, under the hash of what is in it."""
+    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
+    file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
+    with file.open("wb") as to:
+        if isinstance(data, bytes):
+            to.write(data)
+        else:
+            shutil.copyfileobj(data, to)
+    return {"path": str(file), "orig_name": name, "meta": {"_type": "gradio.FileData"}}

@@ -1,0 +1,282 @@
+"""The endpoints as tools of MCP, for agents, in the server that Gradio mounts with `mcp_server=True`.
+
+Mounting, transport and sessions are Gradio's; what is asked is answered here. Gradio's own answers call the studio over
+HTTP, by an address that the caller names (X-Forwarded-Host), with one client for all: a token would reach a stranger,
+and with a password no prompt and no stream would be answered. They also keep a worker thread as long as a job is
+watched, turn results into Python's notation and errors into sentences without their field, and save a file before they
+look at the token.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+import mimetypes
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import gradio as gr
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from gradio.data_classes import FileData
+from gradio.utils import get_upload_folder
+from mcp import types
+from PIL import Image
+
+from core.errors import UserError
+from core.version import version
+from services.batches.running import BatchCommand, PlanByScript
+from services.commands import Command, RunCommand
+from services.runs.life_cycle import RemoveRuns, RestoreRuns, RunFromSample
+from services.studies.drafts import CopyRules, CreateStudy
+from services.test_sets.drafts import AddToTestSet, CreateTestSet, DraftTestSet
+from ui.scripts.endpoints import (
+    NO_FIELD,
+    Do,
+    DoAwaited,
+    Plain,
+    Services,
+    UploadPicture,
+    WatchJob,
+    answering,
+    awaited,
+    endpoint_of,
+    fields_of,
+    in_sentences,
+    let_in,
+    perform,
+    perform_awaited,
+    watching,
+)
+from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
+"""What an agent is told of the stages."""
+PROMPT = "walk_an_image"
+WATCH_SECONDS = 45.0
+"""Agents give a tool up that takes longer than a minute."""
+LONGEST_SIDE = 1536
+"""Pixels of a picture that an agent is shown; models see no more of it."""
+MOST_TEXT = 200_000
+"""Bytes of a file of text that an agent is given to read."""
+_FILE = (
+    "{} A data URL (data:image/png;base64,...) of up to 2.5 MB, or the path that a POST of the file to "
+    "/gradio_api/upload (form field “files”) answered with. No other path and no address of the web is taken."
+)
+_WATCHED = f" Waits {WATCH_SECONDS:g} seconds at most: call it again while “state” is waiting or running."
+_WAITS: Mapping[type[Command], str] = {
+    WatchJob: _WATCHED,
+    DownloadTestSet: f" Waits {WATCH_SECONDS:g} seconds at most: call it again while the answer has a “state” in place "
+    "of an “address”.",
+    ImportImages: f" Waits {WATCH_SECONDS:g} seconds at most for the number, which is 0 then: list_imports tells it "
+    "later.",
+    PlanByScript: f" Waits {WATCH_SECONDS:g} seconds at most: call it again with the same plan while “batch” is 0.",
+}
+_UPLOADED = "/gradio_api/file="
+_KEEP = (
+    *(RunCommand, RemoveRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
+    *(CreateTestSet, DraftTestSet, AddToTestSet, ImportImages),
+    *(BatchCommand, PlanByScript),
+)
+"""Nothing is lost by these: of a run every version stays, and one that was deleted can be put back; a batch keeps
+what was made, also when it is cancelled."""
+
+
+def serve_agents(page: gr.Blocks, services: Services) -> None:
+    """Answer what agents ask of the server that Gradio has mounted with this page."""
+    mounted = page.mcp_server_obj
+    assert mounted is not None, page.mcp_error
+    server: Server[Any, Request] = mounted.mcp_server
+    server.name, server.version, server.instructions = "DILLEMA Studio", version(), GUIDE.read_text(encoding="utf-8")
+    # Whatever Gradio answers now, or in a version to come, but the question whether the server is there.
+    for asked in [known for known in server.request_handlers if known is not types.PingRequest]:
+        del server.request_handlers[asked]
+    known = {endpoint_of(command): (command, do) for command, do in answering(services)}
+    slow = {endpoint_of(command): (command, do) for command, do in awaited(services)}
+    commands: list[type[Command]] = [*(command for command, _ in (*known.values(), *slow.values())), WatchJob]
+    tools = [tool_of(command) for command in commands]
+
+    @server.list_tools()
+    async def list_tools() -> list[types.Tool]:
+        wanted = _request(server).query_params.get("tools", "")  # as Gradio reads it: those that are named
+        return [tool for tool in tools if not wanted or tool.name in wanted.split(",")]
+
+    @server.call_tool(validate_input=False)  # a command tells in a sentence what does not fit
+    async def call_tool(name: str, given: dict[str, Any]) -> types.CallToolResult:
+        try:
+            with in_sentences(_request(server)):
+                if name == endpoint_of(WatchJob):
+                    return _plain(await _watch(server, given, services))
+                if name in slow:
+                    return await _call_awaited(*slow[name], given, _request(server), services)
+                if name not in known:
+                    raise UserError(f"There is no tool {name[:80]!r}.")
+                command, do = known[name]
+                return await run_in_threadpool(_call, command, do, given, _request(server), services)
+        except gr.Error as error:
+            field = {} if error.title == NO_FIELD else {"field": error.title}
+            return _plain({"error": error.message, **field}, failed=True)
+
+    @server.list_prompts()
+    async def list_prompts() -> list[types.Prompt]:
+        return [types.Prompt(name=PROMPT, description="How a picture becomes test cases: stages, gate, reviews.")]
+
+    @server.get_prompt()
+    async def get_prompt(name: str, _: Mapping[str, str] | None) -> types.GetPromptResult:
+        if name != PROMPT:
+            raise ValueError(f"There is no prompt {name[:80]!r}.")
+        text = types.TextContent(type="text", text=GUIDE.read_text(encoding="utf-8"))
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
+
+
+def tool_of(command: type[Command]) -> types.Tool:
+    """What an agent is told of an endpoint."""
+    schema = command.model_json_schema()
+    fields = fields_of(command)
+    properties = {name: dict(schema["properties"][name]) for name in fields}
+    for name, field in fields.items():
+        properties[name].pop("title", None)
+        if field.annotation is FileData:
+            properties[name] = {"type": "string", "description": _FILE.format(f"{field.description}.")}
+    shaped: Plain = {"type": "object", "properties": properties, "additionalProperties": False}
+    shaped["required"] = [name for name, field in fields.items() if field.is_required()]
+    if "#/$defs/" in json.dumps(properties):
+        shaped["$defs"] = schema["$defs"]
+    said = " ".join((command.__doc__ or "").split())
+    return types.Tool(
+        name=endpoint_of(command),
+        description=said + _WAITS.get(command, ""),
+        inputSchema=shaped,
+        annotations=types.ToolAnnotations(
+            readOnlyHint=command.looks,
+            destructiveHint=not command.looks and not issubclass(command, _KEEP),
+            openWorldHint=False,
+        ),
+    )
+
+
+def _request(server: Server[Any, Request]) -> Request:
+    request = server.request_context.request
+    assert request is not None  # this transport always has one
+    return request
+
+
+def _call(
+    command: type[Command], do: Do, given: Mapping[str, Any], request: Request, services: Services
+) -> types.CallToolResult:
+    let_in(command, request)  # before a file is saved
+    with _files_of(command, given) as data:
+        done = perform(command, do, data, request, services.workspace)
+    return _result(done, request)
+
+
+async def _call_awaited(
+    command: type[Command], do: DoAwaited, given: Mapping[str, Any], request: Request, services: Services
+) -> types.CallToolResult:
+    """The same of what may take longer than an agent waits: what goes on then is there for the next call."""
+
+    async def listens() -> bool:
+        return True
+
+    let_in(command, request)
+    with _files_of(command, given) as data:
+        waiter = Waiter(listens, WATCH_SECONDS)
+        done = await perform_awaited(command, do, data, request, services.workspace, waiter)
+    return await run_in_threadpool(_result, done, request)
+
+
+def _result(done: Plain, request: Request) -> types.CallToolResult:
+    if done.get("meta") == {"_type": "gradio.FileData"}:
+        return _file(Path(done["path"]), f"{request.url.scheme}://{request.url.netloc}")
+    return _plain(done)
+
+
+async def _watch(server: Server[Any, Request], given: Mapping[str, Any], services: Services) -> Plain:
+    """What is known of a job at its end, or when the time is up. Tells on the way how far it is, where that was asked.
+
+    Whoever calls may go away: then this ends, and the job goes on.
+    """
+    context, told, end = server.request_context, list[Plain](), time.monotonic() + WATCH_SECONDS
+    progress = context.meta.progressToken if context.meta is not None else None
+    async with aclosing(watching(given, _request(server), services)) as looks:
+        async for facts in looks:
+            if time.monotonic() >= end:
+                return facts
+            told.append(facts)
+            if progress is not None:
+                said = f"{facts['state']} {facts['stage']}: {facts['note']} ({facts['done']} of {facts['total']})"
+                to = str(context.request_id)
+                await context.session.send_progress_notification(progress, len(told), None, said, to)
+    return told[-1]
+
+
+def _plain(data: Plain, failed: bool = False) -> types.CallToolResult:
+    text = types.TextContent(type="text", text=json.dumps(data, ensure_ascii=False))
+    return types.CallToolResult(content=[text], structuredContent=data, isError=failed)
+
+
+def _file(path: Path, address: str) -> types.CallToolResult:
+    """A file as something that an agent can look at, where it is a picture or a text; and where it lies."""
+    size, kind = path.stat().st_size, mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    facts: Plain = {"name": path.name, "kind": kind, "bytes": size, "address": f"{address}{_UPLOADED}{path}"}
+    shown: list[types.ContentBlock] = []
+    if kind.startswith("image/"):
+        shown.append(types.ImageContent(type="image", data=_picture(path.read_bytes()), mimeType="image/png"))
+    elif kind in ("text/csv", "application/json") and size <= MOST_TEXT:
+        shown.append(types.TextContent(type="text", text=path.read_text(encoding="utf-8")))
+    text = types.TextContent(type="text", text=json.dumps(facts, ensure_ascii=False))
+    return types.CallToolResult(content=[*shown, text], structuredContent=facts)
+
+
+def _picture(data: bytes) -> str:
+    """Without the run that it carries, which is as large again."""
+    image = Image.open(io.BytesIO(data)).convert("RGB")
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+@contextmanager
+def _files_of(command: type[Command], given: Mapping[str, Any]) -> Iterator[Plain]:
+    """The arguments with their files as the endpoints take them: uploads. What came as data is gone afterwards."""
+    data, saved = dict(given), list[Path]()
+    try:
+        for name, field in fields_of(command).items():
+            if field.annotation is FileData and isinstance(text := data.get(name), str):
+                if text.startswith("data:"):
+                    saved.append(_save(text, name))
+                    text = str(saved[-1])
+                elif _UPLOADED in text:
+                    text = unquote(text.partition(_UPLOADED)[2])
+                data[name] = {"path": text, "meta": {"_type": "gradio.FileData"}}
+        yield data
+    finally:
+        for file in saved:
+            file.unlink()
+            file.parent.rmdir()
+
+
+def _save(text: str, name: str) -> Path:
+    head, _, body = text.partition(",")
+    kind, *options = head.removeprefix("data:").split(";")
+    try:
+        data = base64.b64decode(body, validate=True) if "base64" in options else b""
+    except binascii.Error:
+        data = b""
+    if not data:
+        raise UserError("This is no data URL: give data:image/png;base64, and the file in base64.", field=name)
+    Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
+    file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / f"picture{mimetypes.guess_extension(kind) or ''}"
+    file.write_bytes(data)
+    return file

@@ -1,0 +1,234 @@
+"""Plain HTTP for scripts: what they send is put into the shape that Gradio takes, and what is refused is told in words.
+
+Stands between the guard and Gradio. Gradio takes the values of a call as a list that must be complete. Here they may
+also come by their names, those with a usual value may be left out, and a mistake is one sentence with a status of its
+own, where Gradio answers 500, or with several lines of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.responses import JSONResponse, Response
+
+from core.errors import UserError
+from services.commands import Command
+from ui.scripts.endpoints import NO_FIELD, endpoint_of, fields_of
+from ui.security.guard import Application, Message, Receive, Scope, Send
+from ui.security.request_limits import BadRequest, failed, refusal
+
+PREFIX = "/gradio_api/"
+_CALL = re.compile(r"/gradio_api/(run|api|call|call/v2)/([^/]+)/?")
+_STREAM = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?")
+_QUEUE = re.compile(r"/gradio_api/queue/join/?")
+_BY_NAME = "call/v2"
+"""The way in whose body is the fields themselves."""
+_OF_PAGES = "predict"
+"""The name under which Gradio's page calls a function by its number."""
+_KEPT = ("session_hash", "trigger_id")
+"""What else of a call goes on to Gradio: nothing that says how its values are to be read."""
+_ONE_SESSION = "plain-http"
+"""Of all who name none, where the answer is the reply itself: to make one takes Gradio longer than most answers."""
+_WORDS: Mapping[int, str] = {
+    400: "What was sent is not what this takes: docs/scripting.md shows what is.",
+    404: "There is nothing of this name: the page Scripts lists every endpoint.",
+    405: "This is asked in another way: an endpoint is called by POST.",
+    413: "The file is too large: save it smaller.",
+    422: "What was sent is not what this takes: docs/scripting.md shows what is.",
+    500: "The studio itself failed: the terminal says more.",
+}
+"""For what Gradio and FastAPI refuse on their own."""
+log = logging.getLogger(__name__)
+
+
+class PlainHttp:
+    """ASGI middleware. `functions` are those of the Gradio application by their numbers, with the command that each
+    takes, or None for those of a page; `has_call` says whether it knows a call by its id.
+    """
+
+    def __init__(
+        self, app: Application, functions: Mapping[int, type[Command] | None], has_call: Callable[[str], bool]
+    ) -> None:
+        self.app, self._functions, self._has_call = app, functions, has_call
+        self._numbers = {endpoint_of(command): number for number, command in functions.items() if command is not None}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on in its right shape, or refuse it."""
+        if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
+            await self.app(scope, receive, send)
+            return
+        reply, gone = _Reply(scope, send), False
+
+        async def listened() -> Message:
+            nonlocal gone
+            message = await receive()
+            gone = gone or message["type"] == "http.disconnect"
+            return message
+
+        try:
+            if scope["method"] == "POST":
+                scope, sent = await self._shaped(scope, listened)
+            else:
+                self._require_call(scope["path"])
+                sent = listened
+            await self.app(scope, sent, reply.send)
+        except UserError as error:
+            await reply.instead(refusal(error))
+        except Exception as error:
+            if gone:  # before all was there: nobody waits for an answer
+                return
+            if reply.begun:
+                raise
+            log.exception("%s failed", scope["path"])
+            await reply.instead(failed(error))
+
+    def _require_call(self, path: str) -> None:
+        """Where a stream is asked for: Gradio begins one of a call that it does not know, and breaks it off."""
+        asked = _STREAM.fullmatch(path)
+        if asked is not None and not self._has_call(asked[1]):
+            raise BadRequest(
+                404, f"There is no call “{asked[1]:.80}” whose answer waits: it was fetched, or never made."
+            )
+
+    async def _shaped(self, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
+        call = _CALL.fullmatch(scope["path"])
+        if call is None and not _QUEUE.fullmatch(scope["path"]):
+            return scope, receive
+        data = await _read(receive)
+        body = _json_object(scope, data)
+        way, name = call.groups() if call is not None else ("", _OF_PAGES)
+        number = self._number(name, {} if way == _BY_NAME else body)
+        command = self._functions[number]
+        if command is None:
+            return _with_body(scope, receive, data)
+        given = body if way == _BY_NAME else _data(body)
+        kept = {} if way == _BY_NAME else {key: body[key] for key in _KEPT if key in body}
+        if way == _BY_NAME:
+            scope = {**scope, "path": f"{PREFIX}call/{name}", "raw_path": f"{PREFIX}call/{name}".encode()}
+        if way in ("run", "api"):
+            kept.setdefault("session_hash", _ONE_SESSION)
+        sent = {**kept, "data": _in_order(command, given), "fn_index": number}
+        return _with_body(scope, receive, json.dumps(sent).encode())
+
+    def _number(self, name: str, body: Mapping[str, Any]) -> int:
+        number = body.get("fn_index") if name == _OF_PAGES else self._numbers.get(name)
+        if type(number) is int and number in self._functions:
+            return number
+        shown = name if number is None else number
+        raise BadRequest(404, f"There is no endpoint “{shown!s:.80}”: the page Scripts lists them all.")
+
+
+class _Reply:
+    """What goes back: an answer as Gradio gives it, a refusal as one sentence."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope, self._send = scope, send
+        self._refused: Message | None = None
+        self._body = b""
+        self.begun = False
+
+    async def send(self, message: Message) -> None:
+        """Pass a message of Gradio's on; those of a refusal are held until it is whole."""
+        if message["type"] == "http.response.start" and message["status"] >= 400:
+            self._refused = message
+        elif self._refused is None or self.begun:
+            self.begun = True
+            await self._send(message)
+        else:
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self.instead(self._words(self._refused["status"]))
+
+    async def instead(self, response: Response) -> None:
+        """Answer with this one, unless an answer has begun."""
+        if not self.begun:
+            self.begun = True
+            await response(self._scope, _nothing, self._send)
+
+    def _words(self, status: int) -> Response:
+        try:
+            said = json.loads(self._body)
+        except ValueError:
+            said = {}
+        said = said if isinstance(said, dict) else {}
+        if "title" in said:  # of a function of ours, whose status it has said
+            status = self._scope["state"].get("status", 400)
+            field = {"field": said["title"]} if said["title"] != NO_FIELD else {}
+            return JSONResponse({"error": said["error"], "title": said["title"], **field}, status)
+        text = said.get("detail", "")
+        if not isinstance(text, str) or not text.endswith(".") or "\n" in text:
+            text = _WORDS.get(status) or f"This was refused ({HTTPStatus(status).phrase.lower()})."
+        return JSONResponse({"error": text}, status)
+
+
+async def _read(receive: Receive) -> bytes:
+    data, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ConnectionError("the client went away before all that it sends was there")
+        data, more = data + message.get("body", b""), message.get("more_body", False)
+    return data
+
+
+def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
+    """What was sent; nothing is an object without fields. Raises BadRequest for anything else."""
+    if not data:
+        return {}
+    kind = dict(scope["headers"]).get(b"content-type", b"")
+    if kind.partition(b";")[0].strip().lower() != b"application/json":
+        raise BadRequest(400, "This takes JSON only: say so as content-type application/json.")
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(400, "What was sent is no JSON.") from error
+    if not isinstance(body, dict):
+        raise BadRequest(400, "What was sent is no JSON object.")
+    return body
+
+
+def _data(body: Mapping[str, Any]) -> Any:
+    if "data" not in body and body.keys() - {*_KEPT, "fn_index"}:
+        raise BadRequest(400, "Send the values as “data”: a list in their order, or an object by their names.", "data")
+    return body.get("data", [])
+
+
+def _in_order(command: type[Command], given: Any) -> list[Any]:
+    """The values of a call in the order of its fields; None stands for one that was left out."""
+    names = list(fields_of(command))
+    takes = f"“{endpoint_of(command)}” takes {', '.join(names) or 'no values'}."
+    if isinstance(given, list):
+        if len(given) > len(names):
+            raise BadRequest(400, f"{len(given)} values were sent, and {takes}", "data")
+        return [*given, *[None] * (len(names) - len(given))]
+    if not isinstance(given, dict):
+        raise BadRequest(400, "“data” is a list of values in their order, or an object of them by their names.", "data")
+    for name in given:
+        if name not in names:
+            raise BadRequest(400, f"There is no field “{name[:80]}”: {takes}", name[:80])
+    return [given.get(name) for name in names]
+
+
+def _with_body(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Receive]:
+    """A request with another body, which has been read already; what comes after it is that the client goes away."""
+    headers = [(name, value) for name, value in scope["headers"] if name not in (b"content-length", b"content-type")]
+    headers += [(b"content-length", str(len(body)).encode()), (b"content-type", b"application/json")]
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return {**scope, "headers": headers}, again
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}

@@ -1,0 +1,273 @@
+"""Who may what: stands before everything that is served, Gradio's queue, uploads and files included. Default: nobody.
+
+Open to all are the sign-in, /healthz and what is below /annotate/, which has a sign-in of its own. Everything else
+takes the session of a lead once a password is set, whatever other cookie a request carries; a token opens the endpoints
+for scripts, and says itself what may be done there. Without a password the
+studio is for this machine only: then a request must name it as this machine, or a web page that somebody visits could
+have a name of its own point here (DNS rebinding) and use the studio.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from hashlib import sha256
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
+
+from fastapi.concurrency import run_in_threadpool
+from fastapi.requests import HTTPConnection
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from services.security_log import Refusals
+from storage.tokens import MARK
+
+# What ASGI passes around (https://asgi.readthedocs.io/en/latest/specs/main.html).
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "lead"
+"""Holds the token of a lead's session."""
+ANNOTATE = "/annotate/"
+SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
+_LOOKS = ("GET", "HEAD")
+_UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
+"""Where a browser comes by that is about to sign in, and where an agent asks for a stream: path and status."""
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+# What a page may do: nothing that leaves this machine. Gradio's scripts need all that stands here.
+_POLICY = (
+    "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
+)
+_GRADIO = "'unsafe-inline' 'unsafe-eval' blob:"
+_ENDPOINTS = re.compile(
+    r"/(config|healthz|metrics|gradio_api/(info|openapi\.json|app_id|startup-events|cancel|reset|upload|upload_progress"
+    r"|(run|api|call|queue|heartbeat|mcp)(/.*)?|file=.*))/?",
+    re.DOTALL,
+)
+"""What opens to a script with a token: what it may do there, its endpoints say."""
+_CLOSED = re.compile(
+    r"/(monitoring|gradio_api/(proxy=|file=\W*https?:|file/|deep_link|dev/|process_recording|profiling|runs\b"
+    r"|run-history|vibe))",
+    re.IGNORECASE,
+)
+"""What Gradio has and nobody needs here, such as fetching from other servers in the name of this one."""
+_UPLOAD = "/gradio_api/upload"
+MCP = "/gradio_api/mcp"
+"""Where agents post. Of what else Gradio serves below nothing is used, and nothing is let through."""
+_NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
+_OWN = ("/study", "/curate", "/batches", "/scripts", SIGN_IN)
+"""Pages without Gradio. They show what strangers wrote, and run the scripts that are served and no others."""
+_HEADERS = (
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""Of every reply that does not say something else itself."""
+
+
+class SessionOf(Protocol):
+    """What is asked of a session."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def worker(self) -> str: ...
+
+
+class TokenOf(Protocol):
+    """What is asked of a token."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reads_only(self) -> bool: ...
+
+
+class Guard:
+    """ASGI middleware around the whole application.
+
+    `session` finds a session by its token, `script` the token of a script by its text, `locked` says whether a password
+    is set, `assets` are the files of the sign-in page (below /sign-in/), `names` are host names by which this machine
+    is called besides localhost, and `inline` are the scripts that stand in our own pages.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        session: Callable[[str], SessionOf | None],
+        script: Callable[[str], TokenOf | None],
+        refusals: Refusals,
+        locked: bool,
+        assets: Collection[str] = (),
+        names: Collection[str] = (),
+        inline: Collection[str] = (),
+    ) -> None:
+        self.app, self._session, self._script = app, session, script
+        self._refusals, self._locked = refusals, locked
+        self._names = frozenset(name.lower().strip("[]") for name in names)
+        known = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in inline)
+        self._policy = {own: _POLICY.format(scripts=known if own else _GRADIO).encode() for own in (True, False)}
+        looks = {"/healthz", SIGN_IN, *(f"{SIGN_IN}/{name}" for name in assets)}
+        self._open = {(method, path) for path in looks for method in _LOOKS} | {("POST", SIGN_IN), ("POST", SIGN_OUT)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it here."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)  # of "http" and "websocket"; raises for anything else
+        # Annotators are many, and what they send has nothing to do with a lead: no look at the sessions for it here.
+        lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
+        shown = _shown(connection)
+        token = self._script(shown) if shown else None
+        response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
+        if response is None:
+            # What shows a token has its rights, whatever cookie it carries beside it.
+            scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead and token is None, "token": token}}
+            await self.app(scope, receive, self._with_headers(scope, send))
+            return
+        if (scope["path"], response.status_code) not in _UNLOGGED:
+            await self._log(connection, response)
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await response(scope, receive, self._with_headers(scope, send))
+
+    def _refusal(self, connection: HTTPConnection, lead: bool, token: TokenOf | None) -> Response | None:
+        """The answer to what goes no further; None for what may pass."""
+        scope, headers = connection.scope, connection.headers
+        path, method = scope["path"], scope.get("method", "GET")
+        if not self._locked and (method, path) != ("GET", "/healthz"):
+            if any(name in headers for name in _FORWARDED):
+                words = "This came through a proxy, and the studio has no password yet: set one (--set-password)."
+                return PlainTextResponse(words, status_code=403)
+            if not self._is_this_machine(headers.get("host", "")):
+                words = (
+                    "The studio has no password, so it opens on this machine only: as http://127.0.0.1 or localhost."
+                )
+                return PlainTextResponse(words, status_code=403)
+        if is_foreign(connection):
+            return _refused(403, "This came from another site.")
+        if not path.isprintable():
+            return _refused(404, "There is no such page.")
+        if path == ANNOTATE.rstrip("/"):
+            return RedirectResponse(ANNOTATE, status_code=307) if method in _LOOKS else _refused(404, "No such page.")
+        if path.startswith(MCP) and (lead or token or not self._locked):
+            if path.rstrip("/") != MCP:
+                return _refused(404, "There is no such page.")
+            if method != "POST":
+                return _refused(405, "Agents post here; the page Scripts says how.")
+        if token is not None:
+            if not _ENDPOINTS.fullmatch(path) or _CLOSED.match(path):
+                return _refused(403, "A token opens the endpoints for scripts only.")
+            if token.reads_only and path.startswith(_UPLOAD):
+                return _refused(403, "This token only looks: a file needs one that may change things.")
+            return None
+        if path.startswith(ANNOTATE) or (method, path) in self._open:
+            return None
+        if lead or not self._locked:
+            return _refused(404, "There is no such page.") if _CLOSED.match(path) else None
+        if method in _LOOKS and "text/html" in headers.get("accept", ""):
+            query = scope.get("query_string", b"").decode("latin-1")
+            wanted = f"{quote(path)}?{query}" if query else quote(path)
+            return RedirectResponse(f"{SIGN_IN}?next={quote(wanted, safe='')}", status_code=303)
+        return _refused(401, "Sign in first.")
+
+    def _is_lead(self, connection: HTTPConnection) -> bool:
+        token = connection.cookies.get(COOKIE, "")
+        found = self._session(token) if token else None
+        return found is not None and found.role == "lead"
+
+    def _is_this_machine(self, host: str) -> bool:
+        name = _host_name(host)
+        if name == "localhost" or name.endswith(".localhost") or name in self._names:
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+    async def _log(self, connection: HTTPConnection, response: Response) -> None:
+        scope = connection.scope
+        token = connection.cookies.get("annotator", "")
+        held = self._session(token) if token else None
+        worker = held.worker if held is not None and held.role == "worker" else ""
+        detail = f"{scope.get('method', 'websocket')} {scope['path']} ({response.status_code})"
+        address = scope["client"][0] if scope.get("client") else None
+        await run_in_threadpool(self._refusals.note, "refused", detail, address, "", worker)
+
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
+        headers = ((b"content-security-policy", self._policy[scope["path"].startswith(_OWN)]), *_HEADERS)
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [self._header(name.lower(), value) for name, value in message.get("headers", ())]
+                there = {name for name, _ in message["headers"]}
+                message["headers"] += [(name, value) for name, value in headers if name not in there]
+            await send(message)
+
+        return sending
+
+    def _header(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+        # A cache that others share must not hand out what takes a sign-in.
+        if self._locked and name == b"cache-control":
+            return name, value.replace(b"public", b"private")
+        return name, value
+
+
+def _shown(connection: HTTPConnection) -> str:
+    """The token that a script shows, as `Authorization: Bearer TOKEN`; "" for none, and for what is not ours."""
+    scheme, _, text = connection.headers.get("authorization", "").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" and text.strip().startswith(MARK) else ""
+
+
+def is_foreign(connection: HTTPConnection) -> bool:
+    """Whether a page of another site had a browser send this. A link that somebody followed to here is none.
+
+    By Sec-Fetch-Site, which browsers send to https and to this machine and no page can set; else by Origin.
+    """
+    headers = connection.headers
+    site = headers.get("sec-fetch-site")
+    if site in ("same-origin", "none"):
+        return False
+    if site is not None:
+        followed = connection.scope.get("method") in _LOOKS and headers.get("sec-fetch-mode") == "navigate"
+        return not followed
+    origin = headers.get("origin")
+    return origin is not None and not _same_place(origin, headers.get("host", ""))
+
+
+def _same_place(origin: str, host: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+        usual = {"http": 80, "https": 443}.get(parts.scheme)
+        here = urlsplit(f"{parts.scheme}://{host}")
+        if usual is None or not parts.hostname or not here.hostname:
+            return False
+        return (parts.hostname, parts.port or usual) == (here.hostname, here.port or usual)
+    except ValueError:  # such as a port that is no number
+        return False
+
+
+def _host_name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _refused(status: int, words: str) -> Response:
+    # The same words whether there is such a thing or not: nothing is to be learnt from them.
+    return JSONResponse({"error": words}, status_code=status)

@@ -1,0 +1,162 @@
+"""What a request may bring: how much, from which page, and JSON; and how JSON is answered.
+
+One limit of size stands before all routes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, Response
+
+from core.errors import UserError
+from services.commands import Missing, UnknownCommand
+from services.studies.imports import MOST_LIST
+from ui.security.guard import Application, Message, Receive, Scope, Send, is_foreign
+
+log = logging.getLogger(__name__)
+FROM_PAGE = "x-studio"
+"""A header that only our pages send: a browser lets no other site send it, so no other site can send us anything."""
+ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
+"""Where the lead's pages send files: images as items of a study, and votes. The id of the study follows."""
+RESTORED = "/study/restored"
+"""Where a whole study is sent, as it was exported."""
+IMAGE_FILES = "/curate/files/"
+"""Where the page of imports sends an archive of images."""
+LIKE_PICTURE = "/curate/like-picture"
+"""Where the gallery sends a picture that images are to look like."""
+_MB = 1_000_000
+
+
+class BadRequest(UserError):
+    """A request that no page of ours sends. `status` is that of HTTP."""
+
+    def __init__(self, status: int, sentence: str, field: str = "") -> None:
+        super().__init__(sentence, field=field)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How large the body of a request may be whose path begins with `prefix`."""
+
+    prefix: str
+    most: int
+    """Bytes."""
+    sentence: str
+    """What a person is told whose body is larger."""
+
+
+_TOO_MUCH = "This is more than a page of the studio sends. Please shorten it."
+_UPLOADED, _ZIPPED = 400 * _MB, 2_000 * _MB
+LIMITS = (
+    Limit("/annotate/", 16 * 1024, "This is too large: at most 16 KB are taken."),
+    Limit("/sign-", 16_000, "This takes the form of the sign-in page only."),
+    Limit("/study/api/", 400_000, _TOO_MUCH),
+    Limit(LIKE_PICTURE, 40 * _MB, "The picture is larger than 40 MB: save it smaller."),
+    Limit("/curate/api/", 2 * _MB, _TOO_MUCH),
+    Limit(ITEM_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: cut it into several."),
+    Limit(
+        IMAGE_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.curation import."
+    ),
+    Limit(RESTORED, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.studies restore."),
+    Limit(VOTE_FILES, MOST_LIST, f"The file is larger than {MOST_LIST // _MB} MB: cut it into several."),
+    Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
+    Limit("", 4 * _MB, _TOO_MUCH),
+)
+"""The first whose prefix fits counts."""
+
+
+class BodyLimit:
+    """ASGI middleware: a body is refused before more of it than is taken was read, whether its length is said or not.
+
+    Whoever reads the body gets a `BadRequest`, and may refuse in words of its own; else it is refused here.
+    """
+
+    def __init__(self, app: Application, limits: Sequence[Limit] = LIMITS) -> None:
+        self.app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        limit = next(limit for limit in self._limits if scope["path"].startswith(limit.prefix))
+        said = dict(scope["headers"]).get(b"content-length", b"")
+        told = said.isdigit() and int(said) > limit.most
+        size, over, answered, silenced = 0, False, False, False
+
+        async def bounded() -> Message:
+            nonlocal size, over
+            if not told:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if size <= limit.most:
+                    return message
+            over = True
+            raise BadRequest(400, limit.sentence)
+
+        async def sending(message: Message) -> None:
+            nonlocal answered, silenced
+            if message["type"] == "http.response.start":
+                silenced = over and not 400 <= message["status"] < 500
+                answered = not silenced
+            if not silenced:
+                await send(message)
+
+        try:
+            await self.app(scope, bounded, sending)
+        except Exception:
+            if answered or not over:
+                raise
+        if over and not answered:
+            await JSONResponse({"error": limit.sentence}, 400)(scope, receive, send)
+
+
+def require_own_page(request: Request) -> None:
+    """Raises BadRequest for what another site, or no page of ours, has sent."""
+    if FROM_PAGE not in request.headers or is_foreign(request):
+        raise BadRequest(403, "This is taken from the studio's own pages only.")
+
+
+async def posted(request: Request) -> dict[str, Any]:
+    """The JSON object that a page of ours has sent. Raises BadRequest for anything else."""
+    require_own_page(request)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise BadRequest(400, "This takes JSON only. Please reload the page.")
+    try:
+        data = await request.json()
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(400, "What was sent is no JSON. Please reload the page.") from error
+    if not isinstance(data, dict):
+        raise BadRequest(400, "What was sent is no JSON object. Please reload the page.")
+    return data
+
+
+def refusal(error: UserError, usual: int = 400) -> JSONResponse:
+    """A UserError as a page shows it: its sentence and, where it has one, the field that it belongs to."""
+    status = error.status if isinstance(error, BadRequest) else 404 if isinstance(error, Missing) else usual
+    return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
+
+
+async def answered(request: Request, act: Callable[[dict[str, Any]], dict[str, Any]]) -> Response:
+    """The reply to JSON; `act` runs in a thread of its own."""
+    try:
+        return JSONResponse(await run_in_threadpool(act, await posted(request)))
+    except UserError as error:
+        return refusal(error)
+    except UnknownCommand:
+        return JSONResponse({"error": "There is no such thing to do. Please reload the page."}, status_code=404)
+    except Exception as error:  # the page must get a reply that it can show
+        log.exception("%s failed", request.url.path)
+        return failed(error)
+
+
+def failed(error: Exception) -> Response:
+    """What a page is told where the studio is at fault."""
+    words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
+    return JSONResponse({"error": words}, status_code=500)

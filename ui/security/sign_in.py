@@ -1,0 +1,199 @@
+"""The lead's sign-in: a page with one field, which works without script, and the way out. The guard asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from core.errors import UserError
+from services.limits import Limiter, TooMany, address_key
+from services.security_log import Refusals
+from storage.studies.sessions import Sessions
+from storage.workspace import Workspace
+from ui.frame import document, theme_switch
+from ui.markup import Html, el
+from ui.security.guard import COOKIE, SIGN_IN, SIGN_OUT, Guard
+from ui.security.passwords import COST, SECRET, Cost, beyond_this_machine, hashed, matches
+from ui.security.request_limits import BadRequest, BodyLimit
+from ui.theme import ASSETS, asset_address
+
+SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "theme.js", "favicon.svg")
+"""What the page needs and anybody may have."""
+HOURS = 24 * 7
+"""That a sign-in lasts."""
+ATTEMPTS, WINDOW_SECONDS = 10, 15 * 60
+LONGEST_ADDRESS = 1000
+_NEVER_KEPT = {"Cache-Control": "no-store"}
+
+
+@dataclass
+class LeadSignIn:
+    """Tells who knows the password. `password` is the hash of the one from the environment, which wins; or ""."""
+
+    sessions: Sessions
+    refusals: Refusals
+    password: str = ""
+    limiter: Limiter = field(default_factory=lambda: Limiter(ATTEMPTS, WINDOW_SECONDS))
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+
+    def kept(self) -> str:
+        """The hash that counts, read anew each time: a password that was set meanwhile counts at once. "" for none."""
+        return self.password or self.sessions.secret(SECRET) or ""
+
+    def sign_in(self, password: str, address: str | None) -> str:
+        """The token of a new session; "" when the password is wrong. Raises TooMany."""
+        key = address_key(address)
+        # One at a time, from the look at the limit to the count: or many at once would all pass it. It also keeps
+        # what hashing takes of memory and processor to that of one.
+        with self._one_at_a_time:
+            self.limiter.check(key)
+            if not matches(password, self.kept()):
+                self.limiter.failed(key)
+                self.refusals.note("wrong password", "the study lead's sign-in", address)
+                return ""
+        self.limiter.passed(key)
+        self.refusals.note("signed in", "the study lead", address)
+        return self.sessions.open("lead", hours=HOURS)
+
+
+def stand_guard(app: FastAPI, workspace: Workspace, host: str, password: str, cost: Cost = COST) -> str:
+    """Put the guard and the limit of bodies before all that `app` serves, and add the sign-in.
+
+    Gives what pages need in their head. `password` is the one from the environment, or "" for the one that the
+    workspace keeps, if any; `cost` is what a try of the former is to cost. Raises UserError without either where other
+    machines can reach `host`, and for a password that is too short.
+    """
+    studies = workspace.studies
+    refusals = Refusals(studies.note)
+    lead = LeadSignIn(studies.sessions, refusals, hashed(password, cost) if password else "")
+    locked = bool(lead.kept())
+    if not locked and beyond_this_machine(host):
+        raise UserError(
+            f"On {host or 'all addresses'} other machines can reach the studio, so it needs a password: set "
+            "STUDIO_PASSWORD, or run app.py --set-password once."
+        )
+    app.add_middleware(BodyLimit)  # behind the guard: nothing is read of what is not let in
+    app.add_middleware(
+        Guard,
+        session=studies.sessions.get,
+        script=workspace.tokens.get,
+        refusals=refusals,
+        locked=locked,
+        assets=SIGN_IN_ASSETS,
+        names=(host,),
+        inline=re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL),
+    )
+    add_sign_in(app, lead)
+    return f'<script src="{asset_address("session.js")}"></script>' if locked else ""
+
+
+def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
+    """Add /sign-in, /sign-out and the files of the page to `app`."""
+    # Whoever waits for a turn waits here and takes no thread: many guesses at once must not keep annotators waiting.
+    turns = asyncio.Lock()
+
+    @app.api_route(SIGN_IN, methods=["GET", "HEAD"], include_in_schema=False)
+    def ask(request: Request, next: str = "/") -> Response:
+        if request.state.signed_in or not lead.kept():
+            return RedirectResponse(local(next), status_code=303)
+        return _page(next)
+
+    @app.post(SIGN_IN, include_in_schema=False)
+    async def sign_in(request: Request) -> Response:
+        given = await _form(request)
+        if given is None:
+            return PlainTextResponse("This takes the form of the sign-in page only.", status_code=400)
+        wanted, address = given("next"), request.client.host if request.client else None
+        try:
+            async with turns:
+                token = await run_in_threadpool(lead.sign_in, given("password"), address)
+        except TooMany as error:
+            await run_in_threadpool(lead.refusals.note, "too many tries", "the study lead's sign-in", address)
+            return _page(wanted, str(error), 429, {"Retry-After": str(error.seconds)})
+        if not token:
+            return _page(wanted, "This is not the password.", 401)
+        response = RedirectResponse(local(wanted), status_code=303, headers=_NEVER_KEPT)
+        secure = request.url.scheme == "https"
+        response.set_cookie(COOKIE, token, HOURS * 3600, path="/", secure=secure, httponly=True, samesite="lax")
+        return response
+
+    @app.post(SIGN_OUT, include_in_schema=False)
+    def sign_out(request: Request) -> Response:
+        if token := request.cookies.get(COOKIE, ""):
+            lead.sessions.close(token)
+        response = RedirectResponse(SIGN_IN if lead.kept() else "/", status_code=303, headers=_NEVER_KEPT)
+        response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
+        return response
+
+    @app.api_route(f"{SIGN_IN}/{{name}}", methods=["GET", "HEAD"], include_in_schema=False)
+    def asset(name: str) -> Response:
+        if name not in SIGN_IN_ASSETS:
+            return PlainTextResponse("There is no such file.", status_code=404)
+        return FileResponse(ASSETS / name, headers={"Cache-Control": "no-cache"})
+
+
+def local(address: str) -> str:
+    """An address of this server to go on to; "/" for one that leads elsewhere."""
+    plain = address.startswith("/") and address.isprintable() and "\\" not in address and len(address) < LONGEST_ADDRESS
+    if not plain or address.startswith("//") or urlsplit(address).path in (SIGN_IN, SIGN_OUT):
+        return "/"
+    return address
+
+
+async def _form(request: Request) -> Callable[[str], str] | None:
+    """The fields of the form by name ("" for one that is missing); None for what is no such form, or too large."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return None
+    try:
+        body = await request.body()
+        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=10)
+    except (ValueError, BadRequest):
+        return None
+    return lambda name: fields.get(name, [""])[0]
+
+
+def _page(wanted: str, problem: str = "", status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
+    card = _sign_in_card(local(wanted), problem)
+    text = document("Sign in", card, sheets=("sign-in.css",), scripts=("theme.js",), assets=f"{SIGN_IN}/")
+    return HTMLResponse(text, status, headers=(headers or {}) | _NEVER_KEPT)
+
+
+def _sign_in_card(wanted: str, problem: str) -> Html:
+    told = el("p", problem, class_="problem", role="alert", id="problem") if problem else None
+    form = el(
+        "form",
+        el("h1", "Sign in"),
+        el("p", "This studio asks for the study lead's password.", class_="mut"),
+        # Password managers keep a password under a name.
+        el("input", type="text", name="name", value="study lead", autocomplete="username", hidden=True),
+        el("input", type="hidden", name="next", value=wanted),
+        el("label", "Password", for_="password"),
+        el(
+            "input",
+            type="password",
+            name="password",
+            id="password",
+            required=True,
+            autofocus=True,
+            autocomplete="current-password",
+            aria_invalid="true" if problem else None,
+            aria_describedby="problem" if problem else None,
+        ),
+        told,
+        el("button", "Sign in", type="submit", class_="btn p"),
+        el("p", "You were invited to judge images? ", el("a", "Go to the annotators' page", href="/annotate/"), "."
+           " Your code or link is all you need there.", class_="mut small apart"),
+        method="post",
+        action=SIGN_IN,
+        class_="card",
+    )  # fmt: skip
+    return el("main", el("p", el("b", "DILLEMA Studio"), theme_switch(), class_="brand"), form, class_="sign-in")
