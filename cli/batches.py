@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from importlib import import_module
 
 from services.batches.worker_start import recruited
 
@@ -23,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command in ("run", "resume") and options.ray is None:
         options.recruits.append(recruited())  # before anything else, as it takes longest
     try:
-        return int(import_module("cli.batch_commands").done(options))
+        from cli.batch_commands import done
+
+        return done(options)
     finally:
         for one in options.recruits:
             one.close()

@@ -14,7 +14,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -74,8 +73,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         parser.print_help(sys.stderr)
         return WRONG
     if given[0] == BATCH:
-        # Whole data sets are kept in a workspace, of which this room knows nothing: it only shows the way.
-        return int(import_module("cli.batches").main(given[1:]))
+        from cli import batches  # a single image needs nothing of it
+
+        return batches.main(given[1:])
     options = parser.parse_args(arguments)
     share_cores()
     _quiet_libraries()

@@ -18,7 +18,7 @@ from core.errors import UserError
 from core.model_identity import ModelIdentity
 from core.predictions import Doubt, map_size
 from core.types import TaskKind
-from evaluation.adapters.architectures import Network
+from evaluation.adapters.network import Network
 from evaluation.ranking import deep_gini, entropy
 
 

@@ -25,8 +25,8 @@ from core.model_identity import UNKNOWN_VERSION, ModelIdentity, Preprocessing
 from core.predictions import map_size
 from core.progress import stop_if, stop_signal
 from core.settings import UnderTestSettings
-from evaluation.adapters.architectures import MOST_CLASSES, Kind, classes_given
 from evaluation.adapters.base import Output
+from evaluation.adapters.network import MOST_CLASSES, Kind, classes_given
 
 IMAGES = 8
 """In one request at most."""

@@ -16,8 +16,8 @@ import numpy as np
 from core.errors import UserError, out_of_memory
 from core.model_identity import ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
-from evaluation.adapters.architectures import MOST_CLASSES, Kind, checkpoint_path, classes_given, listed, squeezed
 from evaluation.adapters.base import Output, images_at_once, output_of
+from evaluation.adapters.network import MOST_CLASSES, Kind, checkpoint_path, classes_given, listed, squeezed
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
 """Whose operators onnxruntime has itself."""

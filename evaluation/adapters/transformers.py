@@ -14,7 +14,7 @@ from typing import Any
 from core.errors import UserError, out_of_memory
 from core.model_identity import ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
-from evaluation.adapters.architectures import MOST_CLASSES, Kind, Network, checkpoint_path, classes_given, not_fetched
+from evaluation.adapters.network import MOST_CLASSES, Kind, Network, checkpoint_path, classes_given, not_fetched
 
 FILES = ("*.json", "*.safetensors")
 """What is fetched of a repository: its weights and how images are prepared; neither code nor pickles."""

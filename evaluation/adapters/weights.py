@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from core.errors import UserError
 from core.model_sections import ROOT, WebFile, Weights
 from core.settings import UnderTestSettings
-from evaluation.adapters.architectures import checkpoint_path, torchvision_names, unknown
+from evaluation.adapters.architectures import torchvision_names
+from evaluation.adapters.network import checkpoint_path, unknown
 from evaluation.adapters.transformers import FILES
 
 _BYTES = 4

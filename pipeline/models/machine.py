@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.model_sections import Weights, in_bytes
-from pipeline.models.model_memory import memory_of
+from pipeline.models.model_memory import memory, memory_of
 from pipeline.profiles.image_sections import EDITOR
 from pipeline.profiles.profile import Profile
 
@@ -71,14 +71,6 @@ def this_machine() -> Machine:
     )
 
 
-def memory() -> tuple[int, int]:
-    """Bytes of memory that there are, and that are free."""
-    import psutil
-
-    found = psutil.virtual_memory()
-    return _within_limit(found.total, found.available)
-
-
 def memory_in_use(anew: bool = False) -> tuple[int, int]:
     """Bytes that this process and those that it started have in memory, such as that of a language model, and the most
     that it had on the GPU since it was asked `anew`.
@@ -95,15 +87,6 @@ def memory_in_use(anew: bool = False) -> tuple[int, int]:
     if anew:
         torch.cuda.reset_peak_memory_stats()
     return used, int(torch.cuda.max_memory_allocated())
-
-
-def _within_limit(total: int, free: int, limits: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:
-    """A container may be given less than the machine has."""
-    try:
-        limit = int((limits / "memory.max").read_text())
-        return min(total, limit), max(0, min(free, limit - int((limits / "memory.current").read_text())))
-    except (OSError, ValueError):
-        return total, free
 
 
 def needs(weights: Weights, on_gpu: bool, on_disk: int = 0) -> int:

@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from core.model_sections import Weights
 
@@ -44,8 +45,6 @@ def free_memory(place: str) -> int:
         # What torch keeps for itself of what was freed is free for the next model.
         kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return int(torch.cuda.mem_get_info()[0]) + int(kept)
-    from pipeline.models.machine import memory
-
     return memory()[1]
 
 
@@ -57,3 +56,20 @@ def give_back_memory() -> None:
         torch.cuda.empty_cache()
     with suppress(OSError, AttributeError):  # glibc keeps what is freed in small pieces
         ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def memory() -> tuple[int, int]:
+    """Bytes of memory that there are, and that are free."""
+    import psutil
+
+    found = psutil.virtual_memory()
+    return _within_limit(found.total, found.available)
+
+
+def _within_limit(total: int, free: int, limits: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:
+    """A container may be given less than the machine has."""
+    try:
+        limit = int((limits / "memory.max").read_text())
+        return min(total, limit), max(0, min(free, limit - int((limits / "memory.current").read_text())))
+    except (OSError, ValueError):
+        return total, free

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from core.errors import UserError
 from core.settings import UnderTestSettings
-from evaluation.adapters.architectures import checkpoint_path
+from evaluation.adapters.network import checkpoint_path
 from services.commands import Command, RunCommand, refused
 from services.edit_conflicts import StateEdit
 

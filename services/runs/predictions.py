@@ -21,7 +21,7 @@ from core.predictions import PredictedBatch, Prediction, decode_map
 from core.settings import Settings, UnderTestSettings
 from core.stored_runs import Run, StoredTestCase
 from core.types import Check, Task
-from evaluation.adapters.architectures import checkpoint_path
+from evaluation.adapters.network import checkpoint_path
 from evaluation.metrics import (
     MASK_CHECKS,
     MASK_KEPT,

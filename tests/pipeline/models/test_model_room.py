@@ -15,8 +15,8 @@ import pytest
 from core.errors import CannotLoad, UserError
 from core.model_sections import ROOT, Weights
 from pipeline.models import Models
-from pipeline.models.machine import Machine, _within_limit, model_fits, profile_fits, without_gpu
-from pipeline.models.model_memory import WORK, to_release
+from pipeline.models.machine import Machine, model_fits, profile_fits, without_gpu
+from pipeline.models.model_memory import WORK, _within_limit, to_release
 from pipeline.profiles.profile import load_profile
 from pipeline.profiles.text_sections import GgufLanguage
 
