@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.progress import OnProgress
-from formats import folders, regions, tables
+from formats import cityscapes, coco, common, huggingface, image_folders, tables, webdataset, yolo
 from formats.draft import Draft, Said, drafted, require_names_of_their_own
 from formats.pages import CARD, CROISSANT, Kept, card, croissant
 from formats.sources import Files, Found, Report
@@ -27,20 +27,22 @@ class Layout:
     find: Find
     write: Callable[[Draft, Sequence[Example]], Kept] | None = None
     """None for one that is only read."""
-    count: Callable[[Files], int] = folders.count_images
+    count: Callable[[Files], int] = common.count_images
     """About how many examples there are, found out before they are read."""
 
 
 LAYOUTS: Mapping[str, Layout] = {
-    "imagefolder": Layout("Hugging Face ImageFolder", folders.find_imagefolder, folders.write_imagefolder),
-    "torchvision": Layout("torchvision ImageFolder", folders.find_plain, folders.write_torchvision),
-    "coco": Layout("COCO", regions.find_coco, regions.write_coco),
-    "cityscapes": Layout("Cityscapes folders", folders.find_cityscapes, folders.write_cityscapes),
-    "yolo": Layout("YOLO", regions.find_yolo, regions.write_yolo),
-    "webdataset": Layout("WebDataset shards", tables.find_webdataset, tables.write_webdataset, tables.count_webdataset),
+    "imagefolder": Layout("Hugging Face ImageFolder", huggingface.find_imagefolder, huggingface.write_imagefolder),
+    "torchvision": Layout("torchvision ImageFolder", image_folders.find_plain, image_folders.write_torchvision),
+    "coco": Layout("COCO", coco.find_coco, coco.write_coco),
+    "cityscapes": Layout("Cityscapes folders", cityscapes.find_cityscapes, cityscapes.write_cityscapes),
+    "yolo": Layout("YOLO", yolo.find_yolo, yolo.write_yolo),
+    "webdataset": Layout(
+        "WebDataset shards", webdataset.find_webdataset, webdataset.write_webdataset, webdataset.count_webdataset
+    ),
     "csv": Layout("CSV", tables.find_csv, tables.write_csv),
-    "parquet": Layout("Parquet", tables.find_parquet, tables.write_parquet, tables.count_parquet),
-    "folder": Layout("a plain folder", folders.find_plain),
+    "parquet": Layout("Parquet", huggingface.find_parquet, huggingface.write_parquet, huggingface.count_parquet),
+    "folder": Layout("a plain folder", image_folders.find_plain),
 }
 """By their names in commands."""
 

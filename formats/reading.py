@@ -32,7 +32,7 @@ from core.png import bare
 from core.progress import OnProgress, Pace, Progress
 from formats.draft import IMPORTING, MANIFEST, in_threads, read_manifest
 from formats.exporting import LAYOUTS
-from formats.folders import METADATA
+from formats.huggingface import METADATA
 from formats.naming import Names, folded
 from formats.pages import CLASSES
 from formats.records import with_records

@@ -13,7 +13,7 @@ from typing import Any
 
 from core.errors import UserError
 from core.masks import UNLABELLED
-from formats.folders import row_of_line
+from formats.common import row_of_line
 from formats.pages import RECORDS
 from formats.sources import MOST_LINE, Files, Found, Report, by_form, lines_of
 from formats.types import Row

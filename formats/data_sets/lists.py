@@ -30,7 +30,8 @@ from formats.naming import SPLIT_OF
 from formats.pages import CLASSES
 from formats.reading import laid_out
 from formats.sources import Found, Report, open_files
-from formats.tables import IMAGE_COLUMNS, MASK_COLUMNS, cells_of, find_webdataset
+from formats.tables import IMAGE_COLUMNS, MASK_COLUMNS, cells_of
+from formats.webdataset import find_webdataset
 
 _SHARDS = 2
 """Lists of shards that are kept: a kilobyte for each of their samples."""

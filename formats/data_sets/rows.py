@@ -17,9 +17,9 @@ from core.errors import UserError
 from formats.data_sets.reader import UNKNOWN, Latest, Reader, content_of, json_of, option_classes
 from formats.data_sets.trees import Folder, choose, choose_some, joined, standard
 from formats.data_sets.types import Content, Layout
+from formats.huggingface import named_numbers
 from formats.naming import SPLIT_OF
 from formats.sources import Report
-from formats.tables import named_numbers
 
 if TYPE_CHECKING:
     import pyarrow

@@ -685,7 +685,7 @@ def test_large_and_small_images_in_turns_come_whole(layout: str, maker: Maker, t
 
 
 def test_shards_are_cut(maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formats.tables.SHARD_EXAMPLES", 2)
+    monkeypatch.setattr("formats.common.SHARD_EXAMPLES", 2)
     wanted = mixed(maker)
     for layout, ending in (("webdataset", "*.tar"), ("parquet", "data/*.parquet")):
         folder = export(SET, wanted, tmp_path / layout, layout)
