@@ -22,11 +22,11 @@ from formats.common import (
     split_in,
 )
 from formats.draft import Draft, Picture
+from formats.files import MOST_TABLE, Files, by_form, is_image, names_by_form
 from formats.naming import split_folder
 from formats.pages import Kept
 from formats.regions import MOST_REGIONS, area_of, class_names, mask_numbers, painted, pieces
-from formats.sources import MOST_TABLE, Files, Found, Report, by_form, is_image, names_by_form
-from formats.types import Example, Split
+from formats.types import Example, Found, Report, Split
 
 if TYPE_CHECKING:
     pass

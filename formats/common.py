@@ -13,10 +13,10 @@ from core.errors import UserError
 from core.masks import UNLABELLED, parse_classes
 from core.validation_messages import reason
 from formats.draft import Picture
+from formats.files import Files, by_form, is_image, lines_of
 from formats.naming import SPLIT_OF, split_folder
 from formats.pages import CLASSES
-from formats.sources import Files, Found, Report, by_form, is_image, lines_of
-from formats.types import Example, Row, Split
+from formats.types import Example, Found, Report, Row, Split
 
 if TYPE_CHECKING:
     pass

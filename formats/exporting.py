@@ -11,9 +11,9 @@ from core.errors import UserError
 from core.progress import OnProgress
 from formats import cityscapes, coco, common, huggingface, image_folders, tables, webdataset, yolo
 from formats.draft import Draft, Said, drafted, require_names_of_their_own
+from formats.files import Files
 from formats.pages import CARD, CROISSANT, Kept, card, croissant
-from formats.sources import Files, Found, Report
-from formats.types import SPLITS, Example, TestSet
+from formats.types import SPLITS, Example, Found, Report, TestSet
 
 Find = Callable[[Files, Report], Iterator[Found]]
 """What of the files of an import are examples."""

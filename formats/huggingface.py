@@ -26,10 +26,10 @@ from formats.common import (
     without,
 )
 from formats.draft import Draft, HashedFile
+from formats.files import Files, is_image, names_by_form
 from formats.naming import split_folder
 from formats.pages import Kept
-from formats.sources import Files, Found, Report, is_image, names_by_form
-from formats.types import Example, Row, json_lines, row_of
+from formats.types import Example, Found, Report, Row, json_lines, row_of
 
 if TYPE_CHECKING:
     import pyarrow

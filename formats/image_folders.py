@@ -22,10 +22,10 @@ from formats.common import (
     splits_of,
 )
 from formats.draft import Draft
+from formats.files import Files, is_image
 from formats.naming import SPLIT_OF, folder_names, split_folder
 from formats.pages import CLASSES, Kept
-from formats.sources import Files, Found, Report, is_image
-from formats.types import Example
+from formats.types import Example, Found, Report
 
 if TYPE_CHECKING:
     pass

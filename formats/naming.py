@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from core.errors import UserError
 from formats.types import Split
 
 UNSPLIT = "unsplit"
@@ -59,3 +60,39 @@ def folder_names(labels: Iterable[str]) -> dict[str, str]:
     """A folder for each label. The same labels give the same folders."""
     names = Names()
     return {label: names.take(label) for label in sorted(set(labels))}
+
+
+def standard(split: str) -> str:
+    """A split in the studio's words: "train", "validation", "test"; any other one as it is called."""
+    return SPLIT_OF.get(split.lower(), split)
+
+
+def choose(split: str, there: list[str], what: str, read: Callable[[str], str] = standard) -> str:
+    """The split of those `there` that is meant. The only one is taken without a word; of several none is guessed.
+
+    Raises UserError for a split that is not there, or not said. `read` gives a split in the studio's words.
+    """
+    if not split and len(there) == 1:
+        return there[0]
+    if not split:
+        raise UserError(
+            f"Say which split of {what} is meant: {', '.join(there)}. It has several, and none is taken unasked.",
+            field="split",
+        )
+    same = [split] if split in there else [name for name in there if read(name) == read(split)]
+    if len(same) != 1:
+        raise UserError(
+            f"There is no split “{split}” in {what}: "
+            + (f"it has {', '.join(there)}." if there else "it is not split."),
+            field="split",
+        )
+    return same[0]
+
+
+def choose_some(split: str, there: Iterable[str], what: str) -> str:
+    """The same for a set of which some items, or all, may be in no split, as "" says: “unsplit” asks for them."""
+    names = sorted({name or UNSPLIT for name in there})
+    if names == [UNSPLIT] and not split:
+        return ""
+    chosen = choose(split, names, what)
+    return "" if chosen == UNSPLIT else chosen

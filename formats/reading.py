@@ -32,12 +32,12 @@ from core.png import bare
 from core.progress import OnProgress, Pace, Progress
 from formats.draft import IMPORTING, MANIFEST, in_threads, read_manifest
 from formats.exporting import LAYOUTS
+from formats.files import MOST_TABLE, Files, Inner, is_image, open_files
 from formats.huggingface import METADATA
 from formats.naming import Names, folded
 from formats.pages import CLASSES
 from formats.records import with_records
-from formats.sources import MOST_TABLE, Files, Found, Report, is_image, open_files
-from formats.types import Example, Imported, Row, Split, TestSet, with_row
+from formats.types import Example, Found, Imported, Report, Row, Split, TestSet, with_row
 from storage.images import MODES
 
 _TURN = {
@@ -93,7 +93,7 @@ def read(
     report = report or Report()
     scratch = Path(tempfile.mkdtemp(prefix=".unpacked-", dir=into))
     try:
-        files = open_files(source, scratch, report)
+        files = open_files(source, report, scratch)
         files, layout, manifest, found = laid_out(files, layout, report)
         total = LAYOUTS[layout].count(files) if progress is not None else 0
         examples: list[Example] = []
@@ -328,20 +328,6 @@ class _Seen(NamedTuple):
     split: Split
 
 
-class _Inner:
-    """Files that all lie within one folder of an archive, without it."""
-
-    def __init__(self, files: Files, folder: str) -> None:
-        self._files, self._folder = files, folder
-        self.names = tuple(name.removeprefix(folder) for name in files.names)
-
-    def read(self, name: str, *most: int) -> bytes:
-        return self._files.read(self._folder + name, *most)
-
-    def path(self, name: str) -> Path:
-        return self._files.path(self._folder + name)
-
-
 def _unwrapped(files: Files) -> Files:
     """Without a folder around all, as archives have; a folder that may be a label or a split stays."""
     if not files.names:
@@ -350,7 +336,7 @@ def _unwrapped(files: Files) -> Files:
     marks = (MANIFEST, METADATA, "data.yaml", "leftImg8bit/", "annotations/")
     inner = [name.removeprefix(f"{top}/") for name in files.names]
     if all(name.startswith(f"{top}/") for name in files.names) and any(name.startswith(marks) for name in inner):
-        return _Inner(files, f"{top}/")
+        return Inner(files, top)
     return files
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from core.errors import UserError
 from core.masks import UNLABELLED
 from formats.common import row_of_line
+from formats.files import MOST_LINE, Files, by_form, lines_of
 from formats.pages import RECORDS
-from formats.sources import MOST_LINE, Files, Found, Report, by_form, lines_of
-from formats.types import Row
+from formats.types import Found, Report, Row
 
 _OF_FILES = ("file", "mask_file", "width", "height", "mask_numbers")
 """Columns of `records.jsonl` that say where an example is, and nothing of it."""

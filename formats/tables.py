@@ -20,10 +20,10 @@ from formats.common import (
     found_of_row,
 )
 from formats.draft import Draft
+from formats.files import Files, is_image, names_by_form
 from formats.naming import split_folder
 from formats.pages import Kept
-from formats.sources import Files, Found, Report, is_image, names_by_form
-from formats.types import Example, Row, compact
+from formats.types import Example, Found, Report, Row, compact
 
 if TYPE_CHECKING:
     pass

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -134,6 +134,48 @@ class Row(BaseModel):
         if any(not 0 <= number <= 255 for number in value):
             raise ValueError("class numbers go from 0 to 255")
         return value
+
+
+def shown(name: str) -> str:
+    """A name that can be printed, and is not too long to be."""
+    text = name.encode("utf-8", "replace").decode("utf-8")
+    text = "".join(mark if mark.isprintable() else "�" for mark in text)
+    return text if len(text) <= 160 else f"…{text[-159:]}"
+
+
+@dataclass
+class Report:
+    """Gathers what a reader has to tell."""
+
+    rows: list[ReportRow] = field(default_factory=list)
+
+    def refuse(self, file: str, reason: str) -> None:
+        """The file is left out."""
+        self.rows.append(ReportRow(shown(file), reason))
+
+    def changed(self, file: str, reason: str) -> None:
+        """The file is taken, and something was done to it or noticed of it."""
+        self.rows.append(ReportRow(shown(file), reason, "changed"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a format says of one example, its files not yet read."""
+
+    file: str
+    """Its image, as the report and `records.jsonl` call it."""
+    name: str
+    image: Callable[[], bytes]
+    label: str = ""
+    split: Split = ""
+    mask: Callable[[tuple[int, int]], bytes] | None = None
+    """The bytes of its mask file, for an image of this size (width, height)."""
+    classes: Mapping[int, str] | None = None
+    """The names of the numbers in its mask; None where the format does not say them."""
+    row: Row | None = None
+    """All that the format itself says of the example."""
+    numbers: Mapping[int, int] | None = None
+    """Which number of the mask file stands for which of the example's own; None where they are the same."""
 
 
 def row_of(example: Example) -> dict[str, Any]:

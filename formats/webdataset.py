@@ -19,11 +19,11 @@ from formats.common import (
     split_in,
 )
 from formats.draft import Draft
+from formats.files import Files, is_image, tar_members
 from formats.naming import Names
 from formats.pages import Kept
-from formats.sources import Files, Found, Report, is_image, tar_members
 from formats.tables import LONGEST_CELL
-from formats.types import Example, Row
+from formats.types import Example, Found, Report, Row
 
 if TYPE_CHECKING:
     pass

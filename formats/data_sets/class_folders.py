@@ -8,10 +8,10 @@ from pathlib import Path
 from core.batches import Item
 from core.errors import UserError
 from formats.data_sets.reader import Reader, content_of, seen
-from formats.data_sets.trees import Tree, choose, images_in, joined, open_tree, standard
 from formats.data_sets.types import Content, DataSet, Layout
-from formats.naming import SPLIT_OF
-from formats.sources import Report, is_image
+from formats.files import Files, images_in, is_image, joined, open_files
+from formats.naming import SPLIT_OF, choose, standard
+from formats.types import Report
 
 _NO_CLASSES = ("masks",)
 """A folder beside those of the splits in our own exports."""
@@ -26,7 +26,7 @@ class ClassFolders(Reader):
         self,
         layout: str,
         title: str,
-        tree: Tree,
+        tree: Files,
         base: str,
         report: Report,
         *,
@@ -65,7 +65,7 @@ class ClassFolders(Reader):
 
 def open_class_folders(root: Path, split: str, options: Mapping[str, str], report: Report) -> DataSet:
     """The data set of a folder, zip or plain tar. Raises UserError for one without folders of images."""
-    tree = open_tree(root, report)
+    tree = open_files(root, report, follow_links=True)
     base = _wrapper(tree)
     folders = [folder for folder in tree.folders(base) if folder not in _NO_CLASSES]
     splits = [folder for folder in folders if folder.lower() in SPLIT_OF and tree.folders(joined(base, folder))]
@@ -95,7 +95,7 @@ def open_class_folders(root: Path, split: str, options: Mapping[str, str], repor
     return reader
 
 
-def _wrapper(tree: Tree) -> str:
+def _wrapper(tree: Files) -> str:
     """The one folder around all that an archive often has; "" where there is none."""
     folders = tree.folders()
     alone = len(folders) == 1 and next(tree.files(deep=False), None) is None

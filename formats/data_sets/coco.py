@@ -20,10 +20,11 @@ from core.batches import Item
 from core.errors import UserError
 from core.masks import UNLABELLED
 from formats.data_sets.reader import Places, Reader, content_of, digest, seen
-from formats.data_sets.trees import Folder, choose, joined, stamp_of, standard
 from formats.data_sets.types import Content, DataSet, Layout
+from formats.files import Folder, joined, stamp_of
+from formats.naming import choose, standard
 from formats.regions import area_of, painted
-from formats.sources import Report
+from formats.types import Report
 
 _BLOCK = 4_000_000
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -144,7 +145,7 @@ class Coco(Reader):
     """The images of an instances file. With `largest`, their label is the category of their largest object."""
 
     def __init__(self, folder: Folder, table: str, split: str, largest: bool, report: Report) -> None:
-        self._folder, self._table, self._largest = folder, folder.place(table), largest
+        self._folder, self._table, self._largest = folder, folder.path(table), largest
         self._licences: dict[Any, str] = {}
         names: list[str] = []
         places, sizes = array("Q"), array("Q")
@@ -279,7 +280,7 @@ def open_coco(root: Path, split: str, options: Mapping[str, str], report: Report
     label = options.get("label", "")
     if label not in ("", "largest"):
         raise UserError(f"The label of COCO's images is “largest” (object) or nothing, not “{label}”.", field="label")
-    folder = Folder(root, report)
+    folder = Folder(root, report, follow_links=True)
     tables = {
         posixpath.basename(path).removeprefix("instances_").removesuffix(".json"): path
         for inside in ("annotations", "")

@@ -21,9 +21,10 @@ from core.errors import UserError
 from formats.data_sets.class_folders import ClassFolders
 from formats.data_sets.reader import UNKNOWN, Latest, Reader, content_of, seen
 from formats.data_sets.rows import open_huggingface
-from formats.data_sets.trees import Tree, choose, images_in, joined, open_tree, stamp_of, standard
 from formats.data_sets.types import Content, DataSet, Layout
-from formats.sources import BROKEN_ARCHIVE, Report, is_image, tar_places
+from formats.files import BROKEN_ARCHIVE, Files, images_in, is_image, joined, open_files, stamp_of, tar_places
+from formats.naming import choose, standard
+from formats.types import Report
 
 TITLE = "ImageNet-1K"
 LICENCE = (
@@ -63,7 +64,7 @@ def open_imagenet(root: Path, split: str, options: Mapping[str, str], report: Re
     """The first of these that lies at `root`: folders of WordNet ids, the tars, Parquet. Raises UserError for neither,
     and where several splits are there and none is said.
     """
-    tree = open_tree(root, report)
+    tree = open_files(root, report, follow_links=True)
     names = _names(root, tree)
     for base in ("", KAGGLE, f"imagenet/{KAGGLE}"):
         folders = (
@@ -91,7 +92,7 @@ def open_imagenet(root: Path, split: str, options: Mapping[str, str], report: Re
     )
 
 
-def _of_folders(tree: Tree, base: str, split: str, names: _Names, report: Report) -> DataSet:
+def _of_folders(tree: Files, base: str, split: str, names: _Names, report: Report) -> DataSet:
     folders = tree.folders(base)
     if not folders and split == "validation":
         return _FlatValidation(tree, base, names, report)
@@ -112,7 +113,7 @@ def _of_folders(tree: Tree, base: str, split: str, names: _Names, report: Report
 class _FlatValidation(Reader):
     """The validation images in one folder, as the tar and Kaggle's archive have them: their labels are in a list."""
 
-    def __init__(self, tree: Tree, base: str, names: _Names, report: Report) -> None:
+    def __init__(self, tree: Files, base: str, names: _Names, report: Report) -> None:
         classes = names.classes(names.truth)
         super().__init__("imagenet", TITLE, report, licence=LICENCE, split="validation", classes=classes)
         self._tree, self._base, self._names = tree, base, names
@@ -146,7 +147,7 @@ def _of_tars(tars: Mapping[str, Path], split: str, names: _Names, report: Report
             field="root",
         )
     if split == "val":
-        return _FlatValidation(open_tree(tars["val"], report), "", names, report)
+        return _FlatValidation(open_files(tars["val"], report, follow_links=True), "", names, report)
     return _TrainTar(tars["train"], names, report)
 
 
@@ -210,7 +211,7 @@ class _TrainTar(Reader):
         return content_of(data)
 
 
-def _names(root: Path, tree: Tree) -> _Names:
+def _names(root: Path, tree: Files) -> _Names:
     """The names of the classes, from the devkit (a folder or the archive) or Kaggle's lists; none where neither is."""
     packed = f"{DEVKIT}.tar.gz"
     if tree.has(_META):
@@ -247,7 +248,7 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
         raise UserError(f"The lists of {DEVKIT} cannot be read: download it again.", field="root") from error
 
 
-def _of_solution(tree: Tree) -> tuple[str, ...]:
+def _of_solution(tree: Files) -> tuple[str, ...]:
     """The classes of the validation images in Kaggle's list: ImageId, and class and box of each object in it."""
     found: dict[int, str] = {}
     for row in csv.DictReader(tree.read(_SOLUTION).decode("utf-8", "replace").splitlines()):

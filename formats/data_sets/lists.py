@@ -11,7 +11,6 @@ from typing import BinaryIO
 
 from core.batches import Item
 from core.errors import UserError
-from core.images import MAX_BYTES
 from core.masks import UNLABELLED
 from formats.data_sets.reader import (
     NO_MASK,
@@ -24,13 +23,13 @@ from formats.data_sets.reader import (
     option_classes,
     seen,
 )
-from formats.data_sets.trees import Folder, choose_some, joined, standard
 from formats.data_sets.types import Content, DataSet, Layout
-from formats.naming import SPLIT_OF
+from formats.files import Folder, joined, open_files
+from formats.naming import SPLIT_OF, choose_some, standard
 from formats.pages import CLASSES
 from formats.reading import laid_out
-from formats.sources import Found, Report, open_files
 from formats.tables import IMAGE_COLUMNS, MASK_COLUMNS, cells_of
+from formats.types import Found, Report
 from formats.webdataset import find_webdataset
 
 _SHARDS = 2
@@ -41,18 +40,12 @@ _CLASSES = {
 }
 
 
-class _Shard:
-    """One tar of a folder, as the reader of the format wants files."""
+class _Shard(Folder):
+    """A folder of which one tar is read."""
 
-    def __init__(self, folder: Folder, name: str) -> None:
-        self.names: tuple[str, ...] = (name,)
-        self._folder = folder
-
-    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
-        return self._folder.read(name, most)
-
-    def path(self, name: str) -> Path:
-        return self._folder.place(name)
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, Report(), follow_links=True)
+        self._names = (name,)
 
 
 class Shards(Reader):
@@ -75,7 +68,7 @@ class Shards(Reader):
         self._lists = Latest(lambda shard: {found.file: found for found in self._samples(shard, Report())}, _SHARDS)
 
     def _samples(self, shard: str, report: Report) -> Iterator[Found]:
-        return find_webdataset(_Shard(self._folder, shard), report)
+        return find_webdataset(_Shard(self._folder.path(shard).parents[shard.count("/")], shard), report)
 
     def _items(self) -> Iterator[Item]:
         for shard in self._shards:
@@ -203,7 +196,7 @@ class Csv(Reader):
 
     def _rows(self, report: Report) -> Iterator[tuple[int, str, dict[str, str]]]:
         """The rows that name an image: the place at which to begin for each, its image, and its cells."""
-        with self._folder.place(self._table).open("rb") as file:
+        with self._folder.path(self._table).open("rb") as file:
             lines = _Lines(file)
             rows = cells_of(lines, self._table, report)
             place = 0
@@ -253,7 +246,7 @@ class Csv(Reader):
     def _read(self, key: str) -> Content:
         place = self._names.of(key)
         named = key.rpartition("#")[0] if self._repeated(key, place) else key
-        path = self._folder.place(self._table)
+        path = self._folder.path(self._table)
         with path.open("rb") as file:
             header = file.readline()
             file.seek(self._places[place] or len(header))
@@ -307,7 +300,7 @@ class Exported(Reader):
     ) -> None:
         if not root.is_dir():
             raise UserError(f"{root} is no folder: give the folder of the set, unpacked.", field="root")
-        files = open_files(root, root, report)
+        files = open_files(root, report)
         _, form, manifest, found = laid_out(files, "folder" if layout == "folder" else "", report)
         if layout == "studio" and manifest is None:
             raise UserError(
@@ -321,7 +314,7 @@ class Exported(Reader):
         common: dict[str, int] = {}
         kept: dict[str, _Kept] = {}
         splits: dict[str, None] = {}
-        self._folder = Folder(root, report)
+        self._folder = Folder(root, report, follow_links=True)
         for one in found:
             splits[one.split] = None
             classes = one.classes or named

@@ -19,11 +19,10 @@ from core.batches import Item
 from core.errors import UserError
 from core.images import opened, orientation_of, png_of, read_image
 from core.masks import UNLABELLED, parse_classes, read_mask, require_names
-from formats.data_sets.trees import Tree
 from formats.data_sets.types import Content
+from formats.files import Files
 from formats.reading import turned
-from formats.sources import Report
-from formats.types import ReportRow
+from formats.types import Report, ReportRow
 
 T = TypeVar("T")
 
@@ -100,7 +99,7 @@ class Reader:
         raise NotImplementedError
 
 
-def seen(tree: Tree, path: str) -> str:
+def seen(tree: Files, path: str) -> str:
     """The stamp of a file that is listed; "" for one that is missing, of which `read` tells."""
     try:
         return tree.stamp(path)
@@ -166,7 +165,7 @@ def option_classes(text: str) -> dict[int, str]:
         raise UserError(str(error), field="mask_classes") from error
 
 
-def class_list(tree: Tree, file: str) -> tuple[str, ...]:
+def class_list(tree: Files, file: str) -> tuple[str, ...]:
     """The labels of a list: a JSON list, JSON with `labels` as our exports have it, or a label a line.
 
     Raises UserError for a file that is missing or none of them.

@@ -13,7 +13,7 @@ from formats.data_sets.lists import CSV, FOLDER, STUDIO, WEBDATASET
 from formats.data_sets.road_scenes import ACDC, BDD100K, CITYSCAPES, SHIFT
 from formats.data_sets.rows import HUGGINGFACE
 from formats.data_sets.types import DataSet, Layout
-from formats.sources import Report
+from formats.types import Report
 
 LAYOUTS: Mapping[str, Layout] = {
     "imagefolder": CLASS_FOLDERS,

@@ -14,15 +14,17 @@ from core.batches import Item
 from core.errors import UserError
 from core.masks import UNLABELLED
 from formats.data_sets.reader import NO_MASK, UNKNOWN, Reader, content_of, seen
-from formats.data_sets.trees import ARCHIVES, Tree, below, choose, images_in, joined, open_tree, standard
 from formats.data_sets.types import Content, DataSet, Layout
-from formats.sources import Report
+from formats.files import Files, images_in, joined, open_files
+from formats.naming import choose, standard
+from formats.types import Report
 
 _LABEL_IDS = 34
 """Numbers from 0 in the files of Cityscapes; those that are not evaluated are of no class here."""
 _SHIFT_PARTS = ("discrete", "continuous")
 _SHIFT_RATES = ("images", "videos")
 _SHIFT_SPEEDS = ("1x", "10x", "100x")
+ARCHIVES = (".zip", ".tar")
 _CONDITIONS = ("fog", "night", "rain", "snow")
 _ACDC_CONDITIONS: Mapping[str, Mapping[str, str]] = {
     "fog": {"weather": "foggy"},
@@ -40,10 +42,10 @@ class _Scenes:
     title: str
     licence: str
     split: str
-    images: Tree
+    images: Files
     folders: Sequence[str]
     """Those with the images of the split."""
-    masks: Tree | None
+    masks: Files | None
     """None for a split whose masks are not published, or not there."""
     mask_of: Callable[[str], str]
     """Where the mask of an image is, by the path of the image in `images`."""
@@ -112,7 +114,7 @@ def _opened(scenes: _Scenes, report: Report, expected: str) -> RoadScenes:
 
 def open_cityscapes(root: Path, split: str, options: Mapping[str, str], report: Report) -> DataSet:
     """Cityscapes with its fine masks, of which the 19 classes of the benchmark are kept."""
-    tree = open_tree(root, report)
+    tree = open_files(root, report, follow_links=True)
     top = _top(tree, ("", "cityscapes"), "leftImg8bit", CITYSCAPES)
     images, masks = joined(top, "leftImg8bit"), joined(top, "gtFine")
     chosen = choose(split, tree.folders(images), tree.name)
@@ -139,7 +141,7 @@ def open_cityscapes(root: Path, split: str, options: Mapping[str, str], report: 
 
 def open_acdc(root: Path, split: str, options: Mapping[str, str], report: Report) -> DataSet:
     """ACDC: the conditions of a split one after another."""
-    tree = open_tree(root, report)
+    tree = open_files(root, report, follow_links=True)
     top = _top(tree, ("", "rgb_anon_trainvaltest"), "rgb_anon", ACDC)
     images = joined(top, "rgb_anon")
     labels = next((place for place in ("gt", "gt_trainval/gt") if tree.has(place)), "gt")
@@ -175,7 +177,7 @@ def open_acdc(root: Path, split: str, options: Mapping[str, str], report: Report
 
 def open_bdd100k(root: Path, split: str, options: Mapping[str, str], report: Report) -> DataSet:
     """The ten thousand images of BDD100K that have masks."""
-    tree = open_tree(root, report)
+    tree = open_files(root, report, follow_links=True)
     top = _top(tree, ("", "bdd100k"), "images/10k", BDD100K)
     images, masks = joined(top, "images/10k"), joined(top, "labels/sem_seg/masks")
     chosen = choose(split, tree.folders(images), tree.name)
@@ -195,7 +197,7 @@ def open_bdd100k(root: Path, split: str, options: Mapping[str, str], report: Rep
 
 def open_shift(root: Path, split: str, options: Mapping[str, str], report: Report) -> DataSet:
     """SHIFT: one view of a split, its weather and time of day from seq.csv."""
-    tree = open_tree(root, report)
+    tree = open_files(root, report, follow_links=True)
     if not root.is_dir():
         raise UserError(f"{root.name} is an archive: give the folder in which SHIFT's own archives lie.", field="root")
     rates = [joined(kind, rate) for kind in _SHIFT_PARTS for rate in _SHIFT_RATES]
@@ -251,18 +253,18 @@ def _evaluated() -> Mapping[int, str]:
     return class_tables.class_table(class_tables.CITYSCAPES).names
 
 
-def _group(place: Path, name: str, report: Report) -> Tree | None:
+def _group(place: Path, name: str, report: Report) -> Files | None:
     """The files of a data group: a folder or an archive; None where it is not there."""
     for called in (name, f"{name}_decompressed"):
         for ending in ("", *ARCHIVES):
             if (place / f"{called}{ending}").exists():
-                return open_tree(place / f"{called}{ending}", report)
+                return open_files(place / f"{called}{ending}", report, follow_links=True)
     return None
 
 
-def _sequences(tree: Tree, folders: Sequence[str], report: Report) -> Mapping[str, Mapping[str, str]]:
+def _sequences(tree: Files, folders: Sequence[str], report: Report) -> Mapping[str, Mapping[str, str]]:
     """What seq.csv says of the sequences, by their names: weather, time of day, and its other columns as they are."""
-    top = below(tree, tuple(folders), "seq.csv")
+    top = _below(tree, tuple(folders), "seq.csv")
     if top is None:
         report.changed("seq.csv", "It is not there: nothing says the weather and the time of day.")
         return {}
@@ -290,6 +292,11 @@ def _column(columns: Sequence[str], word: str) -> str:
     return next((column for parts in wanted for column in own if all(part in column for part in parts)), "")
 
 
+def _below(tree: Files, candidates: tuple[str, ...], wanted: str) -> str | None:
+    """The first of the folders that holds `wanted`; None where none does. Archives put a folder around all."""
+    return next((folder for folder in candidates if tree.has(joined(folder, wanted))), None)
+
+
 def _said(option: str, value: str, there: Sequence[str]) -> str:
     """What an option says of what there is; the only one without a word. Raises UserError."""
     if value in there:
@@ -300,8 +307,8 @@ def _said(option: str, value: str, there: Sequence[str]) -> str:
     raise UserError(f"{what}: there is {', '.join(there) or 'none'}.", field=option)
 
 
-def _top(tree: Tree, candidates: tuple[str, ...], wanted: str, layout: Layout) -> str:
-    found = below(tree, candidates, wanted)
+def _top(tree: Files, candidates: tuple[str, ...], wanted: str, layout: Layout) -> str:
+    found = _below(tree, candidates, wanted)
     if found is None:
         raise UserError(f"{tree.name} holds no {layout.title}: {layout.expected} was looked for.", field="root")
     return found

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from core.batches import Item
 from core.errors import UserError
 from formats.data_sets.reader import UNKNOWN, Latest, Reader, content_of, json_of, option_classes
-from formats.data_sets.trees import Folder, choose, choose_some, joined, standard
 from formats.data_sets.types import Content, Layout
+from formats.files import Folder, joined
 from formats.huggingface import named_numbers
-from formats.naming import SPLIT_OF
-from formats.sources import Report
+from formats.naming import SPLIT_OF, choose, choose_some, standard
+from formats.types import Report
 
 if TYPE_CHECKING:
     import pyarrow
@@ -136,7 +136,7 @@ class Rows(Reader):
         import pyarrow
 
         try:
-            place = self._folder.place(file)
+            place = self._folder.path(file)
             return _Parquet(place) if file.endswith(".parquet") else _Arrow(place)
         except (pyarrow.ArrowException, OSError) as error:
             kind = "Parquet" if file.endswith(".parquet") else "Arrow"
@@ -208,7 +208,7 @@ def open_huggingface(root: Path, split: str, options: Mapping[str, str], report:
     """A data set of `save_to_disk`, or the Parquet files below a folder. Raises UserError where neither lies there, and
     where it is not clear which split, column or configuration is meant.
     """
-    folder = Folder(root, report)
+    folder = Folder(root, report, follow_links=True)
     if folder.has("dataset_dict.json"):
         held = json_of(folder.read("dataset_dict.json"), "dataset_dict.json")
         splits = held.get("splits") if isinstance(held, dict) else None

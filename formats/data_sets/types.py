@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from core.batches import Item
-from formats.sources import Report
-from formats.types import ReportRow
+from formats.types import Report, ReportRow
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from core.masks import parse_classes
 from core.progress import OnProgress, stop_if
 from core.types import Check, from_plain, to_plain
 from formats.exporting import LAYOUTS
+from formats.files import open_files
 from formats.reading import read
-from formats.sources import Report, open_files
-from formats.types import Example, Imported
+from formats.types import Example, Imported, Report
 from storage.curation.imports import Import, ImportedImage, ImportRow, NewImage
 from storage.engine.rows import whole
 from storage.images import StoredImage
@@ -189,7 +189,7 @@ def content_of(source: Path, scratch: Path, cancelled: threading.Event | None = 
         if not source.is_dir():
             with source.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-        files = open_files(source, scratch, Report())
+        files = open_files(source, Report(), scratch)
         for name in files.names:
             stop_if(cancelled)
             whole_hash.update(f"{len(name)} {name} {_digest(files.path(name))} ".encode())

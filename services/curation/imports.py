@@ -17,7 +17,7 @@ from core.masks import parse_classes
 from core.progress import Progress
 from core.test_sets import SetEntry, SetVersion
 from formats.naming import name_of_file
-from formats.sources import Report
+from formats.types import Report
 from services.changes import Changes
 from services.commands import Command, Commands, Missing
 from services.curation.import_source import bring_in, images_in_words, new_room, remove_room, require_layout

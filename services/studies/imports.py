@@ -20,7 +20,7 @@ from core.errors import UserError
 from core.images import MAX_BYTES, read_image
 from core.stored_studies import ImportedVote
 from core.studies import Item, NewItem, Rules
-from formats.sources import BROKEN_ARCHIVE
+from formats.files import BROKEN_ARCHIVE
 from services.commands import in_words
 from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace

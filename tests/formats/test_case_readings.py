@@ -553,7 +553,6 @@ NOT_YET: Mapping[str, str] = {
         csv_nfd_and_nfc
         jsonl_nfd_and_nfc
         parquet_nfd_and_nfc
-        zip_mac_utf8_without_mark
         wds_img2dataset
         wds_caption_alone
         wds_dotted_key_alone
@@ -585,7 +584,6 @@ NOT_YET: Mapping[str, str] = {
         folder_nfd_and_nfc
         csv_nfd_and_nfc
         parquet_nfd_and_nfc
-        zip_mac_utf8_without_mark
         wds_img2dataset
         wds_caption_alone
         wds_dotted_key_alone

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from formats import naming, reading, sources
+from formats import files as reading_files
+from formats import naming, reading
 from formats.exporting import export
 from formats.naming import Names, folded
 from formats.reading import read
@@ -330,7 +331,7 @@ def test_a_manifest_may_be_longer_than_an_image(tmp_path: Path, monkeypatch: pyt
     (folder / "sheet.jpg").unlink()
     most = max(path.stat().st_size for path in folder.rglob("*.png"))
     assert (folder / "manifest.json").stat().st_size > most
-    monkeypatch.setattr(sources._Folder.read, "__defaults__", (most,))
+    monkeypatch.setattr(reading_files.Folder.read, "__defaults__", (most,))
     found = read(folder, tmp_path / "in")
     assert found.header == SET and set(told(found)) == {"sheet.jpg"}
     assert_same(found.examples, wanted)

@@ -1,7 +1,7 @@
-"""Where an import comes from: a folder, a zip or a tar, as named files that are safe to read. It is a stranger's.
+"""Named files of a data set: a folder, a zip or a tar, read where they lie.
 
-Names are never used as paths to write to. Links, names that lead out of the archive and bombs are left out, each with a
-row of the report; the good rest is read.
+Names are never used as paths to write to. Names that lead out of the archive and bombs are left out, each with a row
+of the report; the good rest is read. Links are followed only in a folder that a person of this machine named.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import threading
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from core.errors import UserError
 from core.images import MAX_BYTES
-from formats.types import ReportRow, Row, Split
+from formats.types import Report
 
 T = TypeVar("T")
 
@@ -45,37 +45,39 @@ BROKEN_ARCHIVE = (
     *(zlib.error, lzma.LZMAError),
 )
 """What is raised for an archive that is no whole one; of bzip2, OSError."""
+GONE = "The file is not there any more: put it back, or list the data set again."
 _LINK = "It is a link, and links are not followed: put the file itself in its place."
 
 
-@dataclass
-class Report:
-    """Gathers what a reader has to tell."""
-
-    rows: list[ReportRow] = field(default_factory=list)
-
-    def refuse(self, file: str, reason: str) -> None:
-        """The file is left out."""
-        self.rows.append(ReportRow(shown(file), reason))
-
-    def changed(self, file: str, reason: str) -> None:
-        """The file is taken, and something was done to it or noticed of it."""
-        self.rows.append(ReportRow(shown(file), reason, "changed"))
-
-
 class Files(Protocol):
-    """Named files; any thread may read them."""
+    """Named files; any thread may read them. Names have "/" between folders."""
 
-    names: tuple[str, ...]
-    """With "/" between folders, sorted."""
+    name: str
+    """Name of the folder or the archive, for sentences."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted. A folder is walked when they are first asked for."""
+
+    def folders(self, inside: str = "") -> list[str]:
+        """Names of the folders directly in a folder, sorted."""
+
+    def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
+        """Paths of the files below a folder, or directly in it; sorted within each folder. None is opened."""
+
+    def has(self, path: str) -> bool:
+        """True if there is a file or a folder."""
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
-        """The bytes of one of `names`. Raises UserError when they are more than `most`, or damaged."""
+        """Bytes of a file. Raises UserError if it is missing, damaged or has more than `most`."""
 
     def path(self, name: str) -> Path:
-        """Where a file lies that is read piece by piece; of an archive, a copy that is made when it is first asked for.
-        Raises UserError for a damaged one, OSError when the disk is full.
+        """Place of a file that is read piece by piece; of an archive, a copy that is made when it is first asked for.
+        Raises UserError if it is damaged or may not be copied, OSError when the disk is full.
         """
+
+    def stamp(self, name: str) -> str:
+        """Size and time of the last change, of the archive where the file lies in one. Raises UserError if missing."""
 
 
 class Line(NamedTuple):
@@ -86,33 +88,6 @@ class Line(NamedTuple):
     place: int
     """Where it begins, in bytes."""
     text: bytes
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a format says of one example, its files not yet read."""
-
-    file: str
-    """Its image, as the report and `records.jsonl` call it."""
-    name: str
-    image: Callable[[], bytes]
-    label: str = ""
-    split: Split = ""
-    mask: Callable[[tuple[int, int]], bytes] | None = None
-    """The bytes of its mask file, for an image of this size (width, height)."""
-    classes: Mapping[int, str] | None = None
-    """The names of the numbers in its mask; None where the format does not say them."""
-    row: Row | None = None
-    """All that the format itself says of the example."""
-    numbers: Mapping[int, int] | None = None
-    """Which number of the mask file stands for which of the example's own; None where they are the same."""
-
-
-def shown(name: str) -> str:
-    """A name that can be printed, and is not too long to be."""
-    text = name.encode("utf-8", "replace").decode("utf-8")
-    text = "".join(mark if mark.isprintable() else "�" for mark in text)
-    return text if len(text) <= 160 else f"…{text[-159:]}"
 
 
 def why_unsafe(name: str) -> str:
@@ -137,99 +112,179 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(IMAGES)
 
 
-def open_files(source: Path, scratch: Path, report: Report) -> Files:
-    """The files of a folder, a zip, or a tar (plain or compressed; unpacked into `scratch` then).
+def open_files(source: Path, report: Report, scratch: Path | None = None, follow_links: bool = False) -> Files:
+    """Open a folder, a zip or a tar.
 
-    Raises UserError when there is nothing that could be read at all.
+    A tar that is compressed as a whole is unpacked into `scratch`; without one it is refused, and so is the path of a
+    file in an archive. Raises UserError when there is nothing that could be read at all.
     """
     if source.is_dir():
-        return _Folder(source, report)
+        return Folder(source, report, follow_links)
     try:
         if zipfile.is_zipfile(source):
             return _Zip(source, scratch, report)
-        return _Tar(_plain_tar(source, scratch), scratch, report)
+        if scratch is None and _unpacker(source) is not None:
+            raise UserError(
+                f"{source.name} is compressed as a whole, so that none of its files can be read alone: make a plain "
+                "tar of it (gunzip, bunzip2 or unxz), or unpack it.",
+                field="source",
+            )
+        return _Tar(source if scratch is None else _plain_tar(source, scratch), scratch, report)
     except FileNotFoundError as error:
         raise UserError(f"{source} is not there: give a folder, a zip or a tar.", field="source") from error
     except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
         raise UserError(
-            f"{source.name} is no folder, zip or tar that can be read: give the folder itself, or pack it again.",
+            f"{source.name} is no folder, zip or tar that can be read: give the folder itself, download it again, or "
+            "pack it again.",
             field="source",
         ) from error
 
 
-class _Named:
-    """Keeps the names that are safe."""
-
-    def __init__(self, report: Report) -> None:
-        self.names: tuple[str, ...] = ()
-        self._report = report
-        self._hidden = 0
-
-    def _good(self, name: str) -> bool:
-        """Whether a file is one to read; if not, it is counted or told."""
-        reason = why_unsafe(name)
-        if reason:
-            self._report.refuse(name, reason)
-        elif hidden(name):
-            self._hidden += 1
-        return not reason and not hidden(name)
-
-    def _keep(self, names: Iterable[str], what: str) -> None:
-        self.names = tuple(sorted(names))
-        if len(self.names) > MOST_FILES:
-            raise UserError(f"{what} holds {len(self.names):,} files; at most {MOST_FILES:,} are taken at once.")
-        if self._hidden:
-            one = self._hidden == 1
-            self._report.refuse(what, f"{self._hidden:,} hidden file{' was' if one else 's were'} left out.")
+def stamp_of(file: Path) -> str:
+    """Size and time of the last change. Raises UserError for a file that is missing."""
+    try:
+        about = os.stat(file)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UserError(GONE) from error
+    except OSError as error:
+        raise UserError(f"The file cannot be read: {error.strerror or error}.") from error
+    return f"{about.st_size}-{about.st_mtime_ns}"
 
 
-class _Folder(_Named):
-    def __init__(self, folder: Path, report: Report) -> None:
-        super().__init__(report)
-        self._folder = folder
-        names: list[str] = []
-        for parent, folders, files in os.walk(folder, onerror=self._unreadable):
-            inside = os.path.relpath(parent, folder).replace(os.sep, "/")
-            before = "" if inside == "." else f"{inside}/"
-            for name in [*folders]:
-                if os.path.islink(os.path.join(parent, name)):
-                    report.refuse(f"{before}{name}", _LINK)
-                elif hidden(name):
-                    folders.remove(name)
-                    self._hidden += 1
-            for name in files:
-                mode = os.lstat(os.path.join(parent, name)).st_mode
-                if stat.S_ISLNK(mode):
-                    report.refuse(f"{before}{name}", _LINK)
-                elif not stat.S_ISREG(mode):
-                    report.refuse(f"{before}{name}", "It is no file but a device or a pipe.")
-                elif self._good(f"{before}{name}"):
-                    names.append(f"{before}{name}")
-        self._keep(names, folder.name or str(folder))
+def joined(*parts: str) -> str:
+    """Join the parts of a path. Empty ones are left out."""
+    return "/".join(part for part in parts if part)
 
-    def _unreadable(self, error: OSError) -> None:
-        self._report.refuse(str(error.filename), f"The folder cannot be read: {error.strerror or error}.")
+
+def images_in(files: Files, folder: str = "", deep: bool = True) -> Iterator[str]:
+    """Paths of the images below a folder, by their endings."""
+    return (path for path in files.files(folder, deep) if is_image(path))
+
+
+def require_few(names: Sequence[str], what: str) -> None:
+    """Raises UserError for more files than are taken at once."""
+    if len(names) > MOST_FILES:
+        raise UserError(f"{what} holds {len(names):,} files; at most {MOST_FILES:,} are taken at once.")
+
+
+class Folder:
+    """A folder on the disk, walked lazily. Links are followed or told; what cannot be listed is told."""
+
+    def __init__(self, folder: Path, report: Report, follow_links: bool = False) -> None:
+        self.name = folder.name or str(folder)
+        self._folder, self._report, self._follow = folder, report, follow_links
+        self._names: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        if self._names is None:
+            hidden_files: list[str] = []
+            names = tuple(sorted(self._walk("", True, (), hidden_files)))
+            require_few(names, self.name)
+            report_hidden(self.name, len(hidden_files), self._report)
+            self._names = names
+        return self._names
+
+    def folders(self, inside: str = "") -> list[str]:
+        return [entry.name for entry in self._entries(inside) if self._is_folder(entry)]
+
+    def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
+        return self._walk(inside.strip("/"), deep, ())
+
+    def has(self, path: str) -> bool:
+        return not why_unsafe(path) and (self._folder / path).exists()
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         try:
-            with open(self._folder / name, "rb") as file:
+            with open(self.path(name), "rb") as file:
                 return _bounded(file.read(min(os.fstat(file.fileno()).st_size, most) + 1), most)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise UserError(GONE) from error
         except OSError as error:
             raise UserError(f"The file cannot be read: {error.strerror or error}.") from error
 
     def path(self, name: str) -> Path:
+        if reason := why_unsafe(name):
+            raise UserError(reason)
         return self._folder / name
 
+    def stamp(self, name: str) -> str:
+        return stamp_of(self.path(name))
 
-class _Archive(_Named):
-    def __init__(self, scratch: Path | None, report: Report) -> None:
-        super().__init__(report)
-        self._scratch = scratch
+    def _is_folder(self, entry: os.DirEntry[str]) -> bool:
+        return entry.is_dir(follow_symlinks=self._follow)
+
+    def _entries(self, inside: str, hidden_files: list[str] | None = None) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self._folder / inside) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._report.refuse(inside or self.name, f"The folder cannot be read: {error.strerror or error}.")
+            return []
+        if hidden_files is not None:
+            hidden_files += [entry.name for entry in entries if hidden(entry.name)]
+        return [entry for entry in entries if not hidden(entry.name)]
+
+    def _walk(
+        self, inside: str, deep: bool, above: tuple[tuple[int, int], ...], hidden_files: list[str] | None = None
+    ) -> Iterator[str]:
+        if not above and self._follow and self.has(inside):
+            about = os.stat(self._folder / inside)
+            above = ((about.st_dev, about.st_ino),)
+        for entry in self._entries(inside, hidden_files):
+            path = joined(inside, entry.name)
+            if entry.is_symlink() and not self._follow:
+                self._report.refuse(path, _LINK)
+            elif reason := why_unsafe(entry.name):
+                self._report.refuse(path, reason)
+            elif not self._is_folder(entry):
+                # A link to nothing is told when it is read.
+                if entry.is_file(follow_symlinks=self._follow) or entry.is_symlink():
+                    yield path
+                else:
+                    self._report.refuse(path, "It is no file but a device or a pipe.")
+            elif deep:
+                about = entry.stat()
+                here = about.st_dev, about.st_ino
+                if here in above:
+                    self._report.refuse(path, "It is a link to a folder that it lies in: it was not followed.")
+                else:
+                    yield from self._walk(path, deep, (*above, here), hidden_files)
+
+
+class _Archive:
+    """A zip or a plain tar, whose list of names is kept."""
+
+    def __init__(self, file: Path, scratch: Path | None, report: Report) -> None:
+        self.name = file.name
+        self.names: tuple[str, ...] = ()
+        self._place, self._scratch, self._report = file, scratch, report
         self._copies: dict[str, Path] = {}
+        self._hidden = 0
+
+    def folders(self, inside: str = "") -> list[str]:
+        before = f"{inside.strip('/')}/" if inside.strip("/") else ""
+        names = (name[len(before) :] for name in self._below(before))
+        return sorted({name.partition("/")[0] for name in names if "/" in name})
+
+    def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
+        before = f"{inside.strip('/')}/" if inside.strip("/") else ""
+        return (name for name in self._below(before) if deep or "/" not in name[len(before) :])
+
+    def has(self, path: str) -> bool:
+        return self._is_file(path) or next(self._below(f"{path}/"), None) is not None
+
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+        if not self._is_file(name):
+            raise UserError("The file is not in the archive: list the data set again.")
+        return self._read(name, most)
 
     def path(self, name: str) -> Path:
         if name not in self._copies:
-            assert self._scratch is not None  # nobody asks it of an archive within another
+            if self._scratch is None:
+                raise UserError(f"{name} lies in an archive: unpack {self.name}, and give the folder.", field="root")
             copy = self._scratch / secrets.token_hex(8)
             with copy.open("xb") as file:
                 for block in self._blocks(name):
@@ -237,19 +292,86 @@ class _Archive(_Named):
             self._copies[name] = copy
         return self._copies[name]
 
+    def stamp(self, name: str) -> str:
+        return stamp_of(self._place)
+
+    def _is_file(self, name: str) -> bool:
+        at = bisect_left(self.names, name)
+        return at < len(self.names) and self.names[at] == name
+
+    def _below(self, before: str) -> Iterator[str]:
+        for at in range(bisect_left(self.names, before), len(self.names)):
+            if not self.names[at].startswith(before):
+                return
+            yield self.names[at]
+
+    def _good(self, name: str) -> bool:
+        """True if a file is to be read; if not, it is counted or told."""
+        reason = why_unsafe(name)
+        if reason:
+            self._report.refuse(name, reason)
+        elif hidden(name):
+            self._hidden += 1
+        return not reason and not hidden(name)
+
+    def _keep(self, names: Iterable[str]) -> None:
+        self.names = tuple(sorted(names))
+        require_few(self.names, self.name)
+        report_hidden(self.name, self._hidden, self._report)
+
+    def _read(self, name: str, most: int) -> bytes:
+        raise NotImplementedError
+
     def _blocks(self, name: str) -> Iterator[bytes]:
         """All of a file, some at a time. Raises UserError for a damaged one."""
         raise NotImplementedError
 
 
+def report_hidden(what: str, count: int, report: Report) -> None:
+    """Report how many hidden files were left out."""
+    if count:
+        report.refuse(what, f"{count:,} hidden file{' was' if count == 1 else 's were'} left out.")
+
+
+class Inner:
+    """The files within one folder of others, without its name."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files, self._folder = files, folder
+        self.name = files.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name.removeprefix(f"{self._folder}/") for name in self._files.names)
+
+    def folders(self, inside: str = "") -> list[str]:
+        return self._files.folders(joined(self._folder, inside))
+
+    def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
+        before = len(self._folder) + 1
+        return (name[before:] for name in self._files.files(joined(self._folder, inside), deep))
+
+    def has(self, path: str) -> bool:
+        return self._files.has(joined(self._folder, path))
+
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+        return self._files.read(joined(self._folder, name), most)
+
+    def path(self, name: str) -> Path:
+        return self._files.path(joined(self._folder, name))
+
+    def stamp(self, name: str) -> str:
+        return self._files.stamp(joined(self._folder, name))
+
+
 class _Zip(_Archive):
     def __init__(self, file: Path, scratch: Path | None, report: Report) -> None:
-        super().__init__(scratch, report)
+        super().__init__(file, scratch, report)
         self._archive = zipfile.ZipFile(file)
         self._entries: dict[str, zipfile.ZipInfo] = {}
         end = 0
         for entry in sorted(self._archive.infolist(), key=lambda entry: entry.header_offset):
-            name = _plain(entry.filename.replace("\\", "/"))
+            name = _plain(_zip_name(entry).replace("\\", "/"))
             overlaps, end = entry.header_offset < end, max(end, entry.header_offset + entry.compress_size)
             if entry.is_dir():
                 continue
@@ -265,9 +387,9 @@ class _Zip(_Archive):
                 report.refuse(name, "It would unpack to far more than an honest file does: it was not opened.")
             else:
                 self._entries[name] = entry
-        self._keep(self._entries, file.name)
+        self._keep(self._entries)
 
-    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+    def _read(self, name: str, most: int) -> bytes:
         entry = self._entries[name]
         try:
             with self._archive.open(entry) as file:
@@ -285,13 +407,13 @@ class _Zip(_Archive):
 
 class _Tar(_Archive):
     def __init__(self, file: Path, scratch: Path | None, report: Report) -> None:
-        super().__init__(scratch, report)
+        super().__init__(file, scratch, report)
         self._file = file.open("rb")
         self._lock = threading.Lock()
         self._places = tar_places(self._file, file.name, report, self._good)
-        self._keep(self._places, file.name)
+        self._keep(self._places)
 
-    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+    def _read(self, name: str, most: int) -> bytes:
         place, size = self._places[name]
         return _bounded(self._part(place, min(size, most + 1)), most)
 
@@ -369,30 +491,8 @@ def tar_places(
     return places
 
 
-def open_archive(source: Path, report: Report) -> Files:
-    """The files of a zip or a plain tar, read where they lie: nothing is unpacked, so `path` may not be asked.
-
-    Raises UserError for what is neither, and for a tar that is compressed as a whole, which has to be unpacked to get
-    at one of its files.
-    """
-    try:
-        if zipfile.is_zipfile(source):
-            return _Zip(source, None, report)
-        if _unpacker(source) is not None:
-            raise UserError(
-                f"{source.name} is compressed as a whole, so that none of its files can be read alone: make a plain "
-                "tar of it (gunzip, bunzip2 or unxz), or unpack it.",
-                field="source",
-            )
-        return _Tar(source, None, report)
-    except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
-        raise UserError(
-            f"{source.name} is no zip or tar that can be read: download it again, or pack it again.", field="source"
-        ) from error
-
-
 def tar_members(data: Path, report: Report) -> Files:
-    """The files of a plain tar that lies within the import, such as a shard. Raises UserError for what is none."""
+    """Open a plain tar that lies within others, such as a shard. Raises UserError for what is none."""
     try:
         return _Tar(data, None, report)
     except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
@@ -467,6 +567,16 @@ def _unpacker(file: Path) -> Callable[..., Any] | None:
         start = opened.read(2)
     packed: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
     return packed.get(start)
+
+
+def _zip_name(entry: zipfile.ZipInfo) -> str:
+    """The name of a file in a zip. Tools of macOS pack names in UTF-8 without the mark that says so."""
+    if entry.flag_bits & 0x800:
+        return entry.filename
+    try:
+        return entry.orig_filename.encode("cp437").decode("utf-8").partition("\0")[0]
+    except UnicodeError:
+        return entry.filename
 
 
 def _plain(name: str) -> str:
