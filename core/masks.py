@@ -22,11 +22,18 @@ from core.words import classes_in
 
 UNLABELLED = 255
 """The number that data sets give to pixels of no class; it needs no name."""
+_NO_CLASS = frozenset(("unlabelled", "unlabeled", "void", "ignore", "ignored", "no class", "none", "unknown"))
+"""Names of the number 255 that say what it means anyway, in lower case."""
+_BACKGROUND = frozenset(("background", "bg", "rest", "other", "others", "nothing"))
+"""Names of the number 0 beside which 255 is likely to be a class, in lower case."""
 ASPECT_TOLERANCE = 0.01
 """How far the aspect of a mask may be from the source's, as a share: a pixel lost to rounding is taken."""
 LONGEST_NAME = 60
 OVERLAY_ALPHA = 150
 """Of 255: strong enough to tell classes apart, weak enough to see what lies below."""
+_UNCLEAR = (
+    "Its pixels are 0 or 255, and 255 was taken as no class: if it is one, name it, such as “0 background, 255 polyp”."
+)
 _NAMED = 6
 """As many numbers are named in a sentence; the rest is counted."""
 _COLOURS = (
@@ -71,8 +78,8 @@ class Mask:
 def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str]) -> Mask:
     """The mask in the bytes of a file, for a source image of `size` (width, height).
 
-    Raises UserError for what is no image of class numbers, has other proportions than the source, or has class
-    numbers that `classes` does not name, naming them.
+    A class of the number 255 gets another one: see `with_own_numbers`. Raises UserError for what is no image of class
+    numbers, has other proportions than the source, or has class numbers that `classes` does not name, naming them.
     """
     image = _numbers(data)
     notes = []
@@ -85,8 +92,30 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str]) ->
             )
         notes.append(f"The mask was brought from {found} to the {wanted} pixels of the source image.")
         image = resized(image, size)
-    require_names(image, classes)
-    return Mask(image, dict(classes), tuple(notes))
+    mask = with_own_numbers(image, classes)
+    return Mask(mask.image, mask.classes, (*notes, *mask.notes))
+
+
+def with_own_numbers(image: Image.Image, classes: Mapping[int, str]) -> Mask:
+    """Give a class of the number 255 a free number, since 255 stands for no class here, as in masks of 0 and 255.
+
+    The notes say so, and say of a mask of background (0) and 255 that 255 has no name. Raises UserError for class
+    numbers without a name, naming them.
+    """
+    named = {number: name for number, name in classes.items() if number != UNLABELLED}
+    own = classes.get(UNLABELLED, "")
+    if not own or own.casefold() in _NO_CLASS:
+        require_names(image, named)
+        unclear = not own and named.get(0, "").casefold() in _BACKGROUND and numbers_in(image) == (0, UNLABELLED)
+        return Mask(image, named, (_UNCLEAR,) if unclear else ())
+    free = next((number for number in (*named, *range(UNLABELLED)) if named.get(number, own) == own), None)
+    if free is None:
+        raise UserError("There are more than 255 classes, which a mask cannot hold: leave out those that it lacks.")
+    pixels = np.array(image)
+    pixels[pixels == UNLABELLED] = free
+    image, named = Image.fromarray(pixels), named | {free: own}
+    require_names(image, named)
+    return Mask(image, named, (f"Its class “{own}” has the number {free} here, as 255 stands for no class.",))
 
 
 def resized(mask: Image.Image, size: tuple[int, int]) -> Image.Image:

@@ -236,8 +236,7 @@ def _right(found: Found, classes: Mapping[int, str] | None) -> _Right:
             given = read_mask(turned(found.mask(picture.image.size), data, orientation), picture.image.size, named)
             notes += given.notes
             mask = png_of(_own_numbers(given.image, found))
-            if found.numbers and found.row is not None:
-                named = dict(found.row.mask_classes)
+            named = dict(found.row.mask_classes if found.numbers and found.row is not None else given.classes)
         return _Right(stored, mask, named if mask is not None else {}, tuple(notes), recorded)
     except UserError:
         raise

@@ -132,7 +132,9 @@ def content_of(
         raise UserError(
             f"The mask has {given[0]}x{given[1]} pixels and the image {size[0]}x{size[1]}: give a mask of its size."
         )
-    every = {number: str(number) for number in range(256)}  # names are judged when the numbers are those of the set
+    every = {
+        number: str(number) for number in range(UNLABELLED)
+    }  # names are judged when the numbers are those of the set
     pixels = np.asarray(read_mask(found, size, every).image)
     if numbers is not None:
         require_names(Image.fromarray(pixels), {number: str(number) for number in numbers})

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from core.errors import UserError
 from core.images import image_sha, read_image
-from core.masks import parse_classes, read_mask, require_names
+from core.masks import parse_classes, read_mask, with_own_numbers
 from core.settings import Settings
 from core.stored_runs import EditedShare, Run, RunSummary
 from core.types import StageName, Task, TaskKind
@@ -355,9 +355,8 @@ class RunService:
         run = self._workspace.runs.get(command.run)
         if run.mask_sha is None:
             raise UserError("There is no mask yet: give one first.")
-        classes, mask = parse_classes(command.classes), self._workspace.images.load(run.mask_sha)
-        require_names(mask, classes)
-        self._workspace.runs.set_mask(command.run, mask, classes)
+        mask = with_own_numbers(self._workspace.images.load(run.mask_sha), parse_classes(command.classes))
+        self._workspace.runs.set_mask(command.run, mask.image, mask.classes)
 
 
 def task_problem(task: Task) -> str:

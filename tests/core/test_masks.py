@@ -96,6 +96,24 @@ def test_pixels_of_no_class_need_no_name_and_stay_clear() -> None:
     assert shown.getpixel((39, 0))[3] == 0  # type: ignore[index]
 
 
+def test_a_class_of_the_number_255_gets_another_one() -> None:
+    black_and_white = encoded(numbers(values=(0, 255)))
+    mask = read_mask(black_and_white, SIZE, {0: "background", 255: "polyp"})
+    assert numbers_in(mask.image) == (0, 1) and mask.classes == {0: "background", 1: "polyp"}
+    assert mask.image.getpixel((39, 0)) == 1
+    assert mask.notes == ("Its class “polyp” has the number 1 here, as 255 stands for no class.",)
+    both = read_mask(encoded(numbers(values=(0, 1, 255))), SIZE, {0: "sky", 1: "road", 255: "road"})
+    assert numbers_in(both.image) == (0, 1) and both.classes == {0: "sky", 1: "road"}, "two numbers of one class"
+    void = read_mask(encoded(numbers(values=(0, 1, 255))), SIZE, {**CLASSES, 255: "Void"})
+    assert numbers_in(void.image) == (0, 1, 255) and void.classes == CLASSES and void.notes == ()
+
+
+def test_a_mask_of_0_and_255_says_that_255_is_no_class() -> None:
+    mask = read_mask(encoded(numbers(values=(0, 255))), SIZE, {0: "background"})
+    assert numbers_in(mask.image) == (0, 255) and "255 was taken as no class" in mask.notes[0]
+    assert read_mask(encoded(numbers(values=(0, 1, 255))), SIZE, CLASSES).notes == ()
+
+
 def test_classes_as_text_and_back() -> None:
     assert parse_classes("0 sky, 1: road\n7=a  big vehicle;") == {0: "sky", 1: "road", 7: "a big vehicle"}
     assert parse_classes(" \n") == {}

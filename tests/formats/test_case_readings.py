@@ -341,6 +341,19 @@ CASES: dict[str, Callable[[], Case]] = {
         BUS_AND_CAR,
         told=None,
     ),
+    "folder_binary_masks": lambda: Case(
+        {"images/a.png": png(), "masks/a.png": mask(255)},
+        (Seen("", "", ("background", "polyp")),),
+        told=("255",),
+        classes="0 background, 255 polyp",
+        plan=Plan("folder", options={"mask_classes": "0 background, 255 polyp"}),
+    ),
+    "folder_binary_masks_without_a_name": lambda: Case(
+        {"images/a.png": png(), "masks/a.png": mask(255)},
+        (Seen("", "", ("background",)),),
+        told=("255",),
+        classes="0 background",
+    ),
     "folder_voc": lambda: Case(
         {
             "VOC2012/JPEGImages/2007_000032.jpg": jpeg(),
@@ -580,6 +593,7 @@ NOT_YET: Mapping[str, str] = {
         coco_listed_text_category_id
         coco_same_image_id_twice
         folder_classes_of_format_names
+        folder_binary_masks
         folder_voc
         folder_nfd_and_nfc
         csv_nfd_and_nfc
