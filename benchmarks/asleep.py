@@ -19,10 +19,10 @@ from PIL import Image
 from benchmarks.figures import Comparison
 from benchmarks.runs_of_batches import SIDE, Pixels, grained, pictures, run
 from core.batches import Done
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from core.settings import CaptionSettings, ControlKind, GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
-from pipeline.seams import Drawn, OnStep, Wanted
+from pipeline.seams import DrawnImage, DrawRequest, OnStep
 from services.batches.io_workers import Unread
 from services.batches.pools import ProcessPool
 from services.batches.work import Lot, Order, Worker
@@ -129,20 +129,27 @@ class SleepingGenerator:
         return Image.fromarray(np.roll(_drawing(), seed % SIDE, axis=1))
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        control: Image.Image,
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[DrawnImage]:
         return self.draw_lot(wanted, size, [control] * len(wanted), settings, on_step)
 
     def draw_lot(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[DrawRequest],
         size: int,
         controls: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
-    ) -> Sequence[Drawn]:
+    ) -> Sequence[DrawnImage]:
         return [
-            Drawn(self.generate(one.prompt, control, settings, one.seed, on_step), Batch(size=size, place=one.place))
+            DrawnImage(
+                self.generate(one.prompt, control, settings, one.seed, on_step), DrawnBatch(size=size, place=one.place)
+            )
             for one, control in zip(wanted, controls, strict=True)
         ]
 

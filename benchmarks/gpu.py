@@ -36,7 +36,7 @@ from pipeline.profiles.image_sections import ControlNetGenerator
 from pipeline.profiles.profile import load_profile
 from pipeline.profiles.text_sections import Blip2Captioner, ChatLanguage
 from pipeline.recipes import DEFAULT, recipe_of
-from pipeline.seams import Wanted
+from pipeline.seams import DrawRequest
 
 NO_GPU = (
     "There is no GPU here that torch can use, so there is nothing to measure: --tiny tries it at tiny size on the CPU."
@@ -204,7 +204,7 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
     def draw(batch: int, steps: int = all_steps) -> int:
         """How many there was room for at once. Every image has a text of its own, as in a run."""
         nonlocal drawn, first
-        wanted = [Wanted(f"a red bird on a twig, number {drawn + at}", drawn + at, at) for at in range(batch)]
+        wanted = [DrawRequest(f"a red bird on a twig, number {drawn + at}", drawn + at, at) for at in range(batch)]
         drawn += batch
         settings = GenerationSettings(steps=steps, guidance=GUIDANCE, short_side=side)
         found = generator.draw(wanted, batch, control, settings, lambda _done, _of: None)[0]
@@ -275,13 +275,13 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
     """The three language stages of an image, with the prompts of the profile paper, each reply of a fixed length."""
     from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
-    from pipeline.models.language_chat import ChatModel
+    from pipeline.models.language_chat import ChatLanguageModel
 
     _require_room("A language model in the shape of Llama-2 13B", 26_100_000_000, device, tiny)
     path = str(save_llama(folder / "llama", tiny))
     section = ChatLanguage(kind="transformers", path=path, dtype="auto", hold_form=False)
     with filled_in_place(AutoModelForCausalLM, LlamaForCausalLM, device):
-        chat = ChatModel(section)
+        chat = ChatLanguageModel(section)
     prompts = recipe_of(DEFAULT).prompts("paper")
     written = {name: prompts[name].evaluate(**FILLED) for name, _, _ in REPLIES}
     stages = [(name, tokens // 10 if tiny else tokens, many) for name, tokens, many in REPLIES]

@@ -31,7 +31,7 @@ from core.types import Task
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
 from pipeline.driver import Driver, MemoryStore, Request
-from pipeline.lots import Work, draw, run_stages
+from pipeline.lots import SourceWork, draw, run_stages
 from pipeline.methods import controlnet
 from pipeline.models import load_models
 from pipeline.models.machine import share_cores
@@ -127,14 +127,14 @@ def measure(
 # The ways
 
 
-def one_by_one(driver: Driver, works: Sequence[Work]) -> list[Work]:
+def one_by_one(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
     """Each source from its image to its test cases, then the next."""
     for work in works:
         driver.run(replace(work.request, images=None), work.store)
     return list(works)
 
 
-def in_lots(driver: Driver, works: Sequence[Work]) -> list[Work]:
+def in_lots(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
     """The texts of all, then the images of all."""
     ended = [error for error in run_stages(driver, works) if error is not None]
     if ended:
@@ -144,26 +144,26 @@ def in_lots(driver: Driver, works: Sequence[Work]) -> list[Work]:
     return planned
 
 
-def with_images(work: Work) -> Work:
+def with_images(work: SourceWork) -> SourceWork:
     """The work with the images that its captions ask for."""
     captions = work.store.values()["counterfactuals"].value
     images = generation.plan(captions, work.request.settings.generation, work.request.seed).images
     return replace(work, request=replace(work.request, stages=(), images=images))
 
 
-def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: int) -> list[Work]:
+def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: int) -> list[SourceWork]:
     """Works on drawn scenes, each other one a road; those of another round are others."""
-    settings, works = settings_of(driver.profile, captions), list[Work]()
+    settings, works = settings_of(driver.profile, captions), list[SourceWork]()
     for at in numbers:
         scene = random_scene(FIRST + 1000 * number + at, "object" if at % 2 else "road")
         road = scene.family == "road"
         task = Task("segmentation", protected=PROTECTED_ROAD_CLASSES) if road else Task("classification", scene.label)
         request = Request(task, settings, seed=at, images=(), watched=False)
-        works.append(Work(request, MemoryStore(Image.fromarray(render(scene)[0]))))
+        works.append(SourceWork(request, MemoryStore(Image.fromarray(render(scene)[0]))))
     return works
 
 
-def cases(work: Work) -> Sequence[Any]:
+def cases(work: SourceWork) -> Sequence[Any]:
     """The test cases of a work."""
     assert isinstance(work.store, MemoryStore)
     return work.store.cases

@@ -43,7 +43,7 @@ from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.recipes import DEFAULT, recipe_of
 from pipeline.run_files import run_file
 from pipeline.run_files.folder import FolderStore
-from pipeline.seams import Models, Wanted
+from pipeline.seams import DrawRequest, Models
 from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 from services.runs.samples import Sample, read_samples
 
@@ -336,7 +336,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
     numbers = count()
 
     def draw(size: int) -> None:
-        wanted = [Wanted(f"a red bird on a twig, number {next(numbers)}", at, at) for at in range(size)]
+        wanted = [DrawRequest(f"a red bird on a twig, number {next(numbers)}", at, at) for at in range(size)]
         generator.draw(wanted, size, control, settings.generation, lambda _done, _of: None)
 
     def timed(do: Callable[[], object]) -> tuple[float, float]:

@@ -29,11 +29,11 @@ from pipeline.models.inventory import ListedProfile, in_table, listed, sections
 from pipeline.models.machine import memory_in_use, this_machine
 from pipeline.profiles.image_sections import EDITOR, PREVIEW_VAE
 from pipeline.profiles.profile import Profile, load_profile, profile_names
-from pipeline.seams import Wanted
+from pipeline.seams import DrawRequest
 
 _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
 """Models that are tried alone; the others draw together, and are freed with them."""
-Found = hub.Listing | web_file.FileListing
+Found = hub.HubListing | web_file.FileListing
 SOME_FAILED = 3
 """The exit code when something could not be had, or does not work, and the rest could and does."""
 
@@ -118,7 +118,7 @@ def fetch(options: argparse.Namespace) -> int:
         failed += _fetch_all(found, needed, line)
     for role, listing in found:
         weights = listing.weights
-        if isinstance(listing, hub.Listing) and not weights.pinned and hub.held(weights).complete is not False:
+        if isinstance(listing, hub.HubListing) and not weights.pinned and hub.held(weights).complete is not False:
             pin = f'revision = "{listing.commit}"'
             print(f"{role:<28} is not pinned: {pin} in your profile keeps the one that is here.")
     if not failed:
@@ -284,7 +284,7 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
     if role == EDITOR:
         editor, once = held.editor, EditingSettings(steps=1)
         source = picture.resize(editing_size(picture.size, once.short_side))
-        return lambda: editor.draw([Wanted("Make it snow.", 0, 0)], 1, source, once, _nothing)
+        return lambda: editor.draw([DrawRequest("Make it snow.", 0, 0)], 1, source, once, _nothing)
     if role in profile.under_test():
         from evaluation.models import ModelUnderTest
 

@@ -19,7 +19,7 @@ DILLEMA = "dillema"
 """The recipe of every image that was recorded without one."""
 
 
-class Batch(BaseModel):
+class DrawnBatch(BaseModel):
     """How an image was drawn with others at once. The bits of its pixels hang on it as they do on the machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,7 +32,7 @@ class Batch(BaseModel):
     """Whether it was drawn by compiled blocks, whose last bits differ from those of the others."""
 
     @model_validator(mode="after")
-    def _within(self) -> Batch:
+    def _within(self) -> DrawnBatch:
         if self.place >= self.size:
             raise ValueError(f"place {self.place} is not in a batch of {self.size}")
         return self
@@ -55,7 +55,7 @@ class MethodSettings(BaseModel):
         return None
 
     @property
-    def drawn_in(self) -> Batch | None:
+    def drawn_in(self) -> DrawnBatch | None:
         """The batch that it was drawn in; None where that is not known, or means nothing."""
         return None
 

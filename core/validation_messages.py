@@ -86,7 +86,7 @@ def _bare(words: object) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class FieldPlace:
     """Where in a model something stands."""
 
     key: str
@@ -99,7 +99,7 @@ class Place:
     """What its `kind` may be, where it is a model of one of several."""
 
 
-def place_of(model: type[BaseModel], places: Sequence[int | str]) -> Place:
+def place_of(model: type[BaseModel], places: Sequence[int | str]) -> FieldPlace:
     """What pydantic's place of a mistake means: through models in models, tables, lists, and models of several kinds,
     whose kind pydantic names as if it were a key.
     """
@@ -123,7 +123,7 @@ def place_of(model: type[BaseModel], places: Sequence[int | str]) -> Place:
             holder, field = found, found.model_fields.get(str(part))
             inner = field.annotation if field is not None else None
     kinds = tuple(str(kind) for choice in _choices(inner) for kind in _kinds(choice))
-    return Place(".".join(key), holder, field, kinds)
+    return FieldPlace(".".join(key), holder, field, kinds)
 
 
 def _bare_type(annotation: Any) -> Any:

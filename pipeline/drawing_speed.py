@@ -80,7 +80,7 @@ def _ratio(a: float, b: float) -> float:
     return max(a, b) / max(1.0, min(a, b))
 
 
-class Work:
+class SideTime:
     """Time that goes into something on the side, beside all the time that goes by."""
 
     def __init__(self) -> None:

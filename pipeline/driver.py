@@ -28,8 +28,8 @@ from pipeline.prompting import PromptSet, edited_prompts
 from pipeline.recipes import DEFAULT, Recipe, recipe_of
 from pipeline.seams import Models, Source
 from pipeline.stages import generation
-from pipeline.stages.base import Said, StageInputs, StageMade
-from pipeline.stages.generation import Images, Plan, PlannedImage, Worklist
+from pipeline.stages.base import EarlyReply, StageInputs, StageMade
+from pipeline.stages.generation import FixedWorklist, Plan, PlannedImage, Worklist
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class Driver:
         draws = worklist is not None or request.images is None or bool(request.images)
         if draws and (refused := recipe.cannot_draw(self.profile)):
             raise UserError(refused)  # before the text stages take their time
-        names, said = recipe.names if request.stages is None else request.stages, dict[StageName, Said]()
+        names, said = recipe.names if request.stages is None else request.stages, dict[StageName, EarlyReply]()
         for place, name in enumerate(names):
             stop_if(cancelled)
             request = store.latest(request)
@@ -268,7 +268,7 @@ class Driver:
         emit: Emit,
         cancelled: threading.Event | None,
         later: tuple[StageName, ...],
-        said: dict[StageName, Said],
+        said: dict[StageName, EarlyReply],
     ) -> None:
         """`later` are the stages that are run after it, for which `said` holds what was said by then."""
         prompts, held, source = self.prompts(recipe, request.prompts), store.values(), store.source()
@@ -329,7 +329,7 @@ class Driver:
         progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
         ahead: Collection[StageName] = (),
-        said: dict[StageName, Said] | None = None,
+        said: dict[StageName, EarlyReply] | None = None,
     ) -> StageValue[Any]:
         """The value of one stage from these values of earlier ones, with its key; nothing is saved.
 
@@ -394,7 +394,7 @@ class Driver:
                     if lineage is not None:
                         emit(ImageDone(lineage, reused=True))
                 images = tuple(image for image in wanted if (image.counterfactual, image.seed) not in made)
-            worklist = Images(images)
+            worklist = FixedWorklist(images)
         if not worklist.waiting():
             return  # nothing to do is no reason to load a generator
         if request.images:

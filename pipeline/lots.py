@@ -28,7 +28,7 @@ from pipeline.freshness import stale_stages
 from pipeline.gathering import ModelsTogether, takes_many_images, takes_many_texts
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of
-from pipeline.seams import LotMethod, Models, Planned, Prepared, Source
+from pipeline.seams import CaseRequest, LotMethod, Models, Prepared, Source
 from pipeline.stages import generation
 from pipeline.stages.generation import PlannedImage
 
@@ -43,7 +43,7 @@ at one of the drawing all of it; Cancelled always ends all."""
 
 
 @dataclass(frozen=True)
-class Work:
+class SourceWork:
     """One source image, and what is asked of it."""
 
     request: Request
@@ -58,7 +58,7 @@ def ignore(_number: int, _event: Event) -> None:
 
 
 def run_stages(
-    driver: Driver, works: Sequence[Work], emit: EmitOf = ignore, cancelled: threading.Event | None = None
+    driver: Driver, works: Sequence[SourceWork], emit: EmitOf = ignore, cancelled: threading.Event | None = None
 ) -> list[Exception | None]:
     """The text stages that each work asks for, saved as `Driver.run` saves them; for each work None, or why it ended
     early. Stages of one kind of model come after each other, so that models that do not fit together still run.
@@ -174,7 +174,7 @@ def _is_due(driver: Driver, request: Request, store: Store) -> bool:
 # Images
 
 
-def shape_of(driver: Driver, work: Work) -> Hashable:
+def shape_of(driver: Driver, work: SourceWork) -> Hashable:
     """Works of an equal shape can be drawn in one batch: size of the output, settings, method, recipe and profile."""
     request = work.request
     method = method_of(recipe_of(request.recipe).method)
@@ -185,7 +185,7 @@ def shape_of(driver: Driver, work: Work) -> Hashable:
 
 def draw(
     driver: Driver,
-    works: Sequence[Work],
+    works: Sequence[SourceWork],
     emit: EmitOf = ignore,
     cancelled: threading.Event | None = None,
     at_once: int | None = None,
@@ -214,7 +214,7 @@ def draw(
     method = method_of(recipe.method).with_models(
         driver.models, driver.prompts(recipe, first.prompts), driver.profile.tasks.labels
     )
-    drawing = _Drawing(driver, recipe, method, total, emit, cancelled, at_once)
+    drawing = _LotDrawing(driver, recipe, method, total, emit, cancelled, at_once)
     for number, work in enumerate(works):
         stop_if(cancelled)
         if work.request.images:
@@ -223,12 +223,12 @@ def draw(
 
 
 @dataclass(frozen=True)
-class _Image:
+class _LotImage:
     """One of the images of a lot."""
 
     number: int
     """Of its work."""
-    work: Work
+    work: SourceWork
     planned: PlannedImage
     prepared: Prepared
 
@@ -239,7 +239,7 @@ class _Batch:
 
     size: int
     length: int
-    taken: dict[int, _Image] = field(default_factory=dict)
+    taken: dict[int, _LotImage] = field(default_factory=dict)
     """By their places."""
 
     def place_for(self, image: PlannedImage) -> int | None:
@@ -249,7 +249,7 @@ class _Batch:
         return next((place for place in range(self.size) if place not in self.taken), None)
 
 
-class _Drawing:
+class _LotDrawing:
     """A lot while it is drawn."""
 
     def __init__(
@@ -277,7 +277,7 @@ class _Drawing:
         self._stopped = False
         """Whether it was whoever is told of the steps that ended it, and not the method."""
 
-    def take(self, number: int, work: Work) -> None:
+    def take(self, number: int, work: SourceWork) -> None:
         """Prepares a source, puts its images into batches, and draws those batches that are full."""
         try:
             shape, size = shape_of(self._driver, work), work.store.source().size
@@ -298,11 +298,8 @@ class _Drawing:
         self._told(number, DrawingBegan())
         if placing := getattr(self._method, "placing", ""):
             self._told(number, Placed(placing))
-        store = work.store
-        caption = self._recipe.source_caption({name: value.value for name, value in store.values().items()})
-        source = Source(store.source(), work.request.task, caption, store.mask())
         try:
-            prepared = self._method.prepare(source, own, partial(self._told, number), self._cancelled)
+            prepared = self._prepared(number, work)
             lengths = [self._method.reading_length(prepared, image.counterfactual) for image in ready]
         except Cancelled:
             raise
@@ -312,9 +309,9 @@ class _Drawing:
             self._fail_all(number, replace(work, request=replace(work.request, images=ready)), error)
             return
         for image, length in zip(ready, lengths, strict=True):
-            self._put(_Image(number, work, image, prepared), image.batch.size if image.batch else self._size, length)
+            self._put(_LotImage(number, work, image, prepared), image.batch.size if image.batch else self._size, length)
 
-    def _ready(self, number: int, work: Work) -> tuple[PlannedImage, ...]:
+    def _ready(self, number: int, work: SourceWork) -> tuple[PlannedImage, ...]:
         """The images that can be drawn; of the others is told why not."""
         found = []
         for image in work.request.images or ():
@@ -327,7 +324,7 @@ class _Drawing:
                 found.append(image)
         return tuple(found)
 
-    def _take_alone(self, number: int, work: Work) -> None:
+    def _take_alone(self, number: int, work: SourceWork) -> None:
         """Draws the images of a source in batches of its own, as `Driver.run` does."""
         begun = self._done
 
@@ -350,16 +347,15 @@ class _Drawing:
         while self._open:
             self._draw(self._open.pop(0))
 
-    def _prepared(self, number: int, work: Work) -> Prepared:
+    def _prepared(self, number: int, work: SourceWork) -> Prepared:
         own = self._description.settings_of(work.request.settings)
         source, store = work.store.source(), work.store
         caption = self._recipe.source_caption({name: value.value for name, value in store.values().items()})
         given = Source(source, work.request.task, caption, store.mask())
-
         prepared: Prepared = self._method.prepare(given, own, partial(self._told, number), self._cancelled)
         return prepared
 
-    def _put(self, image: _Image, size: int, length: int) -> None:
+    def _put(self, image: _LotImage, size: int, length: int) -> None:
         for batch in self._open:
             if (batch.size, batch.length) == (size, length) and (place := batch.place_for(image.planned)) is not None:
                 break
@@ -379,7 +375,7 @@ class _Drawing:
         stop_if(self._cancelled)
         images = [batch.taken[place] for place in sorted(batch.taken)]
         planned = [
-            Planned(batch.taken[place].planned.counterfactual, batch.taken[place].planned.seed, place)
+            CaseRequest(batch.taken[place].planned.counterfactual, batch.taken[place].planned.seed, place)
             for place in sorted(batch.taken)
         ]
         steps = images[0].prepared.settings.steps or 1
@@ -415,7 +411,7 @@ class _Drawing:
         for place, image in sorted(batch.taken.items()):
             self._draw(_Batch(batch.size, batch.length, {place: image}))
 
-    def _on_step(self, images: Sequence[_Image], size: int, steps: int) -> Callable[[int, int], None]:
+    def _on_step(self, images: Sequence[_LotImage], size: int, steps: int) -> Callable[[int, int], None]:
         if self._timer is None:
             effort = self._description.effort(images[0].prepared.settings, images[0].prepared.source.image.size)
             known = self._driver.speeds.seconds(effort)
@@ -446,7 +442,7 @@ class _Drawing:
         self._emit(number, event)
         self._stopped = False
 
-    def _keep(self, image: _Image, case: TestCase, size: int) -> None:
+    def _keep(self, image: _LotImage, case: TestCase, size: int) -> None:
         self._done += 1
         own, request = image.prepared.settings, image.work.request
         self._driver.speeds.add(self._description.effort(own, image.prepared.source.image.size), case.lineage.seconds)
@@ -456,11 +452,11 @@ class _Drawing:
         image.work.store.save_case(replace(case, lineage=lineage))
         self._emit(image.number, ImageDone(lineage))
 
-    def _fail_all(self, number: int, work: Work, error: Exception) -> None:
+    def _fail_all(self, number: int, work: SourceWork, error: Exception) -> None:
         for image in work.request.images or ():
             self._fail(number, work, image, error)
 
-    def _fail(self, number: int, work: Work, image: PlannedImage, error: Exception) -> None:
+    def _fail(self, number: int, work: SourceWork, image: PlannedImage, error: Exception) -> None:
         told = generation.explained(error)
         self._done += 1
         work.store.save_failure(image.failure(one_line(told)))

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from PIL import Image
 
 from core.errors import UserError
-from core.lineage import Batch, MethodSettings, TestCase
+from core.lineage import DrawnBatch, MethodSettings, TestCase
 from core.masks import NamedMask
 from core.progress import OnProgress
 from core.settings import (
@@ -186,7 +186,7 @@ class Generator(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DrawRequest:
     """One of the images of a batch."""
 
     prompt: str
@@ -196,12 +196,12 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnImage:
     """What became of it."""
 
     image: Image.Image | None
     """RGB, the size of the control image or of the picture that was edited; None where it was refused."""
-    batch: Batch
+    batch: DrawnBatch
     """The batch that it was drawn in: a smaller one than was asked for where there is too little memory."""
     safe: bool | None = None
     """What the safety checker says; None where there is none."""
@@ -226,8 +226,13 @@ class BatchGenerator(Protocol):
         ...
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        control: Image.Image,
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[DrawnImage]:
         """What became of each. `size` is that of the batch, which is filled up where fewer are `wanted`: then each has
         the same pixels whatever is drawn beside it, on the same machine.
 
@@ -242,12 +247,12 @@ class LotGenerator(BatchGenerator, Protocol):
 
     def draw_lot(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[DrawRequest],
         size: int,
         controls: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
-    ) -> Sequence[Drawn]:
+    ) -> Sequence[DrawnImage]:
         """As `draw`, on the control image of each, all of one size. Each has the pixels that `draw` gives it alone, in
         a batch of the same size at the same place.
         """
@@ -273,8 +278,8 @@ class Editor(Protocol):
         ...
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
         """What became of each: the picture as its prompt, an instruction, changes it. `size` and `on_step` are as in
         `BatchGenerator.draw`; the sides of the picture are as `core.images.editing_size` gives them.
         """
@@ -339,7 +344,7 @@ class Method(Protocol[P]):
 
 
 @dataclass(frozen=True)
-class Planned:
+class CaseRequest:
     """One of the test cases of a batch."""
 
     counterfactual: CounterfactualCaption
@@ -356,7 +361,7 @@ class BatchMethod(Protocol[P_contra]):
         ...
 
     def make_batch(
-        self, prepared: P_contra, images: Sequence[Planned], size: int, on_step: OnStep
+        self, prepared: P_contra, images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
         """Draws all of them, and gives for each what checks it and gives the test case, or raises why there is none.
 
@@ -380,7 +385,7 @@ class LotMethod(BatchMethod[P_contra], Protocol[P_contra]):
         ...
 
     def make_lot(
-        self, prepared: Sequence[P_contra], images: Sequence[Planned], size: int, on_step: OnStep
+        self, prepared: Sequence[P_contra], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
         """As `make_batch`, of the source of each. What they were prepared with differs in nothing that
         `MethodDescription.shape` names.

@@ -55,7 +55,7 @@ class ClassTable:
 
 
 @dataclass(frozen=True)
-class Meaning:
+class WordSense:
     """One meaning of a word, above classes of ImageNet."""
 
     wordnet: str
@@ -149,19 +149,19 @@ def all_above(wordnet: str) -> frozenset[str]:
 
 
 @cache
-def meanings() -> dict[str, tuple[Meaning, ...]]:
+def meanings() -> dict[str, tuple[WordSense, ...]]:
     """The words above ImageNet's classes, plain, and their meanings there, the commonest first."""
-    found: dict[str, list[Meaning]] = {}
+    found: dict[str, list[WordSense]] = {}
     for row in _rows("wordnet.csv"):
         pairs = [part.rsplit(":", 1) for part in row["names"].split(", ")]
         names = tuple(name for name, _ in pairs)
         for name, order in pairs:
-            found.setdefault(plain(name), []).append(Meaning(row["wordnet"], names, int(order)))
+            found.setdefault(plain(name), []).append(WordSense(row["wordnet"], names, int(order)))
     return {word: tuple(sorted(own, key=lambda one: one.order)) for word, own in found.items()}
 
 
 @cache
-def meaning_of(wordnet: str) -> Meaning | None:
+def meaning_of(wordnet: str) -> WordSense | None:
     """What an id stands for that is above ImageNet's classes; None for others."""
     return next((one for own in meanings().values() for one in own if one.wordnet == wordnet), None)
 

@@ -11,7 +11,7 @@ from PIL import Image
 from pydantic import model_validator
 
 from core.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
-from core.lineage import Batch, Lineage, MethodSettings, TestCase
+from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.progress import OnProgress, Progress, stop_if
 from core.settings import ConditioningSettings, ControlKind, GenerationSettings
@@ -20,7 +20,7 @@ from pipeline.checks.images import image_checks
 from pipeline.conditioning import control_image, painted
 from pipeline.drawing_speed import Effort, effort_of
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
-from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, evenly, shown_classes
+from pipeline.methods.drawing import BatchedSettings, DrawingMethod, DrawingRecord, evenly, shown_classes
 from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DRAWN_BY_MODEL
 from pipeline.profiles.profile import Profile
@@ -28,17 +28,17 @@ from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith, file_name, joined
 from pipeline.seams import (
     BatchGenerator,
+    CaseRequest,
     Detector,
-    Drawn,
+    DrawnImage,
+    DrawRequest,
     Embedder,
     Generator,
     LotGenerator,
     Models,
     OnStep,
-    Planned,
     Prepared,
     Source,
-    Wanted,
 )
 
 CONTROL_IMAGE = "control image"
@@ -275,7 +275,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return generator.reading_length(self._prompt(prepared, counterfactual, held))
 
     def make_lot(
-        self, prepared: Sequence[ControlNetPrepared], images: Sequence[Planned], size: int, on_step: OnStep
+        self, prepared: Sequence[ControlNetPrepared], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
         """The test cases of several sources: drawn together, each on its control image, then checked one by one."""
         first = prepared[0].settings
@@ -290,18 +290,21 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         )
 
     def _draw(
-        self, prepared: ControlNetPrepared, wanted: Sequence[Wanted], size: int, on_step: OnStep
-    ) -> tuple[Sequence[Drawn], Told]:
+        self, prepared: ControlNetPrepared, wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> tuple[Sequence[DrawnImage], DrawingRecord]:
         control, settings = prepared.control, prepared.settings.generation
         self._at_work = generator = self._generator.on(prepared.settings.conditioning.kind)
         told = self._told(generator, settings)
         if isinstance(generator, BatchGenerator):
             return generator.draw(wanted, size, control, settings, on_step), told
-        drawn = [Drawn(generator.generate(one.prompt, control, settings, one.seed, on_step), Batch()) for one in wanted]
+        drawn = [
+            DrawnImage(generator.generate(one.prompt, control, settings, one.seed, on_step), DrawnBatch())
+            for one in wanted
+        ]
         return drawn, told
 
-    def _told(self, generator: Generator, settings: GenerationSettings) -> Told:
-        return Told(generator.name, settings.negative_prompt if settings.guidance > 1 else "")
+    def _told(self, generator: Generator, settings: GenerationSettings) -> DrawingRecord:
+        return DrawingRecord(generator.name, settings.negative_prompt if settings.guidance > 1 else "")
 
     def _checks(
         self,

@@ -14,14 +14,14 @@ from typing import Any, Generic, TypeVar, cast
 from PIL import Image
 
 from core.errors import UserError, one_line
-from core.lineage import Batch, Lineage, MethodSettings, TestCase
+from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
 from core.masks import InMask, in_mask
 from core.types import Check, CounterfactualCaption, Task
 from core.words import classes_in
 from pipeline.checks.images import texts_compared
 from pipeline.methods.base import MethodDescription
 from pipeline.prompting import PromptSet
-from pipeline.seams import BatchEmbedder, Drawn, Embedder, OnStep, Planned, Prepared, Wanted
+from pipeline.seams import BatchEmbedder, CaseRequest, DrawnImage, DrawRequest, Embedder, OnStep, Prepared
 
 log = logging.getLogger(__name__)
 
@@ -32,24 +32,24 @@ SAFE = "safety checker"
 class BatchedSettings(MethodSettings):
     """What an image was made with that may have been drawn with others at once."""
 
-    batch: Batch = Batch()
+    batch: DrawnBatch = DrawnBatch()
     """The batch that the image was drawn in; no setting of a run."""
 
     @property
-    def drawn_in(self) -> Batch | None:
+    def drawn_in(self) -> DrawnBatch | None:
         """The batch that it was drawn in."""
         return self.batch
 
     def plain(self) -> dict[str, Any]:
         """As versions wrote it that drew one image at a time, where that is so."""
-        return self.model_dump(mode="json", exclude=set() if self.batch != Batch() else {"batch"})
+        return self.model_dump(mode="json", exclude=set() if self.batch != DrawnBatch() else {"batch"})
 
 
 R = TypeVar("R", bound=Prepared)
 
 
 @dataclass(frozen=True)
-class Told:
+class DrawingRecord:
     """What is recorded of images that were drawn together, beside their prompts and seeds."""
 
     model: str
@@ -69,7 +69,9 @@ class DrawingMethod(ABC, Generic[R]):
         self._embedder, self._prompts, self._labels = embedder, prompts, tuple(labels)
 
     @abstractmethod
-    def _draw(self, prepared: R, wanted: Sequence[Wanted], size: int, on_step: OnStep) -> tuple[Sequence[Drawn], Told]:
+    def _draw(
+        self, prepared: R, wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> tuple[Sequence[DrawnImage], DrawingRecord]:
         """What became of each image of a batch of `size`."""
 
     @abstractmethod
@@ -85,15 +87,15 @@ class DrawingMethod(ABC, Generic[R]):
 
     def make(self, prepared: R, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
         """One test case. Same arguments, same pixels on the same machine. Raises what the model raises."""
-        (finish,) = self.make_batch(prepared, [Planned(counterfactual, seed, 0)], 1, on_step)
+        (finish,) = self.make_batch(prepared, [CaseRequest(counterfactual, seed, 0)], 1, on_step)
         return finish()
 
     def make_batch(
-        self, prepared: R, images: Sequence[Planned], size: int, on_step: OnStep
+        self, prepared: R, images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
         """The test cases of a batch: drawn together, then checked and given one by one."""
 
-        def draw(wanted: Sequence[Wanted]) -> tuple[Sequence[Drawn], Told]:
+        def draw(wanted: Sequence[DrawRequest]) -> tuple[Sequence[DrawnImage], DrawingRecord]:
             return self._draw(prepared, wanted, size, on_step)
 
         return self._finishing([prepared] * len(images), images, draw)
@@ -101,14 +103,14 @@ class DrawingMethod(ABC, Generic[R]):
     def _finishing(
         self,
         prepared: Sequence[R],
-        images: Sequence[Planned],
-        draw: Callable[[Sequence[Wanted]], tuple[Sequence[Drawn], Told]],
+        images: Sequence[CaseRequest],
+        draw: Callable[[Sequence[DrawRequest]], tuple[Sequence[DrawnImage], DrawingRecord]],
     ) -> Sequence[Callable[[], TestCase]]:
         """What gives the test cases of images that are drawn together, each of its own source."""
         start = time.monotonic()
         held = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
         wanted = [
-            Wanted(self._prompt(source, image.counterfactual, held[id(source)]), image.seed, image.place)
+            DrawRequest(self._prompt(source, image.counterfactual, held[id(source)]), image.seed, image.place)
             for source, image in zip(prepared, images, strict=True)
         ]
         all_drawn, told = draw(wanted)
@@ -125,7 +127,7 @@ class DrawingMethod(ABC, Generic[R]):
         ]
 
     def _embedding(
-        self, prepared: Sequence[R], images: Sequence[Planned], fitted: Sequence[Image.Image | None]
+        self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
     ) -> Embedder | None:
         """The embedder for the checks of images that were drawn together."""
         if self._embedder is None or not _takes_several(self._embedder):
@@ -144,11 +146,11 @@ class DrawingMethod(ABC, Generic[R]):
     def _case(
         self,
         prepared: R,
-        planned: Planned,
+        planned: CaseRequest,
         prompt: str,
-        result: Drawn,
+        result: DrawnImage,
         image: Image.Image | None,
-        told: Told,
+        told: DrawingRecord,
         seconds: float,
         embedder: Embedder | None,
     ) -> TestCase:

@@ -23,13 +23,13 @@ from core.types import Check, CounterfactualCaption, Task
 from pipeline.checks.images import BANDS, FORMS_KEPT, image_checks
 from pipeline.drawing_speed import Effort
 from pipeline.methods.base import MethodDescription
-from pipeline.methods.drawing import BatchedSettings, DrawingMethod, Told, evenly, shown_classes
+from pipeline.methods.drawing import BatchedSettings, DrawingMethod, DrawingRecord, evenly, shown_classes
 from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DrawingModel
 from pipeline.profiles.profile import Profile, no_editor
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith, file_name
-from pipeline.seams import Drawn, Editor, Embedder, Models, OnStep, Prepared, Source, Wanted
+from pipeline.seams import DrawnImage, DrawRequest, Editor, Embedder, Models, OnStep, Prepared, Source
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
 """Forms that agree less than they would by chance fail an image here, where nothing else holds them; on a control image
@@ -181,10 +181,10 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
         return prepared.settings.editing.batch or evenly(waiting, self._editor.batch(prepared.picture.size))
 
     def _draw(
-        self, prepared: InstructPrepared, wanted: Sequence[Wanted], size: int, on_step: OnStep
-    ) -> tuple[Sequence[Drawn], Told]:
+        self, prepared: InstructPrepared, wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> tuple[Sequence[DrawnImage], DrawingRecord]:
         drawn = self._editor.draw(wanted, size, prepared.picture, prepared.settings.editing, on_step)
-        return drawn, Told(self._editor.name)
+        return drawn, DrawingRecord(self._editor.name)
 
     def _checks(
         self,

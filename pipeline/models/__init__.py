@@ -247,7 +247,7 @@ class Models:
             case Florence2Captioner():
                 return captioner.Florence2(section)
             case ChatCaptioner():
-                return captioner_chat.ChatModel(section)
+                return captioner_chat.ChatVisionModel(section)
             case ServerCaptioner():
                 return captioner_chat.ServedChatModel(section)
 
@@ -258,9 +258,9 @@ class Models:
 
             return ServedLanguage(section)
         if isinstance(section, ChatLanguage):
-            from pipeline.models.language_chat import ChatModel
+            from pipeline.models.language_chat import ChatLanguageModel
 
-            return ChatModel(section)
+            return ChatLanguageModel(section)
         from pipeline.models.language_process import GgufProcess
 
         return GgufProcess(section)

@@ -9,9 +9,9 @@ from PIL import Image
 
 from core.errors import UserError, out_of_memory
 from core.images import image_sha
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from pipeline.models.model_memory import give_back_memory
-from pipeline.seams import Drawn, Wanted
+from pipeline.seams import DrawnImage, DrawRequest
 
 W = TypeVar("W")
 R = TypeVar("R")
@@ -45,8 +45,8 @@ class AtOnce:
 
 
 def next_batch(
-    todo: Sequence[tuple[int, Wanted]], size: int, as_asked: bool, length: Callable[[Wanted], int]
-) -> tuple[list[tuple[int, Wanted]], list[int]]:
+    todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
+) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
     """Those that are drawn next, and their places: all that have prompts as long as the first one's and fit in. A
     batch of the size that was asked for has them at the places that were asked for.
     """
@@ -58,7 +58,7 @@ def next_batch(
     return part, list(range(len(part)))
 
 
-def judged(image: Image.Image, flagged: bool | None, batch: Batch) -> Drawn:
+def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> DrawnImage:
     """What became of an image that the safety checker flagged, or not; None without one."""
     safe = None if flagged is None else not flagged
     refused = None
@@ -66,7 +66,7 @@ def judged(image: Image.Image, flagged: bool | None, batch: Batch) -> Drawn:
         refused = UserError("The safety checker refused this image: try another seed, or change the caption.")
     elif image.convert("L").getextrema() == (0, 0):
         refused = UserError("The image came out black: try another seed, or set dtype to float32 in the profile.")
-    return Drawn(image if refused is None else None, batch, safe, refused)
+    return DrawnImage(image if refused is None else None, batch, safe, refused)
 
 
 def shas(pictures: Sequence[Image.Image]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ LARGEST_ASPECT = 100
 """Processors refuse strips that are longer than this, or twice that."""
 
 
-class ChatModel:
+class ChatVisionModel:
     """An image-text-to-text model of transformers, asked in its chat template."""
 
     def __init__(self, section: ChatCaptioner) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass
-class Held:
+class ControlFeatures:
     """What a ControlNet made of the control image that it saw last."""
 
     key: Hashable = None
@@ -21,7 +21,7 @@ class Held:
 
 
 @contextmanager
-def sparing(net: Any, held: Held, key: Hashable) -> Iterator[None]:
+def sparing(net: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
     """While it holds, the network reads the control image once, or not at all where `held` has it under the `key`;
     and is not asked where its answer would count nothing.
     """
@@ -46,7 +46,7 @@ def sparing(net: Any, held: Held, key: Hashable) -> Iterator[None]:
 
 
 @contextmanager
-def encoding_once(vae: Any, held: Held, key: Hashable) -> Iterator[None]:
+def encoding_once(vae: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
     """While it holds, the VAE encodes one picture, the control image, and not even that where `held` has it under the
     `key`.
     """

@@ -12,12 +12,12 @@ from PIL import Image
 
 from core.errors import UserError
 from core.images import image_sha
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from core.settings import EditingSettings
 from pipeline.models.generator import AfterStep, DrawingPipeline
 from pipeline.models.previews import as_pictures, is_small, side_by_side
 from pipeline.profiles.image_sections import EDITOR, KleinEditor
-from pipeline.seams import Drawn, OnStep, Wanted
+from pipeline.seams import DrawnImage, DrawRequest, OnStep
 
 if TYPE_CHECKING:
     import torch
@@ -56,8 +56,8 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return self._section.title
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
         """As in `Editor`. An instruction that the model cannot read to its end is refused, and the others are drawn.
 
         Raises UserError for a guidance that the model would pass over.
@@ -68,7 +68,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         short = [one for at, one in enumerate(wanted) if refused[at] is None]
         drawn = iter(super().draw(short, size, picture, settings, on_step) if short else ())
         return [
-            next(drawn) if why is None else Drawn(None, Batch(size=size, place=wanted[at].place), refused=why)
+            next(drawn) if why is None else DrawnImage(None, DrawnBatch(size=size, place=wanted[at].place), refused=why)
             for at, why in refused.items()
         ]
 
@@ -78,7 +78,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     def _call(
         self,
-        rows: Sequence[Wanted],
+        rows: Sequence[DrawRequest],
         generators: list[torch.Generator],
         pictures: list[Image.Image],
         settings: EditingSettings,
@@ -138,7 +138,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             return None
         return UserError(f"The editor reads {TOKENS} tokens, and this instruction has {count}: shorten the caption.")
 
-    def _windows_of(self, one: Wanted) -> int:
+    def _windows_of(self, one: DrawRequest) -> int:
         return 1  # all texts are filled up to the same length
 
     # Previews

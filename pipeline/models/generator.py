@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from PIL import Image
 
 from core.errors import CannotLoad, UserError, one_line, out_of_memory
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.compiling import Compiling, cannot_compile
-from pipeline.models.controlnet_skip import Held, sparing
+from pipeline.models.controlnet_skip import ControlFeatures, sparing
 from pipeline.models.device_placement import Placing, parameters, place, this_gpu
 from pipeline.models.loras import fuse
 from pipeline.models.model_memory import give_back_memory
@@ -37,7 +37,7 @@ from pipeline.profiles.image_sections import (
     DrawingModel,
     Scheduler,
 )
-from pipeline.seams import Drawn, OnStep, Wanted
+from pipeline.seams import DrawnImage, DrawRequest, OnStep
 
 if TYPE_CHECKING:
     import torch
@@ -132,7 +132,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
     @abstractmethod
     def _call(
         self,
-        rows: Sequence[Wanted],
+        rows: Sequence[DrawRequest],
         generators: list[torch.Generator],
         pictures: list[Image.Image],
         settings: D,
@@ -144,7 +144,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """
 
     @abstractmethod
-    def _windows_of(self, one: Wanted) -> int:
+    def _windows_of(self, one: DrawRequest) -> int:
         """How many pieces its prompt is read in: in a batch they are as many for all."""
 
     @property
@@ -184,8 +184,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return min(wanted, self._room.get(size, wanted))
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: D, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: D, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
         """What became of each, see `BatchGenerator.draw` and `Editor.draw`. Where the memory does not hold a batch,
         half of it is tried, and so on; what is out of memory for a single image is raised. What cannot be compiled is
         drawn without it.
@@ -193,13 +193,13 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return self._draw_all(wanted, size, [picture] * len(wanted), settings, on_step)
 
     def _draw_all(
-        self, wanted: Sequence[Wanted], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
         """The same, with the picture of each, all of one size."""
         area = pictures[0].size if pictures else (0, 0)
         if any(picture.size != area for picture in pictures):
             raise ValueError("what is drawn at once has to be of one size")
-        done: dict[int, Drawn] = {}
+        done: dict[int, DrawnImage] = {}
         compiling = self._compiling.spent
         todo = list(enumerate(wanted))
         with self._lock:
@@ -207,7 +207,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
                 now = min(size, self._room.get(area, size))
                 part, places = next_batch(todo, now, now == size, self._windows_of)
 
-                def told(step: int, steps: int, part: list[tuple[int, Wanted]] = part) -> None:
+                def told(step: int, steps: int, part: list[tuple[int, DrawRequest]] = part) -> None:
                     on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
 
                 try:
@@ -236,13 +236,13 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     def _draw(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[DrawRequest],
         places: Sequence[int],
         size: int,
         pictures: Sequence[Image.Image],
         settings: D,
         on_step: OnStep,
-    ) -> list[Drawn]:
+    ) -> list[DrawnImage]:
         """One batch, filled up with its first image: what stands in a row changes nothing in another one."""
         import torch
 
@@ -267,7 +267,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
             judged(
                 images[at],
                 None if flagged is None else bool(flagged[at]),
-                Batch(size=size, place=at, compiled=compiled),
+                DrawnBatch(size=size, place=at, compiled=compiled),
             )
             for at in places
         ]
@@ -305,7 +305,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         """Draws on control images of `kind`; without one, of the profile's first."""
         self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
         self._nets: dict[ControlKind, Any] = {}
-        self._held = Held()
+        self._held = ControlFeatures()
         super().__init__(section)
 
     def _parts(self, base: Path) -> dict[str, int]:
@@ -379,18 +379,18 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
     def draw_lot(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[DrawRequest],
         size: int,
         controls: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
-    ) -> Sequence[Drawn]:
+    ) -> Sequence[DrawnImage]:
         """See `LotGenerator.draw_lot`; too little memory is dealt with as in `draw`."""
         return self._draw_all(wanted, size, controls, settings, on_step)
 
     def reading_length(self, prompt: str) -> int:
         """In the pieces in which its text encoders read."""
-        return self._windows_of(Wanted(prompt, 0, 0))
+        return self._windows_of(DrawRequest(prompt, 0, 0))
 
     def generate(
         self,
@@ -404,7 +404,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
         Raises UserError when the safety checker refuses the image, and when it comes out black.
         """
-        (drawn,) = self.draw([Wanted(prompt, seed, 0)], 1, control, settings, on_step)
+        (drawn,) = self.draw([DrawRequest(prompt, seed, 0)], 1, control, settings, on_step)
         if drawn.image is None:
             raise drawn.refused or UserError("There is no image.")
         return drawn.image
@@ -433,7 +433,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
         return self._kept((text, count), encode)
 
-    def _windows_of(self, one: Wanted) -> int:
+    def _windows_of(self, one: DrawRequest) -> int:
         """How many windows its prompt takes: in a batch they are as many for all."""
         return len(self._windows(one.prompt))
 
@@ -483,7 +483,7 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 
     def _call(
         self,
-        rows: Sequence[Wanted],
+        rows: Sequence[DrawRequest],
         generators: list[torch.Generator],
         controls: list[Image.Image],
         settings: GenerationSettings,

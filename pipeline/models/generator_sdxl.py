@@ -16,7 +16,7 @@ from pipeline.models.controlnet_skip import rows_apart, sparing
 from pipeline.models.generator import AfterStep, WindowedPipeline
 from pipeline.models.weights import loading, locate, unreadable
 from pipeline.profiles.image_sections import UnionGenerator
-from pipeline.seams import Wanted
+from pipeline.seams import DrawRequest
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +69,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
 
     def _call(
         self,
-        rows: Sequence[Wanted],
+        rows: Sequence[DrawRequest],
         generators: list[torch.Generator],
         controls: list[Image.Image],
         settings: GenerationSettings,

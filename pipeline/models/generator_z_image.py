@@ -17,7 +17,7 @@ from pipeline.models.controlnet_skip import encoding_once, in_place
 from pipeline.models.generator import AfterStep, ControlNetPipeline
 from pipeline.models.weights import loading, locate, unreadable
 from pipeline.profiles.image_sections import ZImageGenerator
-from pipeline.seams import Wanted
+from pipeline.seams import DrawRequest
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +59,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
 
     def _call(
         self,
-        rows: Sequence[Wanted],
+        rows: Sequence[DrawRequest],
         generators: list[torch.Generator],
         controls: list[Image.Image],
         settings: GenerationSettings,
@@ -111,5 +111,5 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
 
         return self._kept((text, 0), encode)
 
-    def _windows_of(self, one: Wanted) -> int:
+    def _windows_of(self, one: DrawRequest) -> int:
         return -(-len(self._text(one.prompt)) // TOKENS)

@@ -29,7 +29,7 @@ Told = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Held:
+class LocalWeights:
     """What is on this machine of a model's weights."""
 
     folder: Path | None
@@ -51,7 +51,7 @@ class HubFile:
 
 
 @dataclass(frozen=True)
-class Listing:
+class HubListing:
     """Which files of a model the hub has, and which of them are still to come."""
 
     weights: Weights
@@ -98,14 +98,14 @@ def page_of(weights: Weights) -> str:
     return f"{constants.ENDPOINT}/{weights.hub}"
 
 
-def held(weights: Weights) -> Held:
+def held(weights: Weights) -> LocalWeights:
     """What is on this machine of these weights. Asks nobody."""
     place = weights.local()
     if place is not None:
         file = getattr(weights, "file", "")
         wanted = place / file if file else place
         size = _size(wanted) if wanted.is_file() else sum(_size(one) for one in wanted.rglob("*") if one.is_file())
-        return Held(wanted, size, True) if size else Held(None, _size(part_of(wanted)))
+        return LocalWeights(wanted, size, True) if size else LocalWeights(None, _size(part_of(wanted)))
     from huggingface_hub import get_cached_repo_tree, snapshot_download
     from huggingface_hub.errors import CachedRepoTreeNotFoundError, LocalEntryNotFoundError
 
@@ -120,9 +120,9 @@ def held(weights: Weights) -> Held:
     except LocalEntryNotFoundError as error:
         folder_there = getattr(error, "snapshot_path", None)
         size = _matching(weights, Path(folder_there)) if folder_there else 0
-        return Held(Path(folder_there) if folder_there else None, size + parts)
+        return LocalWeights(Path(folder_there) if folder_there else None, size + parts)
     size = _matching(weights, folder)
-    return Held(folder, size + parts, True if known and size else None if size else False)
+    return LocalWeights(folder, size + parts, True if known and size else None if size else False)
 
 
 def part_of(file: Path) -> Path:
@@ -130,7 +130,7 @@ def part_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.part")
 
 
-def listing(role: str, weights: Weights) -> Listing:
+def listing(role: str, weights: Weights) -> HubListing:
     """What the hub has of these weights. Raises CannotLoad where it cannot be asked, and where it would give nothing:
     before anything is fetched.
     """
@@ -157,13 +157,13 @@ def listing(role: str, weights: Weights) -> Listing:
             f"The {role} {weights.hub} has none of the files that the profile names ({named}): see {page_of(weights)} "
             "and correct the profile."
         )
-    whole = Listing(weights, str(info.sha), files, ())
+    whole = HubListing(weights, str(info.sha), files, ())
     snapshot = whole.cache / "snapshots" / whole.commit
     missing = tuple(one for one in files if not ((snapshot / one.path).exists() or whole.blob(one).exists()))
-    return Listing(weights, whole.commit, files, missing)
+    return HubListing(weights, whole.commit, files, missing)
 
 
-def damaged(found: Listing) -> Listing:
+def damaged(found: HubListing) -> HubListing:
     """The same, with every file whose hash is another than the hub's put away and counted as missing. Reads all."""
     wrong = []
     for file in found.files:
@@ -173,10 +173,10 @@ def damaged(found: Listing) -> Listing:
             place.unlink(missing_ok=True)
             (snapshot_of(found) / file.path).unlink(missing_ok=True)
             wrong.append(file)
-    return Listing(found.weights, found.commit, found.files, (*found.missing, *wrong))
+    return HubListing(found.weights, found.commit, found.files, (*found.missing, *wrong))
 
 
-def snapshot_of(found: Listing) -> Path:
+def snapshot_of(found: HubListing) -> Path:
     """The folder with the files of a commit under their names."""
     return found.cache / "snapshots" / found.commit
 
@@ -217,7 +217,7 @@ def _there(folder: Path) -> Path:
     return folder
 
 
-def download(role: str, found: Listing, told: Told, cancelled: threading.Event | None = None) -> Path:
+def download(role: str, found: HubListing, told: Told, cancelled: threading.Event | None = None) -> Path:
     """The folder with all files, those that are missing fetched first. Goes on where an earlier call stopped.
 
     Raises CannotLoad where that cannot be, and Cancelled.
@@ -231,7 +231,7 @@ def download(role: str, found: Listing, told: Told, cancelled: threading.Event |
             return Path(snapshot_download(**_wanted(found.weights), endpoint=constants.ENDPOINT))
 
 
-def _get(role: str, found: Listing, file: HubFile, told: Told, cancelled: threading.Event | None) -> None:
+def _get(role: str, found: HubListing, file: HubFile, told: Told, cancelled: threading.Event | None) -> None:
     from huggingface_hub import constants, hf_hub_download, hf_hub_url
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
@@ -246,7 +246,7 @@ def _get(role: str, found: Listing, file: HubFile, told: Told, cancelled: thread
             return
         what = f"{file.path} of the {role} {found.weights.hub}"
         # A small file may come packed, of which no end can be asked for.
-        wanted = Wanted(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
+        wanted = Download(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
         bring(wanted, told, cancelled, build_hf_headers())
         os.replace(part, blob)
     # Gives it its name. What is named is told as being here, also when the next file does not come.
@@ -254,7 +254,7 @@ def _get(role: str, found: Listing, file: HubFile, told: Told, cancelled: thread
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Download:
     """A file that is to come from an address."""
 
     url: str
@@ -270,7 +270,9 @@ class Wanted:
     """Whether it can be asked for from the middle on."""
 
 
-def bring(wanted: Wanted, told: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None) -> None:
+def bring(
+    wanted: Download, told: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None
+) -> None:
     """Fetches a file, from where an earlier try stopped. Raises CannotLoad when it is another one than was wanted."""
     from huggingface_hub.file_download import http_get
 

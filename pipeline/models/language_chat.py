@@ -33,7 +33,7 @@ ON_GPU, ON_CPU = 16, 4
 """Replies that are written at once where the profile does not say: more gain little, and a person sees them later."""
 
 
-class ChatModel:
+class ChatLanguageModel:
     """One model, one batch of replies at a time. The model says by its chat template what it reads, and how it ends."""
 
     def __init__(self, section: ChatLanguage) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.model_sections import WebFile
-from pipeline.models.hub import Told, Wanted, bring, part_of, refused
+from pipeline.models.hub import Download, Told, bring, part_of, refused
 
 _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
 """The beginning of a file's sha256 in its name, as torch has it."""
@@ -78,7 +78,7 @@ def download(role: str, found: FileListing, told: Told, cancelled: threading.Eve
                 return place
             part, what = part_of(place), f"{place.name} of the {role} {found.weights.title}"
             bring(
-                Wanted(found.weights.url, part, found.bytes, what, lambda came: _right(came, place.name)),
+                Download(found.weights.url, part, found.bytes, what, lambda came: _right(came, place.name)),
                 told,
                 cancelled,
             )

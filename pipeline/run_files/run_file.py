@@ -43,7 +43,7 @@ PACKAGES = ("torch", "diffusers", "transformers", "ctransformers", "opencv-pytho
 
 
 @dataclass(frozen=True)
-class ImageFiles:
+class RunImageFiles:
     """An image of the run and the files beside `run.json` in which it is."""
 
     record: ImageRecord
@@ -68,7 +68,7 @@ class RunFile:
     """What the source image was called; a copy of its pixels is in `SOURCE`."""
     source_sha256: str
     """`image_sha` of the source image."""
-    images: tuple[ImageFiles, ...] = ()
+    images: tuple[RunImageFiles, ...] = ()
     complete: bool = False
     """False when the run was stopped before all images were made, and when one could not be made."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -159,7 +159,7 @@ def save_image(case: TestCase, path: Path, held: RunFile, source: Image.Image, m
 
 def save_case(
     case: TestCase, folder: Path, number: int, held: RunFile, source: Image.Image, mask: Image.Image | None
-) -> ImageFiles:
+) -> RunImageFiles:
     """Saves a test case as number `number` of the folder: its image, its artifacts, and the mask at their size."""
     stem = f"image-{number:03d}"
     artifact_files, mask_file = {name: f"{stem}-{_slug(name)}.png" for name in case.artifacts}, ""
@@ -169,10 +169,10 @@ def save_case(
         mask_file = f"{stem}-mask.png"
         save_png(resized(mask, case.image.size), folder / mask_file)
     save_image(case, folder / f"{stem}.png", held, source, mask)
-    return ImageFiles(image_record(case), f"{stem}.png", artifact_files, mask_file)
+    return RunImageFiles(image_record(case), f"{stem}.png", artifact_files, mask_file)
 
 
-def load_case(kept: ImageFiles, folder: Path) -> TestCase:
+def load_case(kept: RunImageFiles, folder: Path) -> TestCase:
     """The test case of a record, its images read from the folder. Raises UserError when they are not as they were."""
     artifacts = {
         name: load_png(folder / file, kept.record.artifacts[name]) for name, file in kept.artifact_files.items()
@@ -294,21 +294,21 @@ def _slug(artifact: str) -> str:
     return re.sub(r"\W+", "-", artifact.removesuffix(" image")).strip("-") or "artifact"
 
 
-def _plain_image(image: ImageFiles) -> dict[str, Any]:
+def _plain_image(image: RunImageFiles) -> dict[str, Any]:
     artifacts = {
         name: {"file": file, "sha256": image.record.artifacts[name]} for name, file in image.artifact_files.items()
     }
     return {"file": image.file, "mask_file": image.mask_file, **image.record.plain(), "artifacts": artifacts}
 
 
-def _read_image(data: Mapping[str, Any], task: Task) -> ImageFiles:
+def _read_image(data: Mapping[str, Any], task: Task) -> RunImageFiles:
     artifacts = data.get("artifacts")
     if artifacts is None:  # format 1 had one, and no hash of it
         artifacts = {"control image": {"file": data["control_file"], "sha256": ""}}
     record = read_image(data, {name: held["sha256"] for name, held in artifacts.items()}, task)
     files = {name: _file_name(held["file"]) for name, held in artifacts.items()}
     mask_file = str(data.get("mask_file", ""))
-    return ImageFiles(record, _file_name(data["file"]), files, _file_name(mask_file) if mask_file else "")
+    return RunImageFiles(record, _file_name(data["file"]), files, _file_name(mask_file) if mask_file else "")
 
 
 def _file_name(name: Any) -> str:

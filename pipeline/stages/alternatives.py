@@ -25,7 +25,7 @@ from pipeline.checks.texts import alternative_checks, caption_checks, failed, ke
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel, Sentences
 from pipeline.stages.asking import BETWEEN, Answer, ask
-from pipeline.stages.base import Said, Stage, StageInputs
+from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.keywords import if_forced
 from pipeline.stages.parsing import Unreadable, read_alternatives
 from pipeline.stages.reply_schema import alternatives_schema
@@ -44,7 +44,7 @@ def run(
     seed: int,
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
-    said: Said | None = None,
+    said: EarlyReply | None = None,
 ) -> StageValue[Alternatives]:
     """One entry for every keyword that is used, each with at most `settings.per_keyword` alternatives.
 

@@ -23,7 +23,7 @@ ProducerKind = Literal["captioner", "language model", "nothing"]
 
 
 @dataclass(frozen=True)
-class Said:
+class EarlyReply:
     """What a model said for a stage in reply to the request of an earlier one, which asked for both."""
 
     prompt: str
@@ -58,7 +58,7 @@ class StageInputs:
     """The settings of those later stages that its request may ask for too (see `Stage.asks_ahead`), by their names;
     empty where they are not run next.
     """
-    said: Said | None = None
+    said: EarlyReply | None = None
     """What the request of an earlier stage gave for this one. It is checked as any reply is."""
 
 
@@ -67,7 +67,7 @@ class StageMade:
     """A value, and what the same reply said for later stages."""
 
     value: StageValue[Any]
-    said: Mapping[StageName, Said]
+    said: Mapping[StageName, EarlyReply]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from pipeline.checks.texts import (
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel
 from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
-from pipeline.stages.base import Said, Stage, StageInputs
+from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.caption import caption_text
 from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
 from pipeline.stages.parsing import Unreadable, read_caption, read_edits
@@ -61,7 +61,7 @@ def run(
     on_progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
     choosing: Prompt | None = None,
-    said: Said | None = None,
+    said: EarlyReply | None = None,
 ) -> StageValue[CounterfactualCaptions]:
     """Counterfactual captions, a prompt each, with the edits of `choose_edits`, or with those that the model chooses in
     a call before: `choosing` is the prompt for that. Where no choice comes of it, the trace has a note of that.
@@ -142,7 +142,9 @@ def run(
     return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace)
 
 
-def _offered(said: Said, pools: Sequence[Sequence[Edit]], at_once: int, captions: int) -> dict[tuple[Edit, ...], str]:
+def _offered(
+    said: EarlyReply, pools: Sequence[Sequence[Edit]], at_once: int, captions: int
+) -> dict[tuple[Edit, ...], str]:
     """Of the captions that were said those whose edits may be made, at most so many: edits, and text."""
     known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
     places = {edit: place for place, edit in enumerate(known.values())}
@@ -158,7 +160,7 @@ def _offered(said: Said, pools: Sequence[Sequence[Edit]], at_once: int, captions
     return found
 
 
-def _taken(inquiry: Inquiry[str], said: Said, text: str) -> Answer[str] | None:
+def _taken(inquiry: Inquiry[str], said: EarlyReply, text: str) -> Answer[str] | None:
     """A caption that was said, where nothing is wrong with it."""
     try:
         value = inquiry.read(text)

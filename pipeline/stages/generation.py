@@ -12,15 +12,15 @@ from typing import Any, Protocol
 from PIL import Image
 
 from core.errors import Cancelled, CannotLoad, UserError, out_of_memory
-from core.lineage import Batch, Failure, TestCase
+from core.lineage import DrawnBatch, Failure, TestCase
 from core.progress import OnProgress, Progress, StepTimer, stop_if
 from core.seeds import LARGEST, derive_seed, next_seed
 from core.settings import GenerationSettings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, Task
 from core.words import tokens
 from pipeline.checks.texts import require, task_checks
-from pipeline.drawing_speed import Work
-from pipeline.seams import BatchMethod, Method, OnStep, P, Planned
+from pipeline.drawing_speed import SideTime
+from pipeline.seams import BatchMethod, CaseRequest, Method, OnStep, P
 
 PREVIEW_SHARE = 0.04
 """Of the time that an image takes, what its previews may take: one that would take more is left out."""
@@ -42,7 +42,7 @@ class PlannedImage:
     seed: int
     failed: Failure | None = None
     """What became of earlier tries, which took other seeds; None before the first."""
-    batch: Batch | None = None
+    batch: DrawnBatch | None = None
     """How it has to be drawn to have the same bits as one that is there; None for whatever suits."""
 
     def failure(self, message: str) -> Failure:
@@ -66,7 +66,7 @@ class Plan:
 
 
 class Worklist(Protocol):
-    """The images that are to be made. It may change while they are: `Images` is one that does not."""
+    """The images that are to be made. It may change while they are: `FixedWorklist` is one that does not."""
 
     def take(self, most: int = 1) -> Sequence[PlannedImage]:
         """The next ones, so many at most, which are begun now; none when nothing is left."""
@@ -83,7 +83,7 @@ class Worklist(Protocol):
         ...
 
 
-class Images:
+class FixedWorklist:
     """A worklist in the order that is given."""
 
     def __init__(self, images: Iterable[PlannedImage]) -> None:
@@ -181,7 +181,7 @@ def run(
         for places, size in _batches(taken, at_once):
             batch = [taken[place] for place in places]
             later -= len(batch)
-            drawing = _Drawing(
+            drawing = _BatchDrawing(
                 method, steps_each, number + 1, places, later, images, timer, progress, cancelled, on_preview
             )
             number += len(batch)
@@ -249,7 +249,7 @@ def _begun(
 ) -> Sequence[Callable[[], TestCase]]:
     """What gives the test cases of a batch, one after another."""
     if size > 1 and isinstance(method, BatchMethod):
-        planned = [Planned(image.counterfactual, image.seed, _place(image, at)) for at, image in enumerate(batch)]
+        planned = [CaseRequest(image.counterfactual, image.seed, _place(image, at)) for at, image in enumerate(batch)]
         return method.make_batch(prepared, planned, size, on_step)
     return [partial(method.make, prepared, image.counterfactual, image.seed, on_step) for image in batch]
 
@@ -258,7 +258,7 @@ class _Dropped(Cancelled):
     """What is being made is not wanted any more; what comes after it is."""
 
 
-class _Drawing:
+class _BatchDrawing:
     """The images of a batch while they are drawn: tells how far they are, shows them, and looks whether to stop."""
 
     def __init__(
@@ -278,7 +278,7 @@ class _Drawing:
         self._places, self._later = frozenset(places), later
         self._timer, self._progress, self._cancelled, self._on_preview = timer, progress, cancelled, on_preview
         self._before = timer.steps
-        self._previews = Work()
+        self._previews = SideTime()
         self.stopped = False
         """Whether it was whoever is told of the steps that ended it, and not the method."""
 

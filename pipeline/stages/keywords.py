@@ -18,8 +18,8 @@ from pipeline.checks.texts import caption_checks, failed, keyword_checks, requir
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel
 from pipeline.stages.asking import BETWEEN, ask
-from pipeline.stages.base import Said, Stage, StageInputs, StageMade
-from pipeline.stages.parsing import Together, Unreadable, read_keywords, read_together
+from pipeline.stages.base import EarlyReply, Stage, StageInputs, StageMade
+from pipeline.stages.parsing import CombinedReply, Unreadable, read_keywords, read_together
 from pipeline.stages.reply_schema import keywords_schema, together_schema
 
 TOGETHER_PROMPT = PromptSlot(
@@ -91,7 +91,7 @@ def ask_together(
     longest = settings.max_new_tokens + wanted.max_new_tokens + captions.captions * captions.max_new_tokens
     asked = settings.model_copy(update={"max_new_tokens": min(longest, LONGEST_REPLY)})
 
-    def read(reply: str) -> tuple[tuple[Keyword, ...], Together]:
+    def read(reply: str) -> tuple[tuple[Keyword, ...], CombinedReply]:
         said = read_together(reply)
         return _fitting([(text, edit_type) for text, edit_type, _ in said.keywords], caption, task, settings), said
 
@@ -120,7 +120,7 @@ def ask_together(
     }
     value = StageValue(Keywords(keywords), _noted(answer.trace(language_model, settings), settings))
     return StageMade(
-        value, {name: Said(answer.prompt, answer.raw_reply, answer.seed, part) for name, part in parts.items()}
+        value, {name: EarlyReply(answer.prompt, answer.raw_reply, answer.seed, part) for name, part in parts.items()}
     )
 
 

@@ -57,7 +57,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True)
-class Together:
+class CombinedReply:
     """What one reply says for three stages."""
 
     keywords: tuple[tuple[str, EditType, tuple[str, ...]], ...]
@@ -144,7 +144,7 @@ def _unquoted(text: str) -> str:
     return "".join(letter for letter in text if letter not in _QUOTES)
 
 
-def read_together(reply: str) -> Together:
+def read_together(reply: str) -> CombinedReply:
     """Keywords, alternatives and captions from the first JSON object of a reply, whatever stands around it."""
     data = _first_object(reply)
     keywords: dict[str, tuple[str, EditType, tuple[str, ...]]] = {}
@@ -158,7 +158,7 @@ def read_together(reply: str) -> Together:
         for item in _dicts(data.get("captions"))
         if isinstance(text := item.get("caption"), str)
     ]
-    return Together(tuple(keywords.values()), tuple(captions))
+    return CombinedReply(tuple(keywords.values()), tuple(captions))
 
 
 def _first_object(reply: str) -> dict[str, Any]:

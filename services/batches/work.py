@@ -17,11 +17,11 @@ from PIL import Image
 
 from core.batches import Done, Pass, ReadSource
 from core.errors import UnreadableReply, UserError, one_line
-from core.lineage import Batch, TestCase
+from core.lineage import DrawnBatch, TestCase
 from core.seeds import next_seed
 from core.types import CounterfactualCaption, StageName, Task
 from pipeline.driver import Driver, Event, ImageFailed, MemoryStore, Request
-from pipeline.lots import Work, draw, run_stages
+from pipeline.lots import SourceWork, draw, run_stages
 from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of
 from pipeline.seams import Models
@@ -135,11 +135,11 @@ class Worker:
 
     def _opened(
         self, lot: Lot, sources: _Sources, read: dict[int, ReadSource]
-    ) -> tuple[dict[int, Work], dict[int, Done]]:
+    ) -> tuple[dict[int, SourceWork], dict[int, Done]]:
         """What the text stages are to do, and what became of those pieces whose source cannot be had. Adds to `read`
         what was read from the data set.
         """
-        works: dict[int, Work] = {}
+        works: dict[int, SourceWork] = {}
         unread: dict[int, Done] = {}
         for piece in lot.pieces:
             source = sources[piece.id]()
@@ -153,7 +153,7 @@ class Worker:
         return works, unread
 
     def _run(
-        self, lot: Lot, works: Mapping[int, Work], unread: Mapping[int, Done], read: Mapping[int, ReadSource]
+        self, lot: Lot, works: Mapping[int, SourceWork], unread: Mapping[int, Done], read: Mapping[int, ReadSource]
     ) -> list[Done]:
         """Run the text stages of a lot, but of those pieces that could not be read; what came of each piece."""
         ended = dict(zip(works, run_stages(self._driver, list(works.values())), strict=True))
@@ -186,7 +186,7 @@ class Worker:
                 stores[piece.source] = _Saving(MemoryStore(source.image, piece.values, source.mask), self._beside)
             wanted.setdefault(piece.source, []).append(piece)
         works = [
-            Work(
+            SourceWork(
                 Request(
                     self._task(pieces[0]),
                     self._order.settings,
@@ -214,7 +214,7 @@ class Worker:
 
     def _planned(self, piece: Piece) -> PlannedImage:
         assert piece.counterfactual is not None
-        batch = Batch(size=self._order.at_once, place=piece.place)
+        batch = DrawnBatch(size=self._order.at_once, place=piece.place)
         return PlannedImage(piece.counterfactual, next_seed(piece.seed, piece.seeds), batch=batch)
 
     def _drawn(self, piece: Piece, store: _Saving | None, failed: Unread | None) -> Done:
@@ -238,10 +238,10 @@ class Worker:
     def _task(self, piece: Piece) -> Task:
         return self._order.plan.task_of(piece.label)
 
-    def _work(self, piece: Piece, stage: Pass, store: MemoryStore, task: Task) -> Work:
+    def _work(self, piece: Piece, stage: Pass, store: MemoryStore, task: Task) -> SourceWork:
         stages, seed = stages_of(self._recipe, stage), next_seed(piece.seed, piece.seeds)
         request = Request(task, self._order.settings, self._recipe.name, seed, stages=stages, images=())
-        return Work(request, store)
+        return SourceWork(request, store)
 
 
 class _Saving(MemoryStore):

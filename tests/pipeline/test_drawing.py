@@ -24,7 +24,7 @@ from core.settings import ConditioningSettings, GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from pipeline.ade_colours import UNLABELLED, colour_of
 from pipeline.conditioning import control_image, edges
-from pipeline.drawing_speed import Effort, Speeds, Work, effort_of
+from pipeline.drawing_speed import Effort, SideTime, Speeds, effort_of
 from pipeline.methods import METHODS, read_settings
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, ControlNetSettings
 from pipeline.profiles.profile import load_profile
@@ -152,7 +152,7 @@ def test_an_estimate_is_of_the_same_size_and_steps_where_there_was_one() -> None
 
 
 def test_previews_take_their_share_and_no_more() -> None:
-    work, shown = Work(), 0
+    work, shown = SideTime(), 0
     begun = time.monotonic()
     while time.monotonic() - begun < 0.5:
         if work.affordable(0.1):
@@ -166,7 +166,7 @@ def test_previews_take_their_share_and_no_more() -> None:
 # Making what is on the list
 
 
-class List(generation.Images):
+class List(generation.FixedWorklist):
     """Drops the image that is at work when it is told to."""
 
     wanted = True
@@ -235,7 +235,7 @@ def test_an_image_that_is_dropped_while_it_is_checked_is_not_kept() -> None:
 
 
 def test_an_image_that_is_checked_when_all_is_stopped_is_not_kept() -> None:
-    stop, images = threading.Event(), generation.Images([generation.PlannedImage(ONE, seed) for seed in (1, 2)])
+    stop, images = threading.Event(), generation.FixedWorklist([generation.PlannedImage(ONE, seed) for seed in (1, 2)])
     with pytest.raises(Cancelled):
         next(cases_of(images, lambda _progress: None, Checking(stop.set), cancelled=stop))
     assert images.waiting() == 1
@@ -243,7 +243,7 @@ def test_an_image_that_is_checked_when_all_is_stopped_is_not_kept() -> None:
 
 def test_previews_come_between_the_steps() -> None:
     shown: list[Image.Image] = []
-    images = generation.Images([generation.PlannedImage(ONE, 1)])
+    images = generation.FixedWorklist([generation.PlannedImage(ONE, 1)])
     assert run(images, lambda _progress: None, on_preview=shown.append) == [1]
     assert 1 <= len(shown) <= 3 and all(image.size == (16, 16) for image in shown)
 

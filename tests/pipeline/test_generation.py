@@ -35,7 +35,7 @@ DRAWING = ControlNetSettings(generation=SMALL)
 
 def run(captions: CounterfactualCaptions, made: object = (), **more: object) -> Iterator[TestCase]:
     method = ControlNetMethod(NoiseGenerator(), None, PROMPTS)
-    images = generation.Images(generation.plan(captions, SMALL, 9, made=made).images)  # type: ignore[arg-type]
+    images = generation.FixedWorklist(generation.plan(captions, SMALL, 9, made=made).images)  # type: ignore[arg-type]
     return generation.run(method, method.prepare(Source(SOURCE, BIRD), DRAWING), images, **more)  # type: ignore[arg-type]
 
 
@@ -61,7 +61,7 @@ def test_images_that_are_there_are_not_made_again() -> None:
 def test_the_label_stands_in_the_prompt_of_every_image() -> None:
     generator = NoiseGenerator()
     method = ControlNetMethod(generator, None, DILLEMA.prompts("demo"))
-    images = generation.Images(generation.plan(CounterfactualCaptions((ONE,)), SMALL, 0).images)
+    images = generation.FixedWorklist(generation.plan(CounterfactualCaptions((ONE,)), SMALL, 0).images)
     list(generation.run(method, method.prepare(Source(SOURCE, BIRD), DRAWING), images))
     assert {prompt for prompt, _ in generator.made} == {f"{ONE.text} Keep: bird."}
 

@@ -11,14 +11,14 @@ import pytest
 from PIL import Image
 
 from core.errors import UserError
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from core.settings import GenerationSettings
 from pipeline.models import load_models
 from pipeline.models.device_placement import Gpu, Placing, parameters, place
 from pipeline.models.generator import make_scheduler
 from pipeline.profiles.image_sections import ControlNetGenerator, Scheduler, UnionGenerator
 from pipeline.profiles.profile import Profile, load_profile
-from pipeline.seams import Wanted
+from pipeline.seams import DrawRequest
 from tests.support import tiny
 
 QUICK = GenerationSettings(steps=3, short_side=64, guidance=5.0)
@@ -32,8 +32,10 @@ def control() -> Image.Image:
 
 def drawn(generator: Any, prompt: str = "a bird", seed: int = 5, size: int = 1, at: int = 0, **changes: Any) -> bytes:
     settings = QUICK.model_copy(update=changes)
-    (result,) = generator.draw([Wanted(prompt, seed, at)], size, control(), settings, lambda _done, _total: None)
-    assert result.image is not None and result.image.size == (48, 32) and result.batch == Batch(size=size, place=at)
+    (result,) = generator.draw([DrawRequest(prompt, seed, at)], size, control(), settings, lambda _done, _total: None)
+    assert (
+        result.image is not None and result.image.size == (48, 32) and result.batch == DrawnBatch(size=size, place=at)
+    )
     return bytes(result.image.tobytes())
 
 
@@ -165,7 +167,7 @@ def test_a_lora_is_added_when_the_model_is_loaded(small: Path, plain: Any) -> No
 def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch(plain: Any) -> None:
     generator = plain
     few = QUICK.model_copy(update={"guidance": 1.0, "steps": 2})
-    asked = [Wanted("a bird", seed, seed) for seed in (0, 1)]
+    asked = [DrawRequest("a bird", seed, seed) for seed in (0, 1)]
     seen = set()
     for name in ("LCMScheduler", "TCDScheduler", "DDIMScheduler"):
         generator._pipe.scheduler = make_scheduler(Scheduler(name=name), generator._pipe.scheduler.config)
@@ -184,7 +186,7 @@ def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch
 def previewed(generator: Any, batch: int = 1) -> tuple[list[Image.Image | None], list[bytes]]:
     """What was shown after each step, and the results."""
     shown: list[Image.Image | None] = []
-    asked = [Wanted("a bird", seed, seed) for seed in range(batch)]
+    asked = [DrawRequest("a bird", seed, seed) for seed in range(batch)]
     results = generator.draw(asked, batch, control(), QUICK, lambda _done, _of: shown.append(generator.preview()))
     return shown, [result.image.tobytes() for result in results]
 
@@ -332,7 +334,7 @@ def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same
         generator=torch.Generator("cpu").manual_seed(5),
     ).images[0]
     assert image.tobytes() == drawn(generator)
-    asked = [Wanted(prompt, seed, seed) for seed, prompt in enumerate(("a bird", "a house", "a tree"))]
+    asked = [DrawRequest(prompt, seed, seed) for seed, prompt in enumerate(("a bird", "a house", "a tree"))]
     together = generator.draw(asked, 4, control(), QUICK, lambda _done, _total: None)
     for one, result in zip(asked, together, strict=True):
         assert drawn(generator, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
@@ -340,7 +342,7 @@ def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same
 
 def same_on_control_images_of_its_own(generator: Any, **changes: Any) -> None:
     """Each of a batch is drawn on its own control image as it is alone, and another one makes another image."""
-    settings, wanted = QUICK.model_copy(update=changes), [Wanted("a bird", 5, at) for at in range(3)]
+    settings, wanted = QUICK.model_copy(update=changes), [DrawRequest("a bird", 5, at) for at in range(3)]
     controls = [control(), control().rotate(180), control().transpose(Image.Transpose.FLIP_LEFT_RIGHT)]
     together = generator.draw_lot(wanted, 4, controls, settings, lambda _done, _total: None)
     alone = [
@@ -427,7 +429,7 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
         drawn(generator, guidance=4.0, negative_prompt="blurred"),
     ]
     assert len({first, *others}) == 7
-    asked = [Wanted(prompt, seed, seed) for seed, prompt in enumerate(("a bird", "a bird " * 40))]
+    asked = [DrawRequest(prompt, seed, seed) for seed, prompt in enumerate(("a bird", "a bird " * 40))]
     seen: list[Any] = []
     together = generator.draw(asked, 4, control(), QUICK, lambda _done, _total: seen.append(generator.preview()))
     for one, result in zip(asked, together, strict=True):
@@ -441,7 +443,7 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
     same_on_control_images_of_its_own(generator, guidance=1.0)
     same_on_control_images_of_its_own(generator, guidance=4.0)
     odd = control().crop((0, 0, 40, 24))
-    (result,) = generator.draw([Wanted("a bird", 1, 0)], 1, odd, QUICK, lambda _done, _total: None)
+    (result,) = generator.draw([DrawRequest("a bird", 1, 0)], 1, odd, QUICK, lambda _done, _total: None)
     assert result.image.size == (40, 24)
 
 

@@ -15,7 +15,7 @@ import cli.pipeline as cli
 from cli.models import _step_of
 from core.errors import Cancelled, UserError
 from core.images import EDITING_PIXELS, editing_size
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from core.masks import NamedMask
 from core.settings import EditingSettings, SettingsWithEditing
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
@@ -33,7 +33,7 @@ from pipeline.profiles.profile import Profile, load_profile
 from pipeline.recipes import DILLEMA, recipe_of
 from pipeline.run_files import run_file
 from pipeline.run_files.provenance import digital_source_type
-from pipeline.seams import Drawn, OnStep, Source, Wanted
+from pipeline.seams import DrawnImage, DrawRequest, OnStep, Source
 from services.studio import Studio, put_together
 from storage.workspace import Workspace
 from tests.support import tiny
@@ -100,13 +100,13 @@ class Painter:
         return 3
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
         self.told += [one.prompt for one in wanted]
         self.sizes.append(picture.size)
         by = round(self.moved * picture.width)
         image = Image.fromarray(np.roll(np.asarray(picture), by, axis=1))
-        return [Drawn(image, Batch(size=size, place=one.place)) for one in wanted]
+        return [DrawnImage(image, DrawnBatch(size=size, place=one.place)) for one in wanted]
 
 
 @pytest.mark.parametrize("side", [128, 512])
@@ -300,8 +300,10 @@ def edited(
     editor: Any, told: str = "Make it snow.", seed: int = 5, size: int = 1, at: int = 0, of: int = 1, **changes: Any
 ) -> bytes:
     settings = QUICK.model_copy(update=changes)
-    (result,) = editor.draw([Wanted(told, seed, at)], size, picture(of), settings, ignore)
-    assert result.image is not None and result.image.size == (64, 96) and result.batch == Batch(size=size, place=at)
+    (result,) = editor.draw([DrawRequest(told, seed, at)], size, picture(of), settings, ignore)
+    assert (
+        result.image is not None and result.image.size == (64, 96) and result.batch == DrawnBatch(size=size, place=at)
+    )
     return bytes(result.image.tobytes())
 
 
@@ -334,7 +336,9 @@ def test_an_image_hangs_on_instruction_source_seed_and_steps(editor: Any) -> Non
 
 @pytest.mark.slow
 def test_an_image_has_the_same_bits_whatever_is_drawn_beside_it(editor: Any) -> None:
-    asked = [Wanted(told, seed, seed) for seed, told in enumerate(("Make it snow.", "Make it night. " * 9, "Rain."))]
+    asked = [
+        DrawRequest(told, seed, seed) for seed, told in enumerate(("Make it snow.", "Make it night. " * 9, "Rain."))
+    ]
     seen: list[Any] = []
     together = editor.draw(asked, 4, picture(), QUICK, lambda _done, _total: seen.append(editor.preview()))
     for one, result in zip(asked, together, strict=True):
@@ -352,15 +356,15 @@ def test_a_stop_ends_it_and_leaves_the_editor_as_it_was(editor: Any) -> None:
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        editor.draw([Wanted("Rain.", 1, 0)], 1, picture(2), QUICK, stop)
+        editor.draw([DrawRequest("Rain.", 1, 0)], 1, picture(2), QUICK, stop)
     assert steps == [1] and edited(editor) == before
 
 
 @pytest.mark.slow
 def test_an_instruction_that_cannot_be_read_to_its_end_is_refused_and_the_others_are_drawn(editor: Any) -> None:
-    asked = [Wanted("Make it snow. " * 400, 0, 0), Wanted("Make it snow.", 5, 1)]
+    asked = [DrawRequest("Make it snow. " * 400, 0, 0), DrawRequest("Make it snow.", 5, 1)]
     long, short = editor.draw(asked, 2, picture(), QUICK, ignore)
-    assert long.image is None and "reads 512 tokens" in str(long.refused) and long.batch == Batch(size=2, place=0)
+    assert long.image is None and "reads 512 tokens" in str(long.refused) and long.batch == DrawnBatch(size=2, place=0)
     assert short.image.tobytes() == edited(editor, size=2, at=1)
 
 
@@ -372,7 +376,7 @@ def test_a_preview_without_a_small_vae_has_the_colours_of_the_source(
 
     monkeypatch.setattr("pipeline.models.editor_flux2.is_small", lambda vae: False)
     seen: list[Any] = []
-    editor.draw([Wanted("Rain.", 1, 0)], 1, picture(), QUICK, lambda _done, _total: seen.append(editor.preview()))
+    editor.draw([DrawRequest("Rain.", 1, 0)], 1, picture(), QUICK, lambda _done, _total: seen.append(editor.preview()))
     assert [image.size for image in seen] == [(8, 12)] * 2, "a pixel for each of the latents"
     # Of latents in which the colours are mixed, the map finds each colour again.
     small = np.asarray(picture().resize((8, 12), Image.Resampling.BOX), np.float32) / 127.5 - 1
@@ -395,9 +399,9 @@ def test_too_little_memory_halves_the_batch(editor: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(editor, "_call", tight)
     monkeypatch.setattr(editor, "_room", {})
-    asked = [Wanted("Rain.", seed, seed) for seed in range(2)]
+    asked = [DrawRequest("Rain.", seed, seed) for seed in range(2)]
     found = editor.draw(asked, 2, picture(), QUICK, ignore)
-    assert sizes == [2, 1, 1] and [one.batch for one in found] == [Batch()] * 2
+    assert sizes == [2, 1, 1] and [one.batch for one in found] == [DrawnBatch()] * 2
     assert editor.batch(picture().size) == 1
 
 
@@ -406,7 +410,7 @@ def test_an_editor_that_is_not_distilled_takes_guidance(tmp_path: Path) -> None:
     tiny.save_flux2_klein(tmp_path / "base", distilled=False)
     held, profile = load_models(profile_with(tmp_path / "base")), profile_with(tmp_path / "base")
     editor: Any = held.editor
-    asked = [Wanted("Make it snow.", 5, 0), Wanted("Rain.", 6, 1)]
+    asked = [DrawRequest("Make it snow.", 5, 0), DrawRequest("Rain.", 6, 1)]
     guided = QUICK.model_copy(update={"guidance": 4.0})
     together = editor.draw(asked, 2, picture(), guided, ignore)
     assert together[0].image.tobytes() == edited(editor, size=2, guidance=4.0) != edited(editor, size=2)

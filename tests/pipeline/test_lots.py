@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError
-from core.lineage import Batch, Failure, TestCase
+from core.lineage import DrawnBatch, Failure, TestCase
 from core.progress import Progress
 from core.settings import CaptionSettings, GenerationSettings, LanguageSettings, Settings
 from core.types import CounterfactualCaption, Edit, Task
@@ -21,12 +21,12 @@ from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
 from pipeline import lots
 from pipeline.driver import DrawingBegan, Driver, Event, ImageDone, ImageFailed, MemoryStore, Request, StageDone
-from pipeline.lots import Work, draw, run_stages, shape_of
+from pipeline.lots import SourceWork, draw, run_stages, shape_of
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA
-from pipeline.seams import CaptionRequest, Drawn, LanguageRequest, Models, OnStep, Wanted
+from pipeline.seams import CaptionRequest, DrawnImage, DrawRequest, LanguageRequest, Models, OnStep
 from pipeline.stages import generation
 from pipeline.stages.generation import PlannedImage
 from tests.pipeline.models.test_real_classes import paper_at, photo
@@ -56,12 +56,12 @@ class NoiseLots(NoiseBatches):
 
     def draw_lot(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[DrawRequest],
         size: int,
         controls: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
-    ) -> Sequence[Drawn]:
+    ) -> Sequence[DrawnImage]:
         assert len({control.size for control in controls}) == 1
         return self.draw(wanted, size, controls[0], settings, on_step)
 
@@ -81,26 +81,28 @@ def batches(models: ScriptedModels) -> list[tuple[int, list[tuple[int, int]]]]:
     return generator.batches
 
 
-def asked_for(number: int, images: Sequence[PlannedImage] = (), settings: Settings = QUICK, side: int = 64) -> Work:
+def asked_for(
+    number: int, images: Sequence[PlannedImage] = (), settings: Settings = QUICK, side: int = 64
+) -> SourceWork:
     """A work on a picture of its own."""
     picture = Image.new("RGB", (side, 64), (number, 90, 120))
-    return Work(Request(BIRD, settings, seed=number, images=tuple(images), watched=False), MemoryStore(picture))
+    return SourceWork(Request(BIRD, settings, seed=number, images=tuple(images), watched=False), MemoryStore(picture))
 
 
 def blue(*seeds: int) -> list[PlannedImage]:
     return [PlannedImage(BLUE, seed) for seed in seeds]
 
 
-def cases(work: Work) -> list[TestCase]:
+def cases(work: SourceWork) -> list[TestCase]:
     assert isinstance(work.store, MemoryStore)
     return work.store.cases
 
 
-def values(work: Work) -> dict[str, Any]:
+def values(work: SourceWork) -> dict[str, Any]:
     return {name: held.value for name, held in work.store.values().items()}
 
 
-def drawn_seeds(works: Sequence[Work]) -> list[list[int]]:
+def drawn_seeds(works: Sequence[SourceWork]) -> list[list[int]]:
     return [[case.lineage.seed for case in cases(work)] for work in works]
 
 
@@ -114,9 +116,9 @@ def test_batches_cross_sources_and_all_have_one_size() -> None:
     assert batches(models) == [(4, [(0, 1), (1, 2), (2, 3), (3, 4)]), (4, [(0, 5), (1, 6)])]
     assert drawn_seeds(works) == [[1, 2], [], [3, 4, 5], [6]]
     assert [case.lineage.settings.drawn_in for case in cases(works[2])] == [
-        Batch(size=4, place=2),
-        Batch(size=4, place=3),
-        Batch(size=4, place=0),
+        DrawnBatch(size=4, place=2),
+        DrawnBatch(size=4, place=3),
+        DrawnBatch(size=4, place=0),
     ]
     assert [number for number, event in said if isinstance(event, DrawingBegan)] == [0, 2, 3]
     assert [(number, event.lineage.seed) for number, event in said if isinstance(event, ImageDone)] == [
@@ -143,7 +145,7 @@ def test_so_many_are_drawn_at_once_as_is_said() -> None:
 
 def test_each_image_has_the_place_that_it_says() -> None:
     models = lot_models(4)
-    at = [Batch(size=4, place=3), Batch(size=2, place=1), Batch(size=4, place=3), None, None]
+    at = [DrawnBatch(size=4, place=3), DrawnBatch(size=2, place=1), DrawnBatch(size=4, place=3), None, None]
     planned = [PlannedImage(BLUE, seed, batch=batch) for seed, batch in enumerate(at)]
     works = [asked_for(0, planned[:2]), asked_for(1, planned[2:])]
     draw(Driver(DEMO, models), works)
@@ -267,7 +269,7 @@ def test_an_image_that_is_refused_or_has_no_caption_takes_no_other_along() -> No
     store = Remembering(Image.new("RGB", (64, 64)))
     empty = PlannedImage(replace(BLUE, text=" "), 7)
     works = [
-        Work(Request(BIRD, QUICK, images=(empty, *blue(1, 2))), store),
+        SourceWork(Request(BIRD, QUICK, images=(empty, *blue(1, 2))), store),
         asked_for(1, blue(3)),
     ]
     draw(Driver(DEMO, models), works, lambda number, event: said.append((number, event)))
@@ -282,7 +284,7 @@ def test_an_image_that_is_refused_or_has_no_caption_takes_no_other_along() -> No
 
 def test_what_breaks_a_batch_is_found_and_the_others_are_drawn() -> None:
     class Breaking(NoiseLots):
-        def draw_lot(self, wanted: Sequence[Wanted], *more: Any) -> Sequence[Drawn]:
+        def draw_lot(self, wanted: Sequence[DrawRequest], *more: Any) -> Sequence[DrawnImage]:
             if any(one.seed == 2 for one in wanted):
                 raise RuntimeError("this seed is poison")
             return super().draw_lot(wanted, *more)
@@ -306,7 +308,7 @@ def test_a_source_that_cannot_be_read_fails_by_itself() -> None:
     models, said = lot_models(2), list[tuple[int, Event]]()
     broken = Broken(Image.new("RGB", (64, 64)))
     request = Request(BIRD, QUICK, images=tuple(blue(1, 2)))
-    works = [Work(request, broken), asked_for(1, blue(3, 4))]
+    works = [SourceWork(request, broken), asked_for(1, blue(3, 4))]
     draw(Driver(DEMO, models), works, lambda number, event: said.append((number, event)))
     assert drawn_seeds(works) == [[], [3, 4]] and [one.seed for one in broken.failed] == [1, 2]
     assert [number for number, event in said if isinstance(event, ImageFailed)] == [0, 0]
@@ -320,12 +322,15 @@ def test_a_full_disk_and_a_missing_model_end_all_of_it() -> None:
         def save_case(self, case: TestCase) -> None:
             raise OSError(28, "No space left on device")
 
-    works = [Work(Request(BIRD, QUICK, images=tuple(blue(1))), Full(Image.new("RGB", (64, 64)))), asked_for(1, blue(2))]
+    works = [
+        SourceWork(Request(BIRD, QUICK, images=tuple(blue(1))), Full(Image.new("RGB", (64, 64)))),
+        asked_for(1, blue(2)),
+    ]
     with pytest.raises(OSError, match="No space"):
         draw(Driver(DEMO, lot_models(1)), works)
 
     class Unloaded(NoiseLots):
-        def draw_lot(self, *_: Any) -> Sequence[Drawn]:
+        def draw_lot(self, *_: Any) -> Sequence[DrawnImage]:
             raise CannotLoad("There is no room for the image generator.")
 
     models = lot_models(1)
@@ -369,9 +374,9 @@ class SeveralCaptions(ScriptedCaptioner):
         return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
 
 
-def with_values_of(works: Sequence[Work]) -> list[dict[str, Any]]:
+def with_values_of(works: Sequence[SourceWork]) -> list[dict[str, Any]]:
     """What `Driver.run` makes of each work by itself."""
-    alone = [Work(work.request, MemoryStore(work.store.source())) for work in works]
+    alone = [SourceWork(work.request, MemoryStore(work.store.source())) for work in works]
     driver = Driver(DEMO, ScriptedModels())
     for work in alone:
         driver.run(work.request, work.store)
@@ -487,14 +492,14 @@ def test_text_stages_can_be_stopped() -> None:
 # The embedded models
 
 
-def scene_works(count: int, settings: Settings) -> list[Work]:
+def scene_works(count: int, settings: Settings) -> list[SourceWork]:
     works = []
     for number in range(count):
         scene = random_scene(FIRST + number, "object" if number % 2 else "road")
         road = scene.family == "road"
         task = Task("segmentation", protected=PROTECTED_ROAD_CLASSES) if road else Task("classification", scene.label)
         picture = Image.fromarray(render(scene)[0])
-        works.append(Work(Request(task, settings, seed=number, images=(), watched=False), MemoryStore(picture)))
+        works.append(SourceWork(Request(task, settings, seed=number, images=(), watched=False), MemoryStore(picture)))
     return works
 
 
@@ -598,9 +603,9 @@ def test_stable_diffusion_draws_each_on_its_own_control_image_and_halves_what_do
     settings = profile.settings.model_copy(update={"generation": drawing})
     long = replace(BLUE, text="a photo of a very long road " * 12)
 
-    def works() -> list[Work]:
+    def works() -> list[SourceWork]:
         return [
-            Work(
+            SourceWork(
                 Request(BIRD, settings, stages=(), images=(PlannedImage(BLUE, n), PlannedImage(long, 9 + n))),
                 MemoryStore(photo(n)),
             )
@@ -611,7 +616,7 @@ def test_stable_diffusion_draws_each_on_its_own_control_image_and_halves_what_do
     draw(driver, lot, lambda _number, event: said.append(event), at_once=3)
     assert not [event for event in said if isinstance(event, ImageFailed)]
 
-    def same_alone(work: Work) -> None:
+    def same_alone(work: SourceWork) -> None:
         for case in cases(work):
             batch = case.lineage.settings.drawn_in
             store = MemoryStore(work.store.source())
@@ -620,7 +625,7 @@ def test_stable_diffusion_draws_each_on_its_own_control_image_and_halves_what_do
             assert store.cases[0].image.tobytes() == case.image.tobytes()
 
     for place, work in enumerate(lot):
-        assert [case.lineage.settings.drawn_in for case in cases(work)] == [Batch(size=3, place=place)] * 2
+        assert [case.lineage.settings.drawn_in for case in cases(work)] == [DrawnBatch(size=3, place=place)] * 2
         same_alone(work)
 
     generator: Any = models.generator

@@ -19,7 +19,7 @@ from PIL import Image
 import cli.pipeline as cli
 from core.errors import Cancelled
 from core.images import read_image
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from core.progress import Progress
 from core.settings import CounterfactualSettings, GenerationSettings, Settings
 from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, EditType, Task
@@ -224,7 +224,7 @@ def test_the_command_line_draws_together_and_makes_the_same_pixels_again(
     size = len(images)
     assert size > 1
     drawn_in = [image.record.lineage.settings.drawn_in for image in images]
-    assert drawn_in == [Batch(size=size, place=place) for place in range(size)], "nobody watches: all at once"
+    assert drawn_in == [DrawnBatch(size=size, place=place) for place in range(size)], "nobody watches: all at once"
     assert cli.main(["again", str(tmp_path / "out"), "--out", str(tmp_path / "again")]) == 0
     assert capsys.readouterr().out.count("same pixels") == size
     alone = ["again", str(tmp_path / "out"), "--out", str(tmp_path / "alone"), "--image", images[0].file]

@@ -20,7 +20,7 @@ from benchmarks.serving import browsing
 from core.settings import GenerationSettings
 from pipeline.models import Models, load_models
 from pipeline.profiles.profile import load_profile
-from pipeline.seams import Drawn, OnStep, Wanted
+from pipeline.seams import DrawnImage, DrawRequest, OnStep
 from services.studio import Studio
 from tests.support.serving import serving_here, until
 
@@ -93,12 +93,12 @@ def images_held(step: int) -> Iterator[Held]:
 
     def draw(
         self: Any,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[DrawRequest],
         size: int,
         control: Image.Image,
         settings: GenerationSettings,
         on_step: OnStep,
-    ) -> Sequence[Drawn]:
+    ) -> Sequence[DrawnImage]:
         def after_step(done: int, total: int) -> None:
             on_step(done, total)
             if done == step:

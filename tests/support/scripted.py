@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from core.errors import UserError
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from core.settings import (
     CaptionSettings,
     ConditioningSettings,
@@ -25,7 +25,7 @@ from core.settings import (
     LanguageSettings,
 )
 from core.types import Task
-from pipeline.seams import Drawn, Editor, LanguageRequest, OnStep, Wanted
+from pipeline.seams import DrawnImage, DrawRequest, Editor, LanguageRequest, OnStep
 from tests.support.serving import until
 
 if TYPE_CHECKING:
@@ -167,11 +167,14 @@ class NoiseEditor:
         return 2
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
-        return [Drawn(noise(one.prompt, one.seed, picture.size), Batch(size=size, place=one.place)) for one in wanted]
+        return [
+            DrawnImage(noise(one.prompt, one.seed, picture.size), DrawnBatch(size=size, place=one.place))
+            for one in wanted
+        ]
 
 
 class NoiseBatches(NoiseGenerator):
@@ -186,19 +189,24 @@ class NoiseBatches(NoiseGenerator):
         return self.at_once
 
     def draw(
-        self, wanted: Sequence[Wanted], size: int, control: Image.Image, settings: GenerationSettings, on_step: OnStep
-    ) -> Sequence[Drawn]:
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        control: Image.Image,
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[DrawnImage]:
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
         self.batches.append((size, [(one.place, one.seed) for one in wanted]))
         return [self._drawn(one, size, control, settings) for one in wanted]
 
-    def _drawn(self, one: Wanted, size: int, control: Image.Image, settings: GenerationSettings) -> Drawn:
-        batch = Batch(size=size, place=one.place)
+    def _drawn(self, one: DrawRequest, size: int, control: Image.Image, settings: GenerationSettings) -> DrawnImage:
+        batch = DrawnBatch(size=size, place=one.place)
         if one.seed in self.refused:
-            return Drawn(None, batch, False, UserError("The safety checker refused this image."))
+            return DrawnImage(None, batch, False, UserError("The safety checker refused this image."))
         image = self.generate(one.prompt, control, settings, one.seed, lambda _done, _total: None)
-        return Drawn(image, batch, True)
+        return DrawnImage(image, batch, True)
 
 
 class Refusing(NoiseGenerator):

@@ -25,7 +25,7 @@ from core.settings import CaptionSettings, LanguageSettings
 from core.types import Task
 from pipeline.models import load_models
 from pipeline.models.captioner import Blip2, Florence2
-from pipeline.models.captioner_chat import ChatModel, ServedChatModel
+from pipeline.models.captioner_chat import ChatVisionModel, ServedChatModel
 from pipeline.models.server_language import ServedLanguage
 from pipeline.profiles.profile import load_profile
 from pipeline.profiles.text_sections import (
@@ -78,8 +78,8 @@ def loaded(folder: Path, section: dict[str, Any]) -> Captioner:
     ("kind", "name", "made"),
     [
         ("florence-2", "florence-2", Florence2),
-        ("chat", "qwen3-vl", ChatModel),
-        ("chat", "idefics3", ChatModel),
+        ("chat", "qwen3-vl", ChatVisionModel),
+        ("chat", "idefics3", ChatVisionModel),
     ],
 )
 def test_captions_depend_on_picture_seed_and_temperature(folder: Path, kind: str, name: str, made: type) -> None:
@@ -115,7 +115,7 @@ SEVERAL: list[dict[str, Any]] = [
 KINDS: dict[str, Any] = {
     "blip-2": (Blip2, Blip2Captioner),
     "florence-2": (Florence2, Florence2Captioner),
-    "chat": (ChatModel, ChatCaptioner),
+    "chat": (ChatVisionModel, ChatCaptioner),
 }
 
 
@@ -237,7 +237,7 @@ def test_blip2_is_asked_or_draws_samples() -> None:
 
 def test_a_chat_model_reads_the_template_and_its_instruction(folder: Path) -> None:
     section = ChatCaptioner(kind="chat", path=str(folder / "qwen3-vl"), prompt="This is for $task. What is it?")
-    captioner = ChatModel(section)
+    captioner = ChatVisionModel(section)
     caption, prompt = captioner.caption(photo(1), TASK, LIKELIEST, 0)
     assert prompt == "This is for image classification with the label bird. What is it?"
     encoded = captioner.encode([photo(1)], [prompt])
@@ -247,15 +247,15 @@ def test_a_chat_model_reads_the_template_and_its_instruction(folder: Path) -> No
         and f"<|vision_end|>{prompt}<|im_end|>" in read
     )
     assert read.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n"), "thinking is switched off"
-    thinking = ChatModel(section.model_copy(update={"thinking": True}))
+    thinking = ChatVisionModel(section.model_copy(update={"thinking": True}))
     assert "<think>" not in thinking._processor.decode(thinking.encode([photo(1)], [prompt])["input_ids"][0])
-    other = ChatModel(section.model_copy(update={"prompt": "Name the colours."}))
+    other = ChatVisionModel(section.model_copy(update={"prompt": "Name the colours."}))
     assert other.caption(photo(1), TASK, LIKELIEST, 0)[0] != caption
 
 
 def test_a_chat_model_sees_no_more_pixels_than_the_profile_allows(folder: Path) -> None:
     def patches(**section: Any) -> int:
-        captioner = ChatModel(ChatCaptioner(kind="chat", path=str(folder / "qwen3-vl"), **section))
+        captioner = ChatVisionModel(ChatCaptioner(kind="chat", path=str(folder / "qwen3-vl"), **section))
         return int(captioner.encode([photo(1, (200, 100))], ["What?"])["pixel_values"].shape[0])
 
     assert patches(max_pixels=5000) * 64 <= 6000 < patches() * 64
@@ -263,7 +263,7 @@ def test_a_chat_model_sees_no_more_pixels_than_the_profile_allows(folder: Path) 
 
     def parts(cut: bool) -> int:
         options = {"do_image_splitting": cut}
-        captioner = ChatModel(ChatCaptioner(kind="chat", path=str(folder / "idefics3"), image_options=options))
+        captioner = ChatVisionModel(ChatCaptioner(kind="chat", path=str(folder / "idefics3"), image_options=options))
         return int(captioner.encode([photo(1)], ["What?"])["pixel_values"].shape[1])
 
     assert parts(cut=False) == 1 < parts(cut=True)
@@ -274,14 +274,16 @@ def test_a_chat_model_that_would_not_look_is_refused(folder: Path, tmp_path: Pat
     template = tmp_path / "blind" / "chat_template.jinja"
     template.write_text(re.sub(r"<.vision_start.*?vision_end.>", "", template.read_text()))
     with pytest.raises(CannotLoad, match="has no place for a picture"):
-        ChatModel(ChatCaptioner(kind="chat", path=str(tmp_path / "blind")))
-    strange = ChatModel(ChatCaptioner(kind="chat", path=str(folder / "qwen3-vl"), image_options={"merge_size": "two"}))
+        ChatVisionModel(ChatCaptioner(kind="chat", path=str(tmp_path / "blind")))
+    strange = ChatVisionModel(
+        ChatCaptioner(kind="chat", path=str(folder / "qwen3-vl"), image_options={"merge_size": "two"})
+    )
     with pytest.raises(UserError, match=r"does not take this picture \(.*\): .*image_options"):
         strange.caption(photo(1), TASK, LIKELIEST, 0)
     with pytest.raises(CannotLoad, match="brings no chat template"):
-        ChatModel(ChatCaptioner(kind="chat", path=str(folder / "blip-2")))
+        ChatVisionModel(ChatCaptioner(kind="chat", path=str(folder / "blip-2")))
     with pytest.raises(CannotLoad, match="cannot be loaded"):
-        ChatModel(ChatCaptioner(kind="chat", path=str(tmp_path)))
+        ChatVisionModel(ChatCaptioner(kind="chat", path=str(tmp_path)))
 
 
 # Real servers
@@ -307,7 +309,7 @@ def transformers_serve(folder: Path) -> Iterator[str]:
 def test_a_server_says_what_the_same_weights_say_here(folder: Path, transformers_serve: str) -> None:
     name = str(folder / "qwen3-vl")
     served = ServedChatModel(ServerCaptioner(kind="openai", address=transformers_serve, model=name))
-    here = ChatModel(ChatCaptioner(kind="chat", path=name))
+    here = ChatVisionModel(ChatCaptioner(kind="chat", path=name))
     for picture in (photo(1), photo(2), photo(3, (97, 33))):
         assert served.caption(picture, TASK, LIKELIEST, 0) == here.caption(picture, TASK, LIKELIEST, 0)
     warm = [served.caption(photo(1), TASK, WARM, seed)[0] for seed in (1, 1, 2)]

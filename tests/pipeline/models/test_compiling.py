@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from core.lineage import Batch
+from core.lineage import DrawnBatch
 from core.progress import Progress
 from core.settings import GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
@@ -20,7 +20,7 @@ from pipeline.models import compiling, load_models
 from pipeline.models.compiling import Compiling
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.recipes import DILLEMA
-from pipeline.seams import Drawn, Planned, Source, Wanted
+from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, Source
 from pipeline.stages import generation
 from tests.support import tiny
 from tests.support.scripted import NoiseGenerator
@@ -35,20 +35,20 @@ def control(width: int = 96, height: int = 64) -> Image.Image:
     return Image.fromarray(rng.integers(0, 2, (8, 12), np.uint8) * 255).convert("RGB").resize((width, height))
 
 
-def drawn(generator: Any, prompt: str = "a bird", size: int = 1, picture: Any = None, **changes: Any) -> Drawn:
+def drawn(generator: Any, prompt: str = "a bird", size: int = 1, picture: Any = None, **changes: Any) -> DrawnImage:
     settings = QUICK.model_copy(update=changes)
-    wanted, told = [Wanted(prompt, 5, size - 1)], lambda _done, _total: None
+    wanted, told = [DrawRequest(prompt, 5, size - 1)], lambda _done, _total: None
     (result,) = generator.draw(wanted, size, picture or control(), settings, told)
     assert result.image is not None
     return result  # type: ignore[no-any-return]
 
 
-def pixels(one: Drawn) -> bytes:
+def pixels(one: DrawnImage) -> bytes:
     assert one.image is not None
     return one.image.tobytes()
 
 
-def likeness(one: Drawn, other: Drawn) -> float:
+def likeness(one: DrawnImage, other: DrawnImage) -> float:
     """PSNR in dB."""
     first, second = (np.asarray(drawn.image, np.float64) for drawn in (one, other))
     return float(10 * np.log10(255**2 / max(((first - second) ** 2).mean(), 1e-9)))
@@ -104,7 +104,7 @@ def compiled(folder: Path) -> Any:
     assert generator.waits == "the first image takes minutes more, once on this machine"
     assert generator.placing == f"cpu, float32: no GPU was found; compiled, {generator.waits}"
     notes: list[str] = []
-    wanted = [Wanted("a bird", 5, 0)]
+    wanted = [DrawRequest("a bird", 5, 0)]
     (generator.first,) = generator.draw(wanted, 1, control(), QUICK, lambda _done, _of: notes.append(generator.waits))
     assert set(notes) == {""}, "from the first step on nobody waits for it"
     return generator
@@ -115,7 +115,7 @@ def test_compiled_blocks_draw_the_same_picture_and_it_is_recorded(eager: Any, co
     first, again = compiled.first, drawn(compiled)
     assert likeness(drawn(eager), first) >= 40
     assert pixels(first) == pixels(again), "the same bits once more"
-    assert first.batch == Batch(size=1, place=0, compiled=True) and drawn(eager).batch == Batch()
+    assert first.batch == DrawnBatch(size=1, place=0, compiled=True) and drawn(eager).batch == DrawnBatch()
     assert first.compiling > 0 and again.compiling == 0
     assert compiled.placing == "cpu, float32: no GPU was found; compiled" and compiled.runs.endswith("; compiled")
     assert compiled._pipe.controlnet._compiled_call_impl is None, "only blocks are compiled"
@@ -184,7 +184,7 @@ def test_without_a_compiler_it_says_so_and_draws(folder: Path, eager: Any, monke
     why = "; not compiled: torch.compile needs a C++ compiler, and there is no /nonexistent, which CXX names"
     assert generator.placing.endswith(why) and generator.runs.endswith(why) and generator.waits == ""
     one, other = drawn(generator), drawn(eager)
-    assert pixels(one) == pixels(other) and one.batch == Batch()
+    assert pixels(one) == pixels(other) and one.batch == DrawnBatch()
 
 
 @pytest.mark.slow
@@ -222,9 +222,9 @@ def test_its_cache_is_beside_that_of_the_hub_unless_it_is_named(monkeypatch: pyt
 
 
 def test_the_record_says_compiled_and_is_else_as_it_was() -> None:
-    plain = ControlNetSettings(generation=QUICK, batch=Batch(size=4, place=2))
+    plain = ControlNetSettings(generation=QUICK, batch=DrawnBatch(size=4, place=2))
     assert plain.plain()["batch"] == {"size": 4, "place": 2}, "as earlier versions wrote it"
-    held = ControlNetSettings(generation=QUICK, batch=Batch(compiled=True))
+    held = ControlNetSettings(generation=QUICK, batch=DrawnBatch(compiled=True))
     assert held.plain()["batch"] == {"size": 1, "place": 0, "compiled": True}
     for settings in (plain, held, ControlNetSettings()):
         assert ControlNetSettings.model_validate(settings.plain()) == settings
@@ -238,11 +238,11 @@ class FirstCompiles(NoiseGenerator):
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         return 2
 
-    def draw(self, wanted: Any, size: int, control: Any, settings: Any, on_step: Any) -> list[Drawn]:
+    def draw(self, wanted: Any, size: int, control: Any, settings: Any, on_step: Any) -> list[DrawnImage]:
         found = []
         for one in wanted:
             image = self.generate(one.prompt, control, settings, one.seed, lambda _done, _of: None)
-            found.append(Drawn(image, Batch(size=size, place=one.place), compiling=50.0))
+            found.append(DrawnImage(image, DrawnBatch(size=size, place=one.place), compiling=50.0))
         self.waits = ""
         on_step(1, 1)
         return found
@@ -251,7 +251,7 @@ class FirstCompiles(NoiseGenerator):
 def test_a_person_who_waits_is_told_why() -> None:
     method = ControlNetMethod(FirstCompiles(), None, DILLEMA.prompts("paper"))
     prepared = method.prepare(Source(control(), BIRD), ControlNetSettings(generation=QUICK))
-    images = generation.Images(generation.plan(CounterfactualCaptions((NIGHT,)), QUICK, 0).images)
+    images = generation.FixedWorklist(generation.plan(CounterfactualCaptions((NIGHT,)), QUICK, 0).images)
     seen: list[Progress] = []
     list(generation.run(method, prepared, images, seen.append))
     assert seen[0].note == "image 1 of 1 (the first image takes about 50 s more)"
@@ -264,6 +264,6 @@ def test_what_an_image_takes_is_without_the_wait(monkeypatch: pytest.MonkeyPatch
     prepared = method.prepare(Source(control(), BIRD), ControlNetSettings(generation=QUICK))
     clock = iter((100.0, 160.0))
     monkeypatch.setattr("pipeline.methods.drawing.time.monotonic", lambda: next(clock))
-    planned = [Planned(NIGHT, seed, seed) for seed in (0, 1)]
+    planned = [CaseRequest(NIGHT, seed, seed) for seed in (0, 1)]
     finishing = method.make_batch(prepared, planned, 2, lambda _done, _of: None)
     assert [finish().lineage.seconds for finish in finishing] == [5.0, 5.0]

@@ -13,7 +13,7 @@ import pytest
 from core.errors import Cancelled, CannotLoad
 from core.model_sections import Weights
 from pipeline.models import hub as hub_module
-from pipeline.models.hub import Listing, damaged, download, held, listing, require_room
+from pipeline.models.hub import HubListing, damaged, download, held, listing, require_room
 from pipeline.models.weights import locate
 from tests.support.hub_server import Hub, Repository, serving_hub
 
@@ -53,7 +53,7 @@ def test_only_the_named_files_come_and_are_then_here_without_a_network(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = wanted()
-    assert held(weights) == hub_module.Held(None)
+    assert held(weights) == hub_module.LocalWeights(None)
     found = listing("captioner", weights)
     assert found.bytes == found.bytes_missing == 3_000_000 + 12 + 3 and hub.sent("model.safetensors") == []
     told: list[int] = []
@@ -124,7 +124,7 @@ def test_what_was_damaged_on_the_disk_is_found_by_reading_it(hub: Hub) -> None:
     found = listing("captioner", wanted())
     assert damaged(found).missing == ()
     (folder / "model.safetensors").resolve().write_bytes(b"0" * 3_000_000)
-    again: Listing = damaged(found)
+    again: HubListing = damaged(found)
     assert [file.path for file in again.missing] == ["model.safetensors"]
     download("captioner", again, lambda count: None)
     assert (folder / "model.safetensors").read_bytes() == MEGABYTES

@@ -17,7 +17,7 @@ from core.progress import stoppable
 from core.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings, LanguageSettings
 from core.types import Alternative, Alternatives, Caption, Edit, KeywordAlternatives, Task
 from pipeline.models import load_models
-from pipeline.models.language_chat import ChatModel
+from pipeline.models.language_chat import ChatLanguageModel
 from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.prompting import Prompt
 from pipeline.seams import BatchLanguageModel, LanguageRequest
@@ -42,11 +42,11 @@ WANTED: list[tuple[Schema | None, Callable[[str], object]]] = [
 ]
 
 
-def named(path: Path, **section: Any) -> ChatModel:
+def named(path: Path, **section: Any) -> ChatLanguageModel:
     """The language model of a profile that names this folder."""
     data = tomllib.loads((PROFILES / "demo.toml").read_text())
     data["language"] = {"kind": "transformers", "path": str(path), **section}
-    return cast(ChatModel, load_models(Profile.model_validate(data)).language)
+    return cast(ChatLanguageModel, load_models(Profile.model_validate(data)).language)
 
 
 @pytest.fixture(scope="module")
@@ -59,50 +59,50 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def qwen(folder: Path) -> ChatModel:
+def qwen(folder: Path) -> ChatLanguageModel:
     return named(folder / "qwen3", system="You reply in one line.")
 
 
 @pytest.fixture(scope="module")
-def llama(folder: Path) -> ChatModel:
+def llama(folder: Path) -> ChatLanguageModel:
     return named(folder / "llama", system="You reply in one line.")
 
 
 @pytest.fixture(params=["qwen", "llama"])
-def model(request: pytest.FixtureRequest) -> ChatModel:
-    return cast(ChatModel, request.getfixturevalue(request.param))
+def model(request: pytest.FixtureRequest) -> ChatLanguageModel:
+    return cast(ChatLanguageModel, request.getfixturevalue(request.param))
 
 
-def test_replies_hang_on_prompt_and_seed(model: ChatModel) -> None:
+def test_replies_hang_on_prompt_and_seed(model: ChatLanguageModel) -> None:
     replies = [model.complete("Name the colours of the bird.", REPLY, seed) for seed in (7, 7, 8)]
     assert replies[0] == replies[1] != replies[2]
     assert model.complete("a bird", COLD, 1) == model.complete("a bird", COLD, 2)
     assert model.complete("a bird", COLD, 1) != model.complete("a house", COLD, 1)
 
 
-def test_the_prompt_stands_in_the_models_own_template(qwen: ChatModel, llama: ChatModel) -> None:
+def test_the_prompt_stands_in_the_models_own_template(qwen: ChatLanguageModel, llama: ChatLanguageModel) -> None:
     head = "<|im_start|>system\nYou reply in one line.<|im_end|>\n<|im_start|>user\na bird<|im_end|>\n"
     assert qwen.chat("a bird") == f"{head}<|im_start|>assistant\n<think>\n\n</think>\n\n", "it is told not to think"
     assert llama.chat("a bird") == "<s>[INST] You reply in one line.\n\na bird [/INST]", "it refuses a system message"
 
 
-def test_a_reply_ends_at_a_stop_and_holds_none(model: ChatModel) -> None:
+def test_a_reply_ends_at_a_stop_and_holds_none(model: ChatLanguageModel) -> None:
     free = model.complete("a bird", REPLY, 3)
     stop = free[len(free) // 2 :][:2]
     assert model.complete("a bird", REPLY, 3, stop=(stop,)) == free[: free.index(stop)].strip()
 
 
-def test_a_prompt_that_does_not_fit_is_refused(model: ChatModel) -> None:
+def test_a_prompt_that_does_not_fit_is_refused(model: ChatLanguageModel) -> None:
     with pytest.raises(UserError, match=r"\d+ tokens long.*reads 1024 in all"):
         model.complete("bird " * 1000, REPLY, 0)
 
 
-def test_replies_of_random_weights_can_be_read_when_they_are_held(model: ChatModel) -> None:
+def test_replies_of_random_weights_can_be_read_when_they_are_held(model: ChatLanguageModel) -> None:
     for (schema, read), longest in zip(WANTED, (60, 300, 30, 120), strict=True):
         assert read(model.complete("a bird", LanguageSettings(max_new_tokens=longest, temperature=1), 3, schema=schema))
 
 
-def test_random_weights_choose_edits_among_those_that_are_offered_and_nothing_else(model: ChatModel) -> None:
+def test_random_weights_choose_edits_among_those_that_are_offered_and_nothing_else(model: ChatLanguageModel) -> None:
     ticked = [("red", ("blue", "green")), ("sunny", ("snowy", "rainy")), ("by day", ("at night",))]
     asked = Alternatives(
         tuple(KeywordAlternatives(key, "attribute", tuple(map(Alternative, options))) for key, options in ticked)
@@ -133,7 +133,7 @@ def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:
         named(folder / "qwen3", thinking=1000).complete("a bird", REPLY, 0)
 
 
-def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: ChatModel) -> None:
+def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: ChatLanguageModel) -> None:
     caption, bird = Caption("A red bird in sunny weather."), Task("classification", label="bird")
     prompt, freely = Prompt("short", "$task $caption"), {"temperature": 1, "attempts": 1, "max_new_tokens": 300}
     wanted = AlternativeSettings(**freely, per_keyword=2)
@@ -180,7 +180,7 @@ def test_thoughts_before_replies_that_are_written_together(folder: Path) -> None
     assert list(together.complete_many(several(), REPLY)) == expected and together.thought == alone.thought > 0
 
 
-def test_one_that_does_not_fit_is_no_harm_to_the_others(model: ChatModel) -> None:
+def test_one_that_does_not_fit_is_no_harm_to_the_others(model: ChatLanguageModel) -> None:
     asked = several()[:2]
     long = LanguageRequest("bird " * 1000, 0)
     first, refused, second = model.complete_many([asked[0], long, asked[1]], REPLY)
@@ -207,7 +207,7 @@ def test_too_many_for_the_memory_are_halved(folder: Path, monkeypatch: pytest.Mo
         model.complete_many(several(), REPLY)
 
 
-def test_replies_can_be_stopped_in_their_midst(model: ChatModel) -> None:
+def test_replies_can_be_stopped_in_their_midst(model: ChatLanguageModel) -> None:
     stop, endless = threading.Event(), LanguageSettings(max_new_tokens=900, temperature=1)
     short = LanguageRequest("a bird", 0, schema=WANTED[2][0])
     with stoppable(stop), pytest.raises(Cancelled):

@@ -33,7 +33,7 @@ from core.settings import (
 )
 from core.types import Caption, Task
 from pipeline.driver import Driver, MemoryStore, Request
-from pipeline.lots import Work, run_stages
+from pipeline.lots import SourceWork, run_stages
 from pipeline.models import Models, load_models, server
 from pipeline.models.captioner_chat import ServedChatModel, fitting
 from pipeline.models.server import ChatServer, NoServer, ServerFault, without_thoughts
@@ -482,7 +482,7 @@ def test_one_picture_that_a_server_refuses_fails_its_source_alone(peer: Misbehav
 
     peer.answers = [see]
     works = [
-        Work(
+        SourceWork(
             Request(BIRD, Settings(), seed=seed, stages=("caption",), images=()), MemoryStore(Image.new("RGB", (9, 9)))
         )
         for seed in range(3)

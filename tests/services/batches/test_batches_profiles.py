@@ -23,7 +23,7 @@ from demo.language import caption
 from demo.render import render
 from demo.scene import random_scene
 from pipeline.models.captioner import Blip2
-from pipeline.models.captioner_chat import ChatModel
+from pipeline.models.captioner_chat import ChatVisionModel
 from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.profiles.text_sections import Blip2Captioner, ChatCaptioner
 from services.batches import planning
@@ -78,7 +78,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
     blip2 = Blip2(Blip2Captioner(kind="blip-2", path=str(folder / "blip-2")))
     teach(blip2, pictures, list(captions.values()), folder / "blip-2")
     tiny_captioners.save_qwen3_vl(folder / "qwen3-vl")
-    qwen = ChatModel(ChatCaptioner(kind="chat", path=str(folder / "qwen3-vl")))
+    qwen = ChatVisionModel(ChatCaptioner(kind="chat", path=str(folder / "qwen3-vl")))
     teach(qwen, pictures, list(captions.values()), folder / "qwen3-vl")
     save_chat_llama(folder / "llama")
     tiny.save_stable_diffusion(folder / "generator", folder / "controlnet")
