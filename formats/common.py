@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -28,13 +28,14 @@ SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
 """A shard is closed before it holds more than either."""
 
 
-def rows_of_lines(files: Files, table: str, report: Report) -> Iterator[tuple[int, Row]]:
-    """The rows of a file with a JSON object a line, with their lines from 1; bad lines are told."""
+def rows_of_lines(files: Files, table: str, report: Report) -> Iterator[tuple[str, Row]]:
+    """The rows of a file with a JSON object a line, each with its place in words; bad lines are told."""
     try:
         for line in lines_of(files, table):
-            row = row_of_line(line.text, f"{table}, line {line.number}", report)
+            where = f"{table}, line {line.number}"
+            row = row_of_line(line.text, where, report)
             if row is not None:
-                yield line.number, row
+                yield where, row
     except UserError as error:
         report.refuse(table, str(error))
 
@@ -49,6 +50,16 @@ def row_of_line(text: bytes, where: str, report: Report) -> Row | None:
     except (ValidationError, ValueError, RecursionError) as error:
         why = reason(error) if isinstance(error, ValidationError) else "it is no JSON object"
         report.refuse(where, f"The line cannot be read: {why}.")
+        return None
+
+
+def row_of_cells(cells: Mapping[str, Any], where: str, report: Report) -> Row | None:
+    """The row of a table's cells; None, told, for one that cannot be read. Empty cells say nothing."""
+    try:
+        return Row.model_validate({name: cell for name, cell in cells.items() if cell not in (None, "")})
+    except (ValidationError, ValueError, RecursionError) as error:
+        why = reason(error) if isinstance(error, ValidationError) else "a cell is no JSON"
+        report.refuse(where, f"The row cannot be read: {why}.")
         return None
 
 

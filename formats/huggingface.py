@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from core.errors import UserError
-from core.validation_messages import reason
 from formats.common import (
     beside,
     in_shards,
@@ -20,62 +18,61 @@ from formats.common import (
     pair_of_files,
     read_bytes,
     read_mask_file,
+    row_of_cells,
     rows_of_lines,
     split_in,
     splits_of,
     without,
 )
-from formats.draft import Draft, HashedFile
+from formats.draft import Draft
 from formats.files import Files, is_image, names_by_form
 from formats.naming import split_folder
 from formats.pages import Kept
-from formats.types import Example, Found, Report, Row, json_lines, row_of
+from formats.types import Example, Found, Report, Row, row_of
 
 if TYPE_CHECKING:
     import pyarrow
 
-METADATA = "metadata.jsonl"
+METADATA = "metadata.parquet"
+LINES = "metadata.jsonl"
+"""What most people have in its place."""
 _ROWS = 64
 """Images of a row group: so many are in memory at once."""
 
 
 def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
-    """Hugging Face ImageFolder: SPLIT/metadata.jsonl beside SPLIT/images/ and SPLIT/masks/."""
+    """Hugging Face ImageFolder: SPLIT/metadata.parquet beside SPLIT/images/ and SPLIT/masks/.
+
+    In metadata.jsonl `datasets` would take labels such as 2024-01-01 for dates, and the types of columns from its first
+    ten megabytes.
+    """
     masks = any(example.mask is not None for example in examples)
-    splits = splits_of(examples)
 
     def named(example: Example) -> tuple[str, str | None]:
         split = split_folder(example.split)
         return pair_of_files(example, f"{split}/images", f"{split}/masks")
 
-    with ExitStack() as open_files:
-        tables: dict[str, HashedFile] = {}
-        for picture in draft.pictures(_telling_first(examples), named):
-            example, split = picture.example, split_folder(picture.example.split)
-            if split not in tables:
-                tables[split] = open_files.enter_context(draft.stream(f"{split}/{METADATA}"))
-            image, mask = named(example)
-            # The image comes first, or `datasets` has its column last; a column is there in every line or in none.
-            files = {"file_name": f"images/{example.name}.png"}
-            if masks:
-                files["mask_file_name"] = f"masks/{example.name}.png" if mask else None  # type: ignore[assignment]
-            tables[split].write(json_lines([{**files, **picture.row}]))
-            draft.record(picture, image, mask)
+    # The image comes first, or `datasets` has its column last.
+    schema = _schema({"file_name": None, **({"mask_file_name": None} if masks else {})})
+    for split, pictures in groupby(draft.pictures(examples, named), lambda picture: picture.example.split):
+        with _table(draft, f"{split_folder(split)}/{METADATA}", schema) as add:
+            for picture in pictures:
+                image, mask = named(picture.example)
+                files = {"file_name": image, "mask_file_name": mask}
+                add({**{name: file and file.partition("/")[2] for name, file in files.items()}, **picture.row})
+                draft.record(picture, image, mask)
     kinds = ("images", "masks") if masks else ("images",)
-    first = split_folder(splits[0])
+    splits = [split_folder(split) for split in splits_of(examples)]
     return Kept(
-        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{first}")',
+        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{splits[0]}")',
         (
             ("SPLIT/images/", "the images"),
             *([("SPLIT/masks/", "a class number a pixel, of the image of the same name")] if masks else []),
-            (f"SPLIT/{METADATA}", "a line an image, as `datasets` reads it"),
+            (f"SPLIT/{METADATA}", "a row an image, as `datasets` reads it"),
         ),
         images="*/images/*.png",
         masks="*/masks/*.png" if masks else "",
-        configs=tuple(
-            (split, (f"{split}/{METADATA}", *(f"{split}/{kind}/*" for kind in kinds)))
-            for split in map(split_folder, splits)
-        ),
+        configs=tuple((split, (f"{split}/{METADATA}", *(f"{split}/{kind}/*" for kind in kinds))) for split in splits),
         notes=(
             '`edits`, `mask_classes` and `facts` are JSON texts: `json.loads(row["facts"])`.',
             'Labels are texts; `images.class_encode_column("label")` numbers them.',
@@ -84,14 +81,15 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
 
 
 def find_imagefolder(files: Files, report: Report) -> Iterator[Found]:
-    """The examples of every `metadata.jsonl`; images that no line names are told."""
+    """The examples of every `metadata.jsonl` or `metadata.parquet`; images that none of their rows names are told."""
     known = names_by_form(files.names)
     used: set[str] = set()
-    tables = [name for name in files.names if posixpath.basename(name) == METADATA]
+    tables = [name for name in files.names if posixpath.basename(name) in (METADATA, LINES)]
     for table in tables:
         folder = posixpath.dirname(table)
-        for line, row in rows_of_lines(files, table, report):
-            where, extra = f"{table}, line {line}", row.model_extra or {}
+        rows = rows_of_parquet if table.endswith(METADATA) else rows_of_lines
+        for where, row in rows(files, table, report):
+            extra = row.model_extra or {}
             named = extra.get("file_name")
             mask_named = extra.get("mask_file_name")
             image = beside(named, folder, known)
@@ -116,21 +114,7 @@ def find_imagefolder(files: Files, report: Report) -> Iterator[Found]:
             )
     for name in files.names:
         if is_image(name) and name not in used and _within(name, tables):
-            report.refuse(name, f"No line of {METADATA} names it: add one, or take the file away.")
-
-
-def _telling_first(examples: Sequence[Example]) -> list[Example]:
-    """Those in front that are the first of their split to fill a column: `datasets` takes the types of columns from the
-    first ten megabytes, and cannot read what comes after them if it does not fit.
-    """
-    known: set[tuple[str, str]] = set()
-    telling: list[Example] = []
-    others: list[Example] = []
-    for example in examples:
-        filled = {(example.split, name) for name in ("edit_types", "mask") if getattr(example, name)}
-        (others if filled <= known else telling).append(example)
-        known |= filled
-    return [*telling, *others]
+            report.refuse(name, f"No line of {posixpath.basename(tables[0])} names it: add one, or take the file away.")
 
 
 def _missing(what: str, named: object) -> str:
@@ -145,64 +129,73 @@ def _within(name: str, tables: Sequence[str]) -> bool:
 
 def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
     """Parquet: data/SPLIT-NUMBER.parquet, images and masks inside, as `datasets` shows them."""
-    import pyarrow
-
     masks = any(example.mask is not None for example in examples)
-    shards: dict[str, list[str]] = {}
-    schema = _schema(masks)
+    schema = _schema({"image": "Image", **({"mask": "Image"} if masks else {})})
+    splits: dict[str, None] = {}
     for split, number, group in in_shards(draft.pictures(examples)):
         name = f"data/{split}-{number:05d}.parquet"
-        shards.setdefault(split, []).append(name)
-        with draft.stream(name) as file, _parquet_writer(file, schema) as writer:
-            rows: list[dict[str, Any]] = []
+        splits[split] = None
+        with _table(draft, name, schema) as add:
             for picture in group:
-                example = picture.example
-                mask = None if picture.mask is None else {"bytes": picture.mask, "path": f"{example.name}.png"}
-                rows.append(
-                    {
-                        "image": {"bytes": picture.data, "path": f"{example.name}.png"},
-                        **({"mask": mask} if masks else {}),
-                        **picture.row,
-                    }
-                )
-                draft.record(picture, f"{name}#{example.name}", f"{name}#{example.name}" if mask else None)
-                if len(rows) == _ROWS:
-                    writer.write_table(pyarrow.Table.from_pylist(rows, schema))
-                    rows = []
-            if rows:
-                writer.write_table(pyarrow.Table.from_pylist(rows, schema))
-    first = next(iter(shards))
+                path, place = f"{picture.example.name}.png", f"{name}#{picture.example.name}"
+                mask = None if picture.mask is None else {"bytes": picture.mask, "path": path}
+                add({"image": {"bytes": picture.data, "path": path}, "mask": mask, **picture.row})
+                draft.record(picture, place, place if mask else None)
     return Kept(
-        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{first}")',
+        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{next(iter(splits))}")',
         (("data/SPLIT-NUMBER.parquet", "a row an image, with image and mask inside"),),
         shards="data/*.parquet",
-        configs=tuple((split, (f"data/{split}-*.parquet",)) for split in shards),
+        configs=tuple((split, (f"data/{split}-*.parquet",)) for split in splits),
         notes=('`edits`, `mask_classes` and `facts` are JSON texts: `json.loads(row["facts"])`.',),
     )
 
 
 def find_parquet(files: Files, report: Report) -> Iterator[Found]:
     """The rows of every Parquet file that has a column `image` of bytes, or of files beside it."""
+    for table in (name for name in files.names if name.endswith(".parquet")):
+        for place, (where, cells) in enumerate(cells_of_parquet(files, table, report), start=1):
+            if "image" not in cells:
+                report.refuse(table, "It has no column “image”: name the column with the images so.")
+                break
+            found = _parquet_found(table, place, where, cells, report)
+            if found is not None:
+                yield found
+
+
+def cells_of_parquet(files: Files, table: str, report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a Parquet file, each with its place in words; those that cannot be read are told.
+
+    A number that `datasets` wrote for a class is its name.
+    """
     import pyarrow
     import pyarrow.parquet
 
-    for table in (name for name in files.names if name.endswith(".parquet")):
-        try:
-            opened = pyarrow.parquet.ParquetFile(files.path(table))
-            if "image" not in opened.schema_arrow.names:
-                report.refuse(table, "It has no column “image”: name the column with the images so.")
-                continue
-            named = named_numbers(opened.schema_arrow.metadata)
-            place = 0
-            for batch in opened.iter_batches(batch_size=_ROWS):
-                for held in batch.to_pylist():
-                    place += 1
-                    found = _parquet_found(table, place, held, named, report)
-                    if found is not None:
-                        yield found
-        except (pyarrow.ArrowException, OSError, UserError) as error:
-            said = str(error) if isinstance(error, UserError) else "It is damaged or no Parquet file: export it again."
-            report.refuse(table, said)
+    try:
+        opened = pyarrow.parquet.ParquetFile(files.path(table))
+        named = named_numbers(opened.schema_arrow.metadata)
+        rows = chain.from_iterable(batch.to_pylist() for batch in opened.iter_batches(batch_size=_ROWS))
+        for place, cells in enumerate(rows, start=1):
+            where, unknown = f"{table}, row {place}", ""
+            for column, names in named.items():
+                number = cells.get(column)
+                if isinstance(number, int):
+                    unknown = unknown or ("" if -1 <= number < len(names) else f"Its {column} is class {number}")
+                    cells[column] = names[number] if 0 <= number < len(names) else None  # -1: nobody knows it
+            if unknown:
+                report.refuse(where, f"{unknown}, which the table does not name.")
+            else:
+                yield where, cells
+    except (pyarrow.ArrowException, OSError, UserError) as error:
+        damaged = "It is damaged or no Parquet file: export it again."
+        report.refuse(table, str(error) if isinstance(error, UserError) else damaged)
+
+
+def rows_of_parquet(files: Files, table: str, report: Report) -> Iterator[tuple[str, Row]]:
+    """The rows of a Parquet file without images, each with its place in words; those that cannot be read are told."""
+    for where, cells in cells_of_parquet(files, table, report):
+        row = row_of_cells(cells, where, report)
+        if row is not None:
+            yield where, row
 
 
 def count_parquet(files: Files) -> int:
@@ -217,35 +210,46 @@ def count_parquet(files: Files) -> int:
     return count
 
 
-def _schema(masks: bool) -> pyarrow.Schema:
+def _schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
+    """The columns of a table: those of the files, with "Image" for what `datasets` shows, then those of a row."""
     import pyarrow
 
-    image = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
-    texts = {name: pyarrow.string() for name in row_of(Example("x", Path(), ""))}
-    columns = {"image": image, **({"mask": image} if masks else {}), **texts}
-    columns["edit_types"] = pyarrow.list_(pyarrow.string())
+    text, image = pyarrow.string(), pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    columns = {name: image if kind else text for name, kind in files.items()}
+    columns |= dict.fromkeys(row_of(Example("x", Path(), "")), text) | {"edit_types": pyarrow.list_(text)}
     # What `datasets` looks for to show the bytes as images.
-    text = {"dtype": "string", "_type": "Value"}
-    features: dict[str, Any] = dict.fromkeys(texts, text)
-    features |= {name: {"_type": "Image"} for name in ("image", "mask") if name in columns}
-    features["edit_types"] = {"feature": text, "_type": "List"}
-    about = {"info": {"features": {name: features[name] for name in columns}}}
-    return pyarrow.schema(list(columns.items()), metadata={"huggingface": json.dumps(about)})
+    value = {"dtype": "string", "_type": "Value"}
+    features = dict.fromkeys(columns, value) | {"edit_types": {"feature": value, "_type": "List"}}
+    features |= {name: {"_type": kind} for name, kind in files.items() if kind}
+    about = {"huggingface": json.dumps({"info": {"features": features}})}
+    return pyarrow.schema(list(columns.items()), metadata=about if any(files.values()) else None)
 
 
 @contextmanager
-def _parquet_writer(file: Any, schema: pyarrow.Schema) -> Iterator[Any]:
+def _table(draft: Draft, name: str, schema: pyarrow.Schema) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A Parquet file of an export, to which the function adds a row."""
     import pyarrow.parquet
 
+    rows: list[dict[str, Any]] = []
     # Images are packed already.
     packed = dict.fromkeys(("facts", "caption", "new_caption", "edits"), "zstd")
-    pictures = [name for name in ("image", "mask") if name in schema.names]
-    kinds = {f"{name}.{part}": "none" for name in pictures for part in ("bytes", "path")}
-    rest = {name: "none" for name in schema.names if name not in (*packed, *pictures, "edit_types")}
-    with pyarrow.parquet.ParquetWriter(
-        file, schema, compression={**packed, **kinds, **rest, "edit_types.list.element": "none"}, use_dictionary=False
-    ) as writer:
-        yield writer
+    with (
+        draft.stream(name) as file,
+        pyarrow.parquet.ParquetWriter(file, schema, compression=packed, use_dictionary=False) as writer,
+    ):
+
+        def flush() -> None:
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+            rows.clear()
+
+        def add(row: dict[str, Any]) -> None:
+            rows.append(row)
+            if len(rows) == _ROWS:
+                flush()
+
+        yield add
+        if rows:
+            flush()
 
 
 def named_numbers(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
@@ -261,34 +265,20 @@ def named_numbers(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]
         return {}
 
 
-def _parquet_found(
-    table: str, place: int, held: dict[str, Any], named: Mapping[str, Sequence[str]], report: Report
-) -> Found | None:
+def _parquet_found(table: str, place: int, where: str, cells: dict[str, Any], report: Report) -> Found | None:
     """The example of a row; None, told, when it cannot be one."""
-    where = f"{table}, row {place}"
-    image, mask = held.pop("image"), held.pop("mask", None)
+    image, mask = cells.pop("image"), cells.pop("mask", None)
     image = image.get("bytes") if isinstance(image, dict) else image
     mask = mask.get("bytes") if isinstance(mask, dict) else mask
     if not isinstance(image, bytes) or (mask is not None and not isinstance(mask, bytes)):
         report.refuse(where, "It does not hold the bytes of an image: export the images with the table.")
         return None
-    for column, names in named.items():
-        number = held.get(column)
-        if isinstance(number, int):
-            if not -1 <= number < len(names):
-                report.refuse(where, f"Its {column} is class {number}, which the table does not name.")
-                return None
-            held[column] = names[number] if number >= 0 else None  # -1: nobody knows it
-    try:
-        row = Row.model_validate({name: value for name, value in held.items() if value is not None})
-    except (ValidationError, ValueError, RecursionError) as error:
-        why = reason(error) if isinstance(error, ValidationError) else "a cell is no JSON"
-        report.refuse(where, f"The row cannot be read: {why}.")
+    row = row_of_cells(cells, where, report)
+    if row is None:
         return None
-    name = row.name or f"{posixpath.splitext(posixpath.basename(table))[0]}-{place}"
     return Found(
         f"{table}#{row.name or place}",
-        name,
+        row.name or f"{posixpath.splitext(posixpath.basename(table))[0]}-{place}",
         lambda data=image: data,  # type: ignore[misc]
         row.label,
         split_in(row.split or posixpath.basename(table).partition("-")[0]),

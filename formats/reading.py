@@ -33,7 +33,7 @@ from core.progress import OnProgress, Pace, Progress
 from formats.draft import IMPORTING, MANIFEST, in_threads, read_manifest
 from formats.exporting import LAYOUTS
 from formats.files import MOST_TABLE, Files, Inner, is_image, open_files
-from formats.huggingface import METADATA
+from formats.huggingface import LINES, METADATA
 from formats.naming import Names, folded
 from formats.pages import CLASSES
 from formats.records import with_records
@@ -332,7 +332,7 @@ def _unwrapped(files: Files) -> Files:
     if not files.names:
         return files
     top = files.names[0].split("/")[0]
-    marks = (MANIFEST, METADATA, "data.yaml", "leftImg8bit/", "annotations/")
+    marks = (MANIFEST, METADATA, LINES, "data.yaml", "leftImg8bit/", "annotations/")
     inner = [name.removeprefix(f"{top}/") for name in files.names]
     if all(name.startswith(f"{top}/") for name in files.names) and any(name.startswith(marks) for name in inner):
         return Inner(files, top)
@@ -365,7 +365,7 @@ def _guess(files: Files) -> str:
     """The format, by what the files are called."""
     bases = {posixpath.basename(name) for name in files.names}
     endings = {posixpath.splitext(base)[1].lower() for base in bases}
-    if METADATA in bases:
+    if bases & {METADATA, LINES}:
         return "imagefolder"
     if bases & {"data.yaml", "data.yml", "dataset.yaml"}:
         return "yolo"

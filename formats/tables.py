@@ -10,20 +10,18 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pydantic import ValidationError
-
 from core.csv_tables import as_written, csv_text
 from core.errors import UserError
-from core.validation_messages import reason
 from formats.common import (
     beside,
     found_of_row,
+    row_of_cells,
 )
 from formats.draft import Draft
 from formats.files import Files, is_image, names_by_form
 from formats.naming import split_folder
 from formats.pages import Kept
-from formats.types import Example, Found, Report, Row, compact
+from formats.types import Example, Found, Report, compact
 
 if TYPE_CHECKING:
     pass
@@ -61,7 +59,7 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
             draft.record(picture, image, mask)
     masks = any(example.mask is not None for example in examples)
     return Kept(
-        'import pandas\n\nimages = pandas.read_csv("SET/examples.csv", keep_default_na=False)',
+        'import pandas\n\nimages = pandas.read_csv("SET/examples.csv", keep_default_na=False, dtype=str)',
         (
             (TABLE, "a row an image, with the paths of its files"),
             ("images/SPLIT/", "the images"),
@@ -92,12 +90,10 @@ def find_csv(files: Files, report: Report) -> Iterator[Found]:
                 missing = cells.get(image_column, "") if image is None else cells[mask_column]
                 report.refuse(where, f"It names a file that is not there (“{missing}”): add the file.")
                 continue
-            try:
-                plain = {name: text for name, text in cells.items() if name not in (image_column, mask_column)}
-                row = Row.model_validate({name: text for name, text in plain.items() if text})
-            except (ValidationError, ValueError, RecursionError) as error:
-                why = reason(error) if isinstance(error, ValidationError) else "a cell is no JSON"
-                report.refuse(where, f"The row cannot be read: {why}.")
+            row = row_of_cells(
+                {name: text for name, text in cells.items() if name not in (image_column, mask_column)}, where, report
+            )
+            if row is None:
                 continue
             yield found_of_row(files, image, mask, row)
     for name in files.names:
