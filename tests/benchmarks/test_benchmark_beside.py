@@ -11,8 +11,8 @@ from benchmarks.beside import almost_done
 from benchmarks.runs_of_batches import Run, Stamp
 from services.batches.engine import Engine
 from services.batches.service import BatchService
-from storage.workspace import Workspace
 from tests.support.batch_workers import here
+from tests.support.workspaces import workspace_in
 
 
 @pytest.mark.slow
@@ -24,7 +24,7 @@ def test_a_run_of_models_that_sleep_takes_more_than_their_sleep(monkeypatch: pyt
 
 
 def test_a_batch_that_is_almost_done_goes_on_with_what_is_left(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         number, service = almost_done(workspace, 16, left=8), BatchService(workspace)
         before = workspace.batches.counts(number)
         assert {state: one.number for state, one in before["images"].items()} == {"done": 16, "planned": 8}

@@ -17,7 +17,6 @@ from playwright.sync_api import Page, Route, expect
 from benchmarks.serving import ServerProcess
 from core.studies import ControlPolicy, Eligibility, Example, Question, StudyData
 from services.studio import Studio
-from storage.workspace import Workspace
 from study.behaviour import Behaviour
 from study.panel import Panel
 from study.simulate import Simulation, run
@@ -35,6 +34,7 @@ from tests.support.annotating import (
 from tests.support.routing import routed
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
+from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 NASTY = "<img src=x onerror=\"document.title='hacked'\">&amp;"
@@ -440,7 +440,7 @@ def test_an_answer_under_way_survives_that_the_page_is_left(place: Place) -> Non
 
 
 def test_a_server_that_is_killed_loses_nothing(page: Page, tmp_path: Path) -> None:
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         study_id, link = running(workspace, 3)
     server = ServerProcess(tmp_path / "workspace", tmp_path / "log", SERVE_ALONE).start()
     try:
@@ -462,7 +462,7 @@ def test_a_server_that_is_killed_loses_nothing(page: Page, tmp_path: Path) -> No
         page.goto("about:blank")
     finally:
         server.stop()
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         found = workspace.studies.data(study_id).votes
     assert [vote.answers["valid"] for vote in found] == ["yes", "no", "yes"]
 

@@ -19,6 +19,7 @@ from storage.workspace import Workspace
 from tests.support.routing import HeldBack, routed
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
+from tests.support.workspaces import workspace_in
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -358,7 +359,7 @@ def test_a_filter_is_pressed_by_the_space_bar(page: Page, server: tuple[str, Stu
 
 def test_no_decision_is_lost_when_the_studio_is_killed(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "workspace"
-    with Workspace(folder) as workspace:
+    with workspace_in(folder) as workspace:
         fill(workspace, KILLED // 5, 5, pixels=32)
     server = ServerProcess(folder, tmp_path / "log").start()
     try:

@@ -24,6 +24,7 @@ from tests.services.evaluation.test_eval_cases import set_of
 from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, SEGMENTER, service_of
 from tests.support.evaluation_cases import fill
 from tests.support.model_cases import onnx_file
+from tests.support.workspaces import workspace_in
 
 ROOT = Path(__file__).resolve().parents[2]
 KIND = ["--view", "kind=classification"]
@@ -33,7 +34,7 @@ KIND = ["--view", "kind=classification"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A workspace of both kinds with a test set. Tests have models read it, and save nothing else."""
     path = tmp_path_factory.mktemp("command")
-    with Workspace(path) as workspace:
+    with workspace_in(path) as workspace:
         fill(workspace, 3)
         for case in workspace.catalogue.test_cases(workspace.catalogue.ids()):
             workspace.test_cases.review(case, "accepted")

@@ -21,6 +21,7 @@ from services.test_sets.examples import export_version
 from storage.workspace import Workspace
 from tests.formats.test_formats import SET, Maker
 from tests.support.memory import peaks
+from tests.support.workspaces import workspace_in
 
 LONG = "Snow falls on a bird. " * 1000
 """What is said of each image."""
@@ -80,7 +81,7 @@ def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(layout
     held = examples(Maker(tmp_path / "images"), 200, 16, LONG)
     given = []
     for number in (80, 200):
-        with Workspace(tmp_path / f"workspace-{number}") as workspace:
+        with workspace_in(tmp_path / f"workspace-{number}") as workspace:
             done = bring_in(workspace, export(SET, held[:number], tmp_path / f"held-{number}", "csv"))
             into_set(workspace, done.imported.id, "Birds")
             version = Drafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True))

@@ -35,7 +35,6 @@ from services.jobs import JobHandle, JobQueue
 from services.queries import run_facts
 from services.runs.live_images import KEPT_PREVIEWS, Previews
 from services.studio import Studio, put_together
-from storage.workspace import Workspace
 from tests.support.scripted import (
     InvertingDetector,
     NoiseGenerator,
@@ -47,6 +46,7 @@ from tests.support.scripted import (
     performed,
 )
 from tests.support.serving import until
+from tests.support.workspaces import workspace_in
 from ui.explore.drawing_routes import add_drawing_routes
 from ui.explore.generation import generation_card
 from ui.explore.queue import queue_part
@@ -599,7 +599,7 @@ def test_a_waiting_job_makes_what_the_gate_showed(studio: Studio) -> None:
 
 
 def test_a_generation_that_waits_is_recorded_and_what_becomes_of_it(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         studio = put_together(load_profile("demo"), ScriptedModels(), workspace)
         run_id = new_run(studio)
         do(studio, run_id, "run-all")
@@ -616,6 +616,6 @@ def test_a_generation_that_waits_is_recorded_and_what_becomes_of_it(tmp_path: Pa
         studio.jobs.close(seconds=0)
         blocker.go_on.set()
         studio.close()
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         last = workspace.runs.get(run_id).jobs[-1]
         assert (last.state, last.done, last.total) == ("interrupted", 0, 4)

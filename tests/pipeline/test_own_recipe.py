@@ -27,7 +27,6 @@ from pipeline.run_files.embedded import require_run_in
 from pipeline.stages.caption import CAPTION
 from services.queries import ShowRun
 from services.studio import Studio, put_together
-from storage.workspace import Workspace
 from tests.support.own_recipe import (
     POSTCARD,
     Greeting,
@@ -38,6 +37,7 @@ from tests.support.own_recipe import (
     registered,
 )
 from tests.support.scripted import SUNNY_BIRD, ScriptedModels, parts_of, performed
+from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +113,7 @@ def test_the_command_line_runs_it_and_repeats_it(
 
 @pytest.fixture
 def studio(tmp_path: Path) -> Iterator[Studio]:
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         made = put_together(load_profile("demo"), greeting_models(), workspace)
         yield made
         made.close()
@@ -322,7 +322,7 @@ def test_a_saved_picture_brings_the_recipe_to_another_workspace(studio: Studio, 
     was = studio.states.of(run_id)
     name, data = studio.exchange.saved_image(was.run.test_cases[0].id)
     assert name.startswith("bird-postcard-")
-    with Workspace(tmp_path / "elsewhere") as other:
+    with workspace_in(tmp_path / "elsewhere") as other:
         there = put_together(load_profile("demo"), greeting_models(), other)
         taken = there.exchange.take_run(data)
         held = there.states.of(taken.run_id)

@@ -19,11 +19,12 @@ from tests.storage.test_batches_ledger import SHOWN, TRIES, batch_of, read
 from tests.storage.test_migrations import FIRST_ROWS, RUN, TASK, THEN, case_row, written_by
 from tests.support.batch_cases import comes_to, pictures, plan_text, planned, work_here
 from tests.support.cases import made_case
+from tests.support.workspaces import workspace_in
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path) as opened:
+    with workspace_in(tmp_path) as opened:
         yield opened
         assert catalogue_faults(tmp_path / DATABASE) == ()
 
@@ -108,7 +109,7 @@ def test_a_workspace_of_the_step_before_gets_it(tmp_path: Path) -> None:
             ("run_states", {**FIRST_ROWS[2][1], "run": other, "removed": 1}),
         ],
     )
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         assert found(workspace, "Möwen #1") == {1}
         assert workspace.catalogue.facets()["batch"] == {"Möwen #1": 1}
         workspace.runs.restore(other)

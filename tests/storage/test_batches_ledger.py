@@ -16,6 +16,7 @@ from storage.batches.ledger import MOST_DEATHS
 from storage.runs.test_cases import save_cases
 from storage.workspace import Workspace
 from tests.support.cases import made_case
+from tests.support.workspaces import workspace_in
 
 TRIES = 3
 SHOWN = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
@@ -23,7 +24,7 @@ SHOWN = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -152,14 +153,14 @@ def test_what_no_other_try_would_mend_fails_at_once_and_a_mishap_takes_the_same_
 
 
 def test_one_process_at_a_time_works_on_a_batch_and_what_a_gone_one_had_is_planned_again(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "workspace") as first:
+    with workspace_in(tmp_path / "workspace") as first:
         number = batch_of(first)
         first.batches.claim(number, "captions")
-        with Workspace(tmp_path / "workspace") as second:
+        with workspace_in(tmp_path / "workspace") as second:
             assert second.batches.get(number).running
             with pytest.raises(UserError, match="Another process works on the batch “Birds” already"):
                 second.batches.hold(number)
-    with Workspace(tmp_path / "workspace") as third:
+    with workspace_in(tmp_path / "workspace") as third:
         assert not third.batches.get(number).running
         assert third.batches.hold(number) == 4
         assert len(third.batches.claim(number, "captions")) == 4

@@ -43,6 +43,7 @@ from storage.curation.entry_sets import (
 from storage.workspace import DATABASE, Workspace
 from tests.support.cases import LINEAGE
 from tests.support.study_desk import crew, started, vote
+from tests.support.workspaces import workspace_in
 
 LABELS = ("bird", "Möwe", "a “quoted” boat", "owl")
 MODELS = ("one", "two")
@@ -60,7 +61,7 @@ SORTS = [Order(), Order("oldest")] + [Order(*held, falling) for falling in (Fals
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -181,7 +182,7 @@ def test_the_catalogue_follows_whatever_is_saved(workspace: Workspace, seed: int
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    with Workspace(tmp_path_factory.mktemp("catalogue")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("catalogue")) as workspace:
         busy = Busy(workspace, 9)
         for _ in range(500):
             busy.step()
@@ -449,7 +450,7 @@ def test_an_older_workspace_gets_its_catalogue(tmp_path: Path) -> None:
     """What the step fills in from the tables is what the triggers would have kept."""
     fixtures = Path(__file__).parent / "fixtures" / "commit-1c19a8f"
     assert storage_command(["restore", str(fixtures / "workspace.zip"), str(tmp_path / "old")]) == 0
-    with Workspace(tmp_path / "old") as workspace:
+    with workspace_in(tmp_path / "old") as workspace:
         assert faults(workspace) == ()
         cases = {case.id: case for run in workspace.runs.search(1000) for case in workspace.runs.get(run.id).test_cases}
         found = everything(workspace)

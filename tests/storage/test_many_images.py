@@ -23,11 +23,12 @@ from storage.curation.decisions import Target
 from storage.curation.imports import ImportRow, NewImage
 from storage.images import StoredImage
 from storage.workspace import DATABASE, Workspace
+from tests.support.workspaces import workspace_in
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

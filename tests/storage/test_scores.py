@@ -27,6 +27,7 @@ from tests.storage.test_catalogue import Busy, everything
 from tests.storage.test_migrations import FIRST_ROWS, TASK, case_row, written_by
 from tests.support.cases import made_case
 from tests.support.set_cases import picture, run_of
+from tests.support.workspaces import workspace_in
 
 LEARNT = ValidityScore(("edges kept",), (0.5,), (0.5,), (1.0,), (2.0, 0.0), 0.1)
 AGREEMENT = Agreement(40, 20, Figure(0.8, 0.7, 0.9, 40, 10), ((0.5, 0.5, 40),), 0.5, 0.75, None)
@@ -36,7 +37,7 @@ EDGES = (0.0, 0.02, 0.3, 0.5, float(np.nextafter(np.float32(0.5), np.float32(0))
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
         assert catalogue_faults(opened.folder / DATABASE) == ()
 
@@ -136,7 +137,7 @@ def test_what_is_no_score_is_refused_and_changes_nothing(workspace: Workspace, w
 def test_a_workspace_of_the_step_before_can_be_scored(tmp_path: Path) -> None:
     case = {name: value for name, value in case_row(1)[1].items() if name != "control"}
     written_by(tmp_path, 23, [*FIRST_ROWS, ("test_cases", case | {"job": None, "recipe": "dillema", "task": TASK})])
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         assert workspace.scores.latest() is None
         assert workspace.catalogue.ids(CatalogueFilter(scores=(None,))) == (1,)
         workspace.scores.save(new({1: 0.5}))

@@ -33,6 +33,7 @@ from pipeline.methods import read_settings
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace
+from tests.support.workspaces import workspace_in
 
 BIRD = Task("classification", label="bird")
 ROAD = Task("segmentation", protected=("road", "vehicle"))
@@ -41,7 +42,7 @@ NASTY = 'Robert\'); DROP TABLE runs;-- "quoted" %s ? :name \x00 😀 \\ \n[x](y)
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -82,7 +83,7 @@ def case(seed: int = 7, shade: int = 10) -> TestCase:
 
 
 def test_a_run_comes_back_after_the_workspace_was_closed(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         notes = ("The picture was turned upright.",)
         run_id = workspace.runs.create(picture(), ROAD, "demo", " Main  street ", {"a": 1}, notes, sample="street-3")
     with Workspace(str(tmp_path)) as workspace:
@@ -272,7 +273,7 @@ def test_a_mode_that_png_would_change_is_refused(workspace: Workspace) -> None:
 
 
 def test_a_closed_workspace_says_so(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
+    workspace = workspace_in(tmp_path)
     with pytest.raises(RuntimeError, match="closed"):
         workspace.runs.search()
     workspace.open()
@@ -286,10 +287,10 @@ def test_a_closed_workspace_says_so(tmp_path: Path) -> None:
 
 
 def test_closing_interrupts_its_own_jobs_only(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as other:
+    with workspace_in(tmp_path) as other:
         run_id = new_run(other)
         others = other.jobs.start(run_id, 1)
-        with Workspace(tmp_path) as workspace:
+        with workspace_in(tmp_path) as workspace:
             own, done = workspace.jobs.start(run_id, 1), workspace.jobs.start(run_id, 1)
             workspace.jobs.finish(done, "done")
         states = {job.id: job.state for job in other.runs.get(run_id).jobs}
@@ -460,7 +461,7 @@ def test_runs_are_found_by_name_and_label(workspace: Workspace) -> None:
 
 def test_an_image_from_elsewhere_is_kept_without_a_run(tmp_path: Path) -> None:
     image = Image.effect_noise((20, 16), 50).convert("RGB")
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         sha = workspace.images.add(image)
         assert workspace.images.add(image) == sha
         assert workspace.images.sizes([sha, None, "0" * 64]) == {sha: image.size}

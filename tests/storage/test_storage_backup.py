@@ -18,6 +18,7 @@ from core.types import Caption, StageValue, Task, Trace
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from storage.workspace import Workspace
 from tests.support.cases import made_case
+from tests.support.workspaces import workspace_in
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +35,7 @@ def fill(workspace: Workspace) -> str:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    with Workspace(tmp_path / "source") as workspace:
+    with workspace_in(tmp_path / "source") as workspace:
         fill(workspace)
     return tmp_path / "source"
 
@@ -82,7 +83,7 @@ def test_there_and_back(source: Path, archive: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_of_a_workspace_in_use(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "live") as workspace:
+    with workspace_in(tmp_path / "live") as workspace:
         run_id = fill(workspace)
         command = [sys.executable, "-m", "storage", "backup", str(tmp_path / "live"), str(tmp_path / "backup.zip")]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -90,7 +91,7 @@ def test_of_a_workspace_in_use(tmp_path: Path) -> None:
         fill(workspace)
         assert workspace.runs.get(run_id).jobs[0].state == "running"
     assert main(["restore", str(tmp_path / "backup.zip"), str(tmp_path / "copy")]) == 0
-    with Workspace(tmp_path / "copy") as copy:
+    with workspace_in(tmp_path / "copy") as copy:
         assert [summary.id for summary in copy.runs.search()] == [run_id]
         assert copy.runs.get(run_id).jobs[0].state == "interrupted"
 

@@ -15,7 +15,7 @@ from core.errors import UserError
 from core.types import Caption, StageValue, Task, Trace
 from storage.engine import database as database_module
 from storage.engine.database import Database
-from storage.workspace import Workspace
+from tests.support.workspaces import workspace_in
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_another_program_that_keeps_the_lock(database: Database, monkeypatch: py
 
 
 def test_eight_threads_write_and_nothing_is_lost(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         run_id = workspace.runs.create(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", "Busy", {})
 
         def work(worker: int) -> list[int]:

@@ -27,6 +27,7 @@ from storage.workspace import Workspace
 from study.results import analyse
 from tests.support.cases import made_case
 from tests.support.study_desk import crew, started, vote
+from tests.support.workspaces import workspace_in
 
 IMAGE = Image.new("RGB", (8, 8), (10, 20, 30))
 ACCEPTED = Decision("accepted")
@@ -34,7 +35,7 @@ ACCEPTED = Decision("accepted")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path) as opened:
+    with workspace_in(tmp_path) as opened:
         yield opened
 
 

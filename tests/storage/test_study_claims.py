@@ -29,6 +29,7 @@ from storage.workspace import Workspace
 from study.consensus import counted as study_counted
 from study.readiness import findings
 from tests.support.study_desk import YES, assert_counted, crew, picture, rules, started, vote, vote_all
+from tests.support.workspaces import workspace_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SOON = 0.02 / 60
@@ -37,7 +38,7 @@ SOON = 0.02 / 60
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path) as opened:
+    with workspace_in(tmp_path) as opened:
         yield opened
     assert_counted(tmp_path)
 
@@ -601,12 +602,12 @@ def run_annotators(folder: Path, study_id: str, workers: list[str]) -> int:
 @pytest.mark.parametrize("items", [200, pytest.param(2000, marks=pytest.mark.soak)])
 def test_eight_processes_claiming_at_once(tmp_path: Path, items: int) -> None:
     """Thousands of claims: exactly five votes of five workers an item, and no error."""
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         study_id = started(workspace, items=items, votes=5, consensus=4)
         workers = crew(workspace.studies, study_id, 8)
     claims = run_annotators(tmp_path, study_id, workers)
     assert claims >= 5 * items
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         judged = votes_of(workspace.studies, study_id)
         assert len(judged) == items
         for names in judged.values():

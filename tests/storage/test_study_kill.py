@@ -20,6 +20,7 @@ import pytest
 from storage.studies.studies import Studies
 from storage.workspace import Workspace
 from tests.support.study_desk import YES, assert_counted, crew, started, vote_all
+from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +104,7 @@ def assert_kept(folder: Path, study_id: str, acknowledged: Acknowledged) -> None
 @pytest.mark.slow
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Three times, at a random moment; a second process votes on and sees no error."""
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         study_id = started(workspace, items=4000, votes=3, lease_minutes=SOON)
         workers = crew(workspace.studies, study_id, 6)
     survivor = start(tmp_path, study_id, workers[4:])
@@ -132,7 +133,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_had_given_out_comes_back(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         study_id = started(workspace, items=30, votes=2, lease_minutes=SOON)
         workers = crew(workspace.studies, study_id, 3)
     process = start(tmp_path, study_id, workers[:1])
@@ -141,7 +142,7 @@ def test_what_a_killed_process_had_given_out_comes_back(tmp_path: Path) -> None:
     process.kill()
     process.communicate()
     time.sleep(0.1)
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         studies = workspace.studies
         for worker in workers[1:]:
             vote_all(studies, study_id, worker)
@@ -154,7 +155,7 @@ def test_what_a_killed_process_had_given_out_comes_back(tmp_path: Path) -> None:
 
 def test_a_retry_after_the_kill_is_one_vote(tmp_path: Path) -> None:
     """The server saved the vote and died before it could say so: the page sends it again with the same key."""
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         study_id = started(workspace, items=1, votes=2)
         (worker,) = crew(workspace.studies, study_id, 1)
         given = workspace.studies.assignments.claim(study_id, worker, "item")
@@ -167,7 +168,7 @@ def test_a_retry_after_the_kill_is_one_vote(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", code, str(tmp_path), given.public, worker]
     assert subprocess.run(command, cwd=ROOT).returncode == -signal.SIGKILL
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         assert workspace.studies.assignments.submit(given.public, worker, YES, "", 1.0, "key") == "again"
         assert len(workspace.studies.data(study_id).votes) == 1
     assert_counted(tmp_path)

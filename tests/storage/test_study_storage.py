@@ -25,13 +25,14 @@ from study.results import analyse
 from study.templates import TEMPLATES
 from tests.support.cases import made_case
 from tests.support.study_desk import YES, assert_counted, crew, picture, rules, started, vote, vote_all
+from tests.support.workspaces import workspace_in
 
 THEN = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path) as opened:
+    with workspace_in(tmp_path) as opened:
         yield opened
     assert_counted(tmp_path)
 
@@ -571,7 +572,7 @@ def test_candidates_are_the_test_cases_with_what_is_known_of_them(workspace: Wor
 
 
 def test_a_study_survives_backup_and_restore(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "one") as workspace:
+    with workspace_in(tmp_path / "one") as workspace:
         studies, study_id = workspace.studies, started(workspace, items=3)
         worker, code = studies.workers.add()
         studies.workers.enrol(study_id, worker.id)
@@ -581,7 +582,7 @@ def test_a_study_survives_backup_and_restore(tmp_path: Path) -> None:
         before = studies.data(study_id)
         backup(tmp_path / "one", tmp_path / "one.zip")
     restore(tmp_path / "one.zip", tmp_path / "two")
-    with Workspace(tmp_path / "two") as workspace:
+    with workspace_in(tmp_path / "two") as workspace:
         studies = workspace.studies
         assert studies.data(study_id) == before
         assert studies.workers.of_code(code) == worker.id

@@ -20,13 +20,14 @@ from storage.backup import backup, restore
 from storage.curation.vectors import Vectors
 from storage.workspace import Workspace
 from tests.support.cases import made_case
+from tests.support.workspaces import workspace_in
 
 ONE, OTHER = "one embedder@1", "another embedder@1"
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -94,7 +95,7 @@ def test_what_has_no_direction_is_refused(workspace: Workspace, vector: list[flo
 
 def test_what_a_killed_write_left_behind_does_not_count(tmp_path: Path) -> None:
     folder = tmp_path / "workspace"
-    with Workspace(folder) as workspace:
+    with workspace_in(folder) as workspace:
         workspace.vectors.add(ONE, [1, 2], drawn(2))
         before = held(workspace.vectors)
     # Killed after the files were written, whole or in part, and before the commit.

@@ -311,9 +311,9 @@ def studio_in(folder: Path, profile: str = "demo") -> Iterator[Studio]:
     """A studio with stand-ins for its models, on a workspace in `folder`."""
     from pipeline.profiles.profile import load_profile
     from services.studio import put_together
-    from storage.workspace import Workspace
+    from tests.support.workspaces import workspace_in
 
-    with Workspace(folder / "workspace") as workspace:
+    with workspace_in(folder / "workspace") as workspace:
         made = put_together(load_profile(profile), ScriptedModels(), workspace)
         yield made
         made.close()

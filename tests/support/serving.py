@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.serving import START_SECONDS, answers, free_port
+from tests.support.workspaces import workspace_in
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -35,7 +36,8 @@ def serving_here(
     import app
 
     port = free_port()
-    settings = app.ServerSettings("demo", workspace, port=port, password=password, mcp=mcp, data_roots=data_roots)
+    folder = workspace_in(workspace).folder
+    settings = app.ServerSettings("demo", folder, port=port, password=password, mcp=mcp, data_roots=data_roots)
     application, studio = app.build(settings, models)
     with nothing_missed(), serving_application(application, studio, port) as url:
         yield url, studio

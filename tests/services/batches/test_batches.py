@@ -27,6 +27,7 @@ from services.batches.work import Lot, Order
 from storage.workspace import Workspace
 from tests.support.batch_kills import plan_file
 from tests.support.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
+from tests.support.workspaces import workspace_in
 
 CLASSES = ("bird", "boat")
 SOURCES = 6
@@ -44,7 +45,7 @@ def images(root: Path, number: int = SOURCES) -> Path:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -275,7 +276,7 @@ def test_the_same_plan_gives_the_same_images_in_whatever_order_lots_come_back(tm
     images(tmp_path / "data", 12)
     made = []
     for name, backwards in (("one", False), ("other", True)):
-        with Workspace(tmp_path / name) as workspace:
+        with workspace_in(tmp_path / name) as workspace:
             number = planned(workspace, tmp_path)
             workspace.batches.approve(number, ahead=True)
             assert worked(workspace, number, pool=lambda order, b=backwards: Shuffled(order, b)) == "done"  # type: ignore[misc]

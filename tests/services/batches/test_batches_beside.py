@@ -26,6 +26,7 @@ from services.batches.work import Lot, Order, Piece
 from storage.workspace import Workspace
 from tests.services.batches.test_batches_cluster import images, plan_of, run
 from tests.support.batch_workers import Poisoned, here, scripted
+from tests.support.workspaces import workspace_in
 
 SOURCES = 12
 
@@ -99,7 +100,7 @@ def test_what_kills_its_worker_is_set_aside_alone_though_two_lots_are_with_it(tm
     plan = plan_of(tmp_path, SOURCES)
     made = run(plan, tmp_path / "workspace", helped(1, [], Poisoned))
     assert len(made) == SOURCES - 1
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         (failure,) = opened.batches.failures(1)
     assert (failure.number, failure.stage) == (1, "captions")
     assert failure.reason == "Its worker died 3 times while it had this."
@@ -115,7 +116,7 @@ def test_what_a_helper_cannot_write_ends_the_run_in_a_sentence(tmp_path: Path) -
 
     with pytest.raises(UserError, match=r"The image was not saved in .*gone \(No such file"):
         run(plan, tmp_path / "workspace", pool)
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         assert not opened.batches.failures(1) and not images(opened)
     assert len(run(plan, tmp_path / "workspace", helped(1, []))) == 4
 

@@ -17,11 +17,11 @@ from services.batches.data_roots import DataRoots
 from services.batches.plan_file import BatchPlan, plan_from_text
 from services.batches.running import PLAN, PlanByScript
 from services.studio import Studio, put_together
-from storage.workspace import Workspace
 from tests.support.batch_cases import comes_to, pictures, plan_text, planned, work_here
 from tests.support.called import answer, call, made_token, shown, told
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here
+from tests.support.workspaces import workspace_in
 from ui.scripts import long_requests as awaited
 from ui.scripts.long_requests import Waiter
 from ui.scripts.mcp import tool_of
@@ -52,7 +52,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def by_script(tmp_path: Path, data: Path) -> Iterator[Callable[[str], BatchPlan]]:
     """Sends a plan as a script does, to a studio that was started with this folder; gives the plan of the batch."""
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         studio = put_together(load_profile("demo"), ScriptedModels(), workspace, [data])
 
         def send(text: str) -> BatchPlan:
@@ -194,7 +194,7 @@ def test_a_long_planning_is_waited_for_once_more(data: Path, tmp_path: Path, mon
 
     monkeypatch.setattr(service, "data_set_of", Slow)
     monkeypatch.setattr(running, "PLANNING_SECONDS", 0.0)
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         studio = put_together(load_profile("demo"), ScriptedModels(), workspace, [data])
         sent = PlanByScript(plan=plan_text(data / "birds"))
         for _ in range(2):

@@ -29,6 +29,7 @@ from services.batches.service import BatchService
 from services.batches.work import Order
 from storage.workspace import Workspace
 from tests.support.batch_workers import Deadly, Poisoned, here, not_there, scripted
+from tests.support.workspaces import workspace_in
 
 pytestmark = [pytest.mark.slow]
 Pools = Callable[[Order], Pool]
@@ -178,7 +179,7 @@ def test_what_kills_its_worker_three_times_is_set_aside_and_the_rest_is_done(tmp
     with on_ray(address=two_nodes):
         made = run(plan, tmp_path / "workspace", partial(RayPool, make=Poisoned))
     assert len(made) == 5
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         (failure,) = opened.batches.failures(1)
     assert (failure.number, failure.stage, failure.state) == (1, "captions", "failed")
     assert failure.reason == "Its worker died 3 times while it had this."
@@ -192,7 +193,7 @@ def test_what_no_worker_can_do_is_told_in_a_sentence(tmp_path: Path, two_nodes: 
             run(plan, tmp_path / "weights", partial(RayPool, make=not_there))
         with pytest.raises(UserError, match="3 workers on Ray ended one after another without a lot done"):
             run(plan, tmp_path / "deadly", partial(RayPool, workers=1, make=Deadly))
-        with Workspace(tmp_path / "gone") as opened:
+        with workspace_in(tmp_path / "gone") as opened:
             batches = BatchService(opened)
             order = batches.order(batches.plan(read_plan(plan)))
             shutil.move(tmp_path / "data", tmp_path / "elsewhere")

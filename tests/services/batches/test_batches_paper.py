@@ -17,6 +17,7 @@ from tests.formats.test_data_sets import SYNSETS, imagenet_tars
 from tests.formats.test_data_sets_scenes import shift
 from tests.services.batches.test_batches import worked
 from tests.support.scripted import ScriptedModels
+from tests.support.workspaces import workspace_in
 
 SEEDS = 5
 
@@ -40,7 +41,7 @@ def made(workspace: Workspace, plan: BatchPlan) -> int:
 @pytest.mark.slow
 def test_imagenet_gives_five_test_cases_of_so_many_images_of_each_class(tmp_path: Path) -> None:
     root = imagenet_tars(tmp_path / "imagenet")
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         number = made(workspace, small("imagenet", root, a_class=1))
         status = BatchService(workspace).status(number)
         assert [one.number("done") for one in status.passes] == [3, 3, 3 * SEEDS]
@@ -58,7 +59,7 @@ def test_imagenet_gives_five_test_cases_of_so_many_images_of_each_class(tmp_path
 
 def test_shift_gives_five_test_cases_of_each_frame_with_its_mask(tmp_path: Path) -> None:
     root = shift(tmp_path / "shift", "continuous/videos/1x")
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         number = made(workspace, small("shift", root, number=4))
         status = BatchService(workspace).status(number)
         # The two drives of this small set show the same two pictures.

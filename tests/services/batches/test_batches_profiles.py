@@ -32,8 +32,8 @@ from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, ProcessPool
 from services.batches.service import BatchService
 from services.batches.work import Order
-from storage.workspace import Workspace
 from tests.support import tiny, tiny_captioners
+from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
@@ -192,7 +192,7 @@ def test_a_batch_has_the_same_images_in_this_process_and_in_two_others(
     pools: dict[str, Callable[[Order], Pool]] = {"here": HerePool, "two": partial(ProcessPool, workers=2)}
     images = []
     for where, pool in pools.items():
-        with Workspace(tmp_path / where) as workspace:
+        with workspace_in(tmp_path / where) as workspace:
             service = BatchService(workspace)
             number = service.plan(read_plan(file))
             workspace.batches.approve(number, ahead=True)

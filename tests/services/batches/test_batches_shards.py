@@ -26,6 +26,7 @@ from storage.workspace import Workspace
 from tests.services.batches.test_batches import images
 from tests.support.batch_kills import drawn_data, plan_file, run
 from tests.support.scripted import ScriptedLanguageModel, ScriptedModels, answer
+from tests.support.workspaces import workspace_in
 
 SOURCES, SHARDS = 10, 3
 
@@ -39,7 +40,7 @@ def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
     images(tmp_path / "data", SOURCES)
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -87,7 +88,7 @@ def test_shards_make_the_images_of_a_batch_without_them(workspace: Workspace, tm
     assert not list((workspace.folder / shards.SHARDS).rglob("*.jsonl"))  # nothing is left of them
     made = workspace.batches.images(number)
     assert len(made) == 2 * SOURCES
-    with Workspace(tmp_path / "other") as other:
+    with workspace_in(tmp_path / "other") as other:
         alone, order = planned(other, tmp_path)
         other.batches.approve(alone, ahead=True)
         assert Engine(other, alone, order, here).run() == "done"

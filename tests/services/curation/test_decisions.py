@@ -27,6 +27,7 @@ from storage.curation.imports import NewImage
 from storage.workspace import Workspace
 from tests.storage.test_catalogue import Busy, everything, faults, picture
 from tests.support.cases import LINEAGE
+from tests.support.workspaces import workspace_in
 
 BIRD = Task("classification", "bird")
 ROAD = Task("segmentation", protected=("road", "car"))
@@ -35,7 +36,7 @@ INFORMATION, SOURCE = Order("information"), Order("source")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -356,7 +357,7 @@ def test_the_catalogue_follows_whatever_is_decided(workspace: Workspace, seed: i
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    with Workspace(tmp_path_factory.mktemp("decided")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("decided")) as workspace:
         busy = Deciding(workspace, 12)
         for _ in range(600):
             busy.step()
@@ -520,7 +521,7 @@ def test_repeats_are_the_same_for_the_same_decisions_and_none_is_lost(studio: St
 
     again: list[int] = []
     for half in (entries[:60], entries[60:]):  # closed and opened between
-        with Workspace(tmp_path / "other") as other:
+        with workspace_in(tmp_path / "other") as other:
             commands = Commands()
             CurationDecisions(other).register(commands)
             if not again:

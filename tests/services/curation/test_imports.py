@@ -44,6 +44,7 @@ from storage.workspace import DATABASE, Workspace
 from tests.formats.test_formats_import import encoded, mask_of, put
 from tests.support.cases import made_case
 from tests.support.set_cases import CAPTION, picture, run_of
+from tests.support.workspaces import workspace_in
 
 ROOT = Path(__file__).resolve().parents[3]
 WRITTEN = [name for name, layout in LAYOUTS.items() if layout.write is not None]
@@ -51,7 +52,7 @@ WRITTEN = [name for name, layout in LAYOUTS.items() if layout.write is not None]
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
         assert catalogue_faults(opened.folder / DATABASE) == ()
         assert not (opened.folder / "importing").exists()
@@ -160,7 +161,7 @@ def test_a_picture_that_is_here_is_linked_and_not_made_again(workspace: Workspac
 
 def released(folder: Path, sources: bool = False, splits: bool = True) -> tuple[SetVersion, tuple[SetEntry, ...]]:
     """A released version in a workspace of its own: three runs with edits, checks and reviews, masks in all."""
-    with Workspace(folder) as workspace:
+    with workspace_in(folder) as workspace:
         set_id = workspace.test_sets.create("Night birds")
         drafts = Drafts(workspace)
         for number in range(3):
@@ -185,10 +186,10 @@ def without_numbers(found: tuple[SetEntry, ...]) -> dict[str, SetEntry]:
 @pytest.mark.parametrize("layout", WRITTEN)
 def test_every_export_comes_back_as_the_same_test_set(layout: str, sources: bool, tmp_path: Path) -> None:
     version, wanted = released(tmp_path / "a", sources)
-    with Workspace(tmp_path / "a") as there:
+    with workspace_in(tmp_path / "a") as there:
         export_version(there, there.test_sets.version(version.number), tmp_path / "files", layout)
         examples = list(examples_of(there, version))
-    with Workspace(tmp_path / "b") as here:
+    with workspace_in(tmp_path / "b") as here:
         done = bring_in(here, tmp_path / "files")
         assert (done.imported.images, done.imported.sources) == (6, 3 if sources else 0)
         assert told(here, done) == {} and done.imported.layout == layout
@@ -212,7 +213,7 @@ def test_every_export_comes_back_as_the_same_test_set(layout: str, sources: bool
 
 
 def test_what_an_export_says_can_be_found(tmp_path: Path, workspace: Workspace) -> None:
-    with Workspace(tmp_path / "a") as there:
+    with workspace_in(tmp_path / "a") as there:
         cases = run_of(there, 1, [10, 11])
         weather = replace(CAPTION, text="A bird in heavy fog.", edits=(Edit("clear", "foggy", "weather"),))
         run = there.test_cases.get(cases[0]).run_id
@@ -247,7 +248,7 @@ def test_what_an_export_says_can_be_found(tmp_path: Path, workspace: Workspace) 
 
 def test_a_version_whose_mask_was_replaced_is_not_exported(tmp_path: Path) -> None:
     version, held = released(tmp_path / "a")
-    with Workspace(tmp_path / "a") as there:
+    with workspace_in(tmp_path / "a") as there:
         assert held[0].mask is not None
         Image.new("L", (32, 32), 1).save(there.images.path(held[0].mask))
         with pytest.raises(UserError, match=r"mask of .* was changed or is damaged"):
@@ -257,7 +258,7 @@ def test_a_version_whose_mask_was_replaced_is_not_exported(tmp_path: Path) -> No
 
 def test_an_original_that_comes_later_is_linked(workspace: Workspace, tmp_path: Path) -> None:
     version, held = released(tmp_path / "a")
-    with Workspace(tmp_path / "a") as there:
+    with workspace_in(tmp_path / "a") as there:
         export_version(there, version, tmp_path / "files", "csv")
     done = bring_in(workspace, tmp_path / "files")
     assert all(entry.source_sha == "" for entry in entries(workspace))
@@ -319,7 +320,7 @@ def test_a_draft_gets_all_images_of_an_import_or_none(
 
 def test_what_is_decided_here_counts(workspace: Workspace, tmp_path: Path) -> None:
     version, _ = released(tmp_path / "a", splits=False)
-    with Workspace(tmp_path / "a") as there:
+    with workspace_in(tmp_path / "a") as there:
         export_version(there, version, tmp_path / "files", "webdataset")
     done = bring_in(workspace, tmp_path / "files")
     one, two = (entry.id for entry in entries(workspace)[:2])
@@ -589,7 +590,7 @@ def test_an_upload_comes_in_beside_the_server(workspace: Workspace, tmp_path: Pa
     service = ImportService(workspace)
     assert service.state() is None and not service.stop()
     version, _ = released(tmp_path / "a")
-    with Workspace(tmp_path / "a") as there:
+    with workspace_in(tmp_path / "a") as there:
         export_version(there, version, tmp_path / "files", "imagefolder")
     archive = Path(shutil.make_archive(str(tmp_path / "upload"), "zip", tmp_path / "files"))
     copy = Path(shutil.copy(archive, tmp_path / "copy"))

@@ -16,9 +16,9 @@ from services.curation.map import FEWEST, ImageMap
 from services.curation.views import ShownColours, View
 from services.studio import Studio
 from storage.curation import entry_sets
-from storage.workspace import Workspace
 from tests.services.curation.test_meaning import BLUE, GREEN, RED, ColourEmbedder, add, filled
 from tests.support.serving import until
+from tests.support.workspaces import workspace_in
 from ui.curate.map import packed
 
 EVERYTHING = CatalogueFilter()
@@ -198,7 +198,7 @@ def test_one_image_and_equal_images_have_a_place(studio: Studio, embedder: Colou
 
 
 def test_umap_refuses_too_few_images(mapped: tuple[Studio, dict[str, list[int]]], tmp_path: Path) -> None:
-    with Workspace(tmp_path / "other") as workspace:
+    with workspace_in(tmp_path / "other") as workspace:
         meaning = type(mapped[0].meaning)(mapped[0].profile, mapped[0].driver.models, workspace, mapped[0].jobs)
         with pytest.raises(UserError, match=f"from {FEWEST} to"):
             ImageMap(workspace, meaning).make()

@@ -15,9 +15,9 @@ from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from services.studio import Studio, put_together
 from storage.curation import entry_sets
-from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.serving import until
+from tests.support.workspaces import workspace_in
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 MARGIN = 0.03
@@ -60,7 +60,7 @@ def scene_of(number: int) -> Scene:
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Studio, dict[int, Scene]]]:
     """A studio with so many scenes, all embedded, and the scene of each entry."""
     profile = load_profile("demo")
-    with Workspace(tmp_path_factory.mktemp("meaning")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("meaning")) as workspace:
         made = put_together(profile, load_models(profile), workspace)
         scenes = {}
         for number in range(SCENES):

@@ -32,6 +32,7 @@ from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.scripted import performed
 from tests.support.serving import until
+from tests.support.workspaces import workspace_in
 from tests.ui.explore.test_ui_studio import new_run
 from ui.explore.large import thumb_url
 from ui.routes import add_routes
@@ -44,7 +45,7 @@ BIRD = Task("classification", "bird")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -438,13 +439,13 @@ def test_closing_stops_it_between_two_thumbnails(
 
 
 def test_backups_leave_them_out_and_a_restored_workspace_makes_them_again(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "before") as before:
+    with workspace_in(tmp_path / "before") as before:
         shas = filled(before, 3)
         wholes = {sha: file_of(before, sha).read_bytes() for sha in shas}
     backup(tmp_path / "before", tmp_path / "backup.zip")
     assert b".webp" not in (tmp_path / "backup.zip").read_bytes()
     restore(tmp_path / "backup.zip", tmp_path / "after")
-    with Workspace(tmp_path / "after") as after:
+    with workspace_in(tmp_path / "after") as after:
         assert not (after.folder / "thumbs").exists()
         assert after.thumbnails.webp(shas[0]) == wholes[shas[0]]
         assert filling(after).fill() and set(shas) <= there(after)

@@ -19,13 +19,14 @@ from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture, run_of
+from tests.support.workspaces import workspace_in
 
 ALL = Subject(wanted=CatalogueFilter())
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

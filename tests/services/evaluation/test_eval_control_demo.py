@@ -13,9 +13,9 @@ from demo.scene import random_scene
 from pipeline.profiles.profile import load_profile
 from services.evaluation.types import Asked, Subject
 from services.studio import put_together
-from storage.workspace import Workspace
 from tests.support.demo_server import demo_models
 from tests.support.evaluation_cases import drawn, model_of
+from tests.support.workspaces import workspace_in
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 ALL = Subject(wanted=CatalogueFilter())
@@ -23,7 +23,7 @@ SOURCES, SECONDS = 3, 300
 
 
 def test_three_sources_get_their_reconstructions_and_an_excess(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         studio = put_together(load_profile("demo"), demo_models(), workspace)
         for number in range(SOURCES):
             scene = random_scene(900 + number, "object").with_look(weather="sunny", time="day")

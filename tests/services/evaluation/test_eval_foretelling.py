@@ -19,6 +19,7 @@ from storage.workspace import Workspace
 from tests.services.evaluation.test_eval_results import BIRDS, ROADS, read_all, service_of
 from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture
+from tests.support.workspaces import workspace_in
 
 SCENES = 14
 Kind = tuple[EditType, str, str]
@@ -27,7 +28,7 @@ Kind = tuple[EditType, str, str]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("foretold")
-    with Workspace(path) as workspace:
+    with workspace_in(path) as workspace:
         fill(workspace, SCENES)
         fill(workspace, 12, road=True, fair=True)
     return path

@@ -31,6 +31,7 @@ from storage.workspace import Workspace
 from tests.support.evaluation_cases import fill, model_of
 from tests.support.model_cases import CLASSES, ModelServer, onnx_file, serving
 from tests.support.set_cases import run_of
+from tests.support.workspaces import workspace_in
 
 CLASSIFIER = model_of("classification")
 SEGMENTER = model_of("segmentation")
@@ -58,7 +59,7 @@ class Counted:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

@@ -28,6 +28,7 @@ from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, OBJEC
 from tests.support.cases import made_case
 from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture, run_of
+from tests.support.workspaces import workspace_in
 
 SCENES, STREETS = 14, 6
 
@@ -35,7 +36,7 @@ SCENES, STREETS = 14, 6
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("ranked")
-    with Workspace(path) as workspace:
+    with workspace_in(path) as workspace:
         fill(workspace, SCENES)
         fill(workspace, STREETS, road=True)
     yield path
@@ -162,7 +163,7 @@ def test_images_that_people_find_invalid_come_last_and_are_no_faults(service: Ev
 def test_a_model_whose_file_has_gone_is_said(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     file.write_bytes(Path(CLASSIFIER.file).read_bytes())
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         fill(workspace, 1)
         service = service_of(workspace)
         asked = Asked(OBJECTS, CLASSIFIER.model_copy(update={"file": str(file)}))
@@ -175,7 +176,7 @@ def test_a_model_whose_file_has_gone_is_said(tmp_path: Path) -> None:
 
 
 def test_the_share_of_checks_is_that_of_those_that_could_tell(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         run_of(workspace, 1, [10])
         (case,) = [workspace.test_cases.get(one) for one in workspace.catalogue.test_cases(workspace.catalogue.ids())]
         told = (Check("edges kept", True, 0.75), Check("label seen", False, -0.2), Check("mask kept", None))

@@ -48,6 +48,7 @@ from tests.support.cases import made_case
 from tests.support.evaluation_cases import fill, model_of
 from tests.support.set_cases import picture, run_of
 from tests.support.study_desk import crew, rules, vote
+from tests.support.workspaces import workspace_in
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.words import Place
 
@@ -64,7 +65,7 @@ def service_of(workspace: Workspace) -> EvaluationService:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -78,7 +79,7 @@ def service(workspace: Workspace) -> Iterator[EvaluationService]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationService]:
     """A service on a workspace of both kinds that both models of the demo have read. Tests save nothing in it."""
-    with Workspace(tmp_path_factory.mktemp("whole")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("whole")) as workspace:
         fill(workspace, 14)
         fill(workspace, 4, road=True)
         made = service_of(workspace)

@@ -61,6 +61,7 @@ from tests.support import retrain_cases
 from tests.support.evaluation_cases import fill
 from tests.support.model_cases import onnx_file
 from tests.support.retrain_cases import QUICK, planned, quiet
+from tests.support.workspaces import workspace_in
 
 evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 
@@ -68,7 +69,7 @@ evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """Sources of classifications with weather and times of day, and streets. Tests train in it, and save no image."""
-    with Workspace(tmp_path_factory.mktemp("retrain")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("retrain")) as workspace:
         fill(workspace, 14)
         fill(workspace, 1, road=True)
         yield workspace
@@ -246,7 +247,7 @@ def test_what_cannot_be_trained_is_said(retrainings: Retrainings, asked: Retrain
 
 
 def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "few") as workspace:
+    with workspace_in(tmp_path / "few") as workspace:
         fill(workspace, 1)
         service = service_of(workspace)
         trained = Retrainings(workspace, service)
@@ -271,7 +272,7 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
 
 
 def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "roads") as workspace:
+    with workspace_in(tmp_path / "roads") as workspace:
         fill(workspace, 10, road=True)
         service = service_of(workspace)
         trained, arms = Retrainings(workspace, service), ("augmentation", "generated", "ranked")
@@ -311,7 +312,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
 
 
 def test_what_people_judged_is_learnt_from_and_not_measured_with(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "votes") as workspace:
+    with workspace_in(tmp_path / "votes") as workspace:
         fill(workspace, 14)
         service = service_of(workspace)
         trained, asked = Retrainings(workspace, service), replace(QUICK, arms=("valid",), seeds=1)

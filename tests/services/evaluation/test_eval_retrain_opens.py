@@ -34,6 +34,7 @@ from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, ROADS
 from tests.support import retrain_cases
 from tests.support.evaluation_cases import fill
 from tests.support.retrain_cases import QUICK, draft, masked, planned, quiet, sides
+from tests.support.workspaces import workspace_in
 from ui.evaluate.retraining import retraining_part
 from ui.evaluate.words import Place
 
@@ -45,7 +46,7 @@ PLACE = Place(view="kind=classification", key="mine")
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """Sources of both kinds. Tests train in it."""
-    with Workspace(tmp_path_factory.mktemp("opens")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("opens")) as workspace:
         fill(workspace, 14)
         fill(workspace, 10, road=True)
         yield workspace

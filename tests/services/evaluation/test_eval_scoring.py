@@ -18,13 +18,14 @@ from storage.workspace import Workspace
 from tests.services.evaluation.test_eval_results import BIRDS, judged, read_all, service_of
 from tests.support.cases import made_case
 from tests.support.set_cases import CAPTION, picture
+from tests.support.workspaces import workspace_in
 
 RUNS, OF_ONE = 50, 3
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

@@ -21,8 +21,8 @@ from services.evaluation.segmented import Counted, cells_of, losses_of
 from services.evaluation.subjects import Cases, masks_of, read_cases
 from services.evaluation.types import Cell, Subject
 from storage.curation.case_columns import Texts
-from storage.workspace import Workspace
 from tests.support.evaluation_cases import fill
+from tests.support.workspaces import workspace_in
 
 MASK = {0: "road", 1: "car", 2: "truck", 3: "sky"}
 CLASSES = ("road", "car", "truck", "sky", "tree")
@@ -32,7 +32,7 @@ PROTECTED = ("road", "vehicle")
 @pytest.fixture(scope="module")
 def streets(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     """Three sources of ten test cases and a reconstruction each, of which what is shown is made up below."""
-    with Workspace(tmp_path_factory.mktemp("streets")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("streets")) as workspace:
         fill(workspace, 3, road=True)
         cases = read_cases(workspace, Subject(wanted=CatalogueFilter()))
     protects = Texts([json.dumps(PROTECTED)], np.where(cases.table.segmentation, 0, -1))

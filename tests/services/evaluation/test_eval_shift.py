@@ -29,6 +29,7 @@ from tests.services.evaluation.test_eval_results import ROADS, SEGMENTER, STREET
 from tests.support import retrain_cases
 from tests.support.evaluation_cases import fill
 from tests.support.retrain_cases import QUICK, draft, masked, planned, quiet, sides
+from tests.support.workspaces import workspace_in
 
 evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 STREET = replace(QUICK, asked=ROADS, split_seed=2)
@@ -38,7 +39,7 @@ NAMES = dict(enumerate(SEMANTIC_CLASSES))
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """Sources of both kinds. Tests train in it, and make test sets."""
-    with Workspace(tmp_path_factory.mktemp("shift")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("shift")) as workspace:
         fill(workspace, 14)
         fill(workspace, 10, road=True)
         yield workspace

@@ -16,13 +16,14 @@ from services.evaluation.types import Asked, Subject
 from storage.workspace import Workspace
 from tests.services.evaluation.test_eval_results import BIRDS, OBJECTS, judged, read_all, service_of
 from tests.support.evaluation_cases import fill, model_of
+from tests.support.workspaces import workspace_in
 
 STREETS = Asked(Subject(wanted=CatalogueFilter(facets={"kind": ("segmentation",)})), model_of("segmentation"))
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    with Workspace(tmp_path_factory.mktemp("drafted")) as opened:
+    with workspace_in(tmp_path_factory.mktemp("drafted")) as opened:
         fill(opened, 8)
         yield opened
 
@@ -77,7 +78,7 @@ def test_what_a_script_asks_is_a_draft_of_its_own(service: EvaluationService, wo
 
 @pytest.fixture(scope="module")
 def streets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationService]:
-    with Workspace(tmp_path_factory.mktemp("streets")) as workspace:
+    with workspace_in(tmp_path_factory.mktemp("streets")) as workspace:
         fill(workspace, 3, road=True)
         made = service_of(workspace)
         read_all(made, STREETS)
@@ -105,7 +106,7 @@ def test_of_a_segmenter_images_are_asked_that_lose_a_class_and_that_do_not(stree
 
 
 def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         fill(workspace, 3, road=True)
         service = service_of(workspace)
         read_all(service, STREETS)
@@ -131,7 +132,7 @@ def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path) -
 
 def test_no_study_is_drafted_where_no_question_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.evaluation_cases.PROTECTED_ROAD_CLASSES", ("sky", "building"))
-    with Workspace(tmp_path / "streets") as workspace:
+    with workspace_in(tmp_path / "streets") as workspace:
         fill(workspace, 2, road=True)
         service = service_of(workspace)
         read_all(service, STREETS)
@@ -143,7 +144,7 @@ def test_no_study_is_drafted_where_no_question_fits(tmp_path: Path, monkeypatch:
 
 def test_no_study_is_drafted_where_nothing_can_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.evaluation_cases.PROTECTED_ROAD_CLASSES", ("nothing that is there",))
-    with Workspace(tmp_path / "streets") as workspace:
+    with workspace_in(tmp_path / "streets") as workspace:
         fill(workspace, 1, road=True)
         service = service_of(workspace)
         read_all(service, STREETS)

@@ -39,11 +39,12 @@ from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, ROADS
 from tests.support.evaluation_cases import fill
 from tests.support.model_cases import CLASSES, transformers_folder
 from tests.support.retrain_cases import QUICK, planned, quiet
+from tests.support.workspaces import workspace_in
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         fill(opened, 14)
         yield opened
 
@@ -107,7 +108,7 @@ def test_the_weights_of_the_best_training_are_a_model_under_test(
 
 
 def test_a_segmenter_that_was_taken_away_is_the_next_model_as_it_is(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "roads") as workspace:
+    with workspace_in(tmp_path / "roads") as workspace:
         fill(workspace, 10, road=True)
         service = service_of(workspace)
         trained = Retrainings(workspace, service)

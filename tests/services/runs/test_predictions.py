@@ -23,11 +23,11 @@ from services.evaluation.types import Asked, Subject
 from services.jobs import JobQueue
 from services.runs.predictions import ModelComparison, PredictionService, model_key
 from services.studio import Studio
-from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.model_cases import CLASSES, MEAN, STD, onnx_file, onnx_that_says_all, transformers_folder
 from tests.support.scripted import parts_of, perform
 from tests.support.serving import until
+from tests.support.workspaces import workspace_in
 from tests.ui.explore.test_ui_studio import new_run
 
 NAMED = Settings(under_test=UnderTestSettings(source="timm", name="resnet18"))
@@ -73,7 +73,7 @@ class Bench:
 
     def __init__(self, folder: Path, kind: TaskKind, checked: bool = False) -> None:
         """`checked` says whether the profile brings a segmenter of its own for the checks."""
-        self.workspace, self.jobs = Workspace(folder).open(), JobQueue()
+        self.workspace, self.jobs = workspace_in(folder).open(), JobQueue()
         self.model, self.loads = Bright(kind), 0
         self.profile: Profile = load_profile("demo")
         if not checked:

@@ -26,6 +26,7 @@ from study.behaviour import Behaviour
 from study.simulate import HEADERS, Acknowledged, Simulation, WorkerRun, run
 from study.templates import TEMPLATES
 from study.truth import Truth
+from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ RULES = replace(
 
 def prepared(folder: Path, items: int) -> tuple[str, str]:
     """A running study with an open invitation: its id and the token."""
-    with Workspace(folder) as workspace:
+    with workspace_in(folder) as workspace:
         studies = workspace.studies
         study_id = studies.create("Under fire", RULES)
         shas = [workspace.images.add(Image.effect_noise((64, 64), 20 + n).convert("RGB")) for n in range(40)]

@@ -36,6 +36,7 @@ from study.panel import Panel, PersonQuestion
 from study.results import analyse
 from study.tables import ANSWER_COLUMNS, RESULT_COLUMNS
 from study.templates import TEMPLATES
+from tests.support.workspaces import workspace_in
 from ui.study.routes import add_study_routes
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,7 @@ LANCE = replace(TEMPLATES["lance"].rules(), eligibility=OPEN, votes=2, consensus
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -316,7 +317,7 @@ def test_a_zip_comes_back_as_the_same_study(workspace: Workspace, tmp_path: Path
     workspace.studies.workers.decide(study_id, workspace.studies.workers.of_study(study_id)[0].id, "approved", "")
     data = b"".join(zipped(workspace, study_id)[1])
     turk = zipfile.ZipFile(io.BytesIO(data)).read("turk.csv")
-    with Workspace(tmp_path / "other") as other:
+    with workspace_in(tmp_path / "other") as other:
         rules = replace(workspace.studies.get(study_id).rules, version=0)
         again = other.studies.create("Again", rules)
         count, said = import_items(other, again, files_of("study.zip", data))
@@ -382,7 +383,7 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
         return {**tables, "history": history, "log": log, "workers": known, "enrolled": enrolled}
 
     was = told(workspace)
-    with Workspace(tmp_path / "other") as other:
+    with workspace_in(tmp_path / "other") as other:
         again, said = restore_study(other, data)
         assert again == study_id and "It is paused" in said and "people of a panel are taken for new ones" in said
         assert other.studies.panels.get(again) == Panel("PID"), "its link still takes only whom the panel names"
@@ -414,7 +415,7 @@ def test_how_a_link_let_people_in_does_not_hang_on_the_words_of_the_log(
     data = studies.data(study_id)
     assert data.linked and data.panelled, "first it took anybody, then only people whom a panel named"
     file = b"".join(zipped(workspace, study_id)[1])
-    with Workspace(tmp_path / "other") as other:
+    with workspace_in(tmp_path / "other") as other:
         restore_study(other, file)
         data = other.studies.data(study_id)
         assert data.linked and data.panelled
@@ -425,7 +426,7 @@ def test_a_worker_of_a_restored_study_is_never_taken_for_somebody_else(workspace
     study_id = voted(workspace, BIRD, {"a": YES}, items=2)
     (worker,) = workspace.studies.workers.of_study(study_id)
     data = b"".join(zipped(workspace, study_id)[1])
-    with Workspace(tmp_path / "other") as other:
+    with workspace_in(tmp_path / "other") as other:
         other._database.write(lambda db: db.table("workers").insert({"id": worker.id, "created": "2020-01-01"}))
         restore_study(other, data)
         (restored,) = other.studies.workers.of_study(study_id)
@@ -471,7 +472,7 @@ def test_a_zip_that_was_changed_is_not_restored(workspace: Workspace, tmp_path: 
             together,
         ),
     ]
-    with Workspace(tmp_path / "other") as other:
+    with workspace_in(tmp_path / "other") as other:
         for data, said in wrong:
             with pytest.raises(UserError, match=said):
                 restore_study(other, data)
@@ -573,7 +574,7 @@ def test_a_folder_comes_in_and_a_study_goes_out_on_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = ["--workspace", str(tmp_path / "workspace")]
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         study_id = workspace.studies.create("Birds", BIRD)
     folder = tmp_path / "made"
     (folder / "bird").mkdir(parents=True)

@@ -30,13 +30,14 @@ from study.sampling import at_random, stratified
 from study.templates import TEMPLATES
 from tests.support.cases import made_case
 from tests.support.study_cases import LABELS, MODEL, object_runs, road_runs
+from tests.support.workspaces import workspace_in
 
 CLASSIFICATION, PRESERVATION = (TEMPLATES[name].rules() for name in ("classification", "preservation"))
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

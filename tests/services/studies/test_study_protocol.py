@@ -44,6 +44,7 @@ from study.truth import TRUTH_COLUMNS, pixels_of, sight
 from tests.support.cases import made_case
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here
+from tests.support.workspaces import workspace_in
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 
@@ -165,7 +166,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     assert wanted is not None
     classifier = ModelUnderTest(wanted)
     wrong = 0
-    with Workspace(folder) as workspace:
+    with workspace_in(folder) as workspace:
         shown = drawn(workspace, request.param, random.Random(1))
         labels = {}
         for candidate in workspace.test_cases.candidates():

@@ -17,6 +17,7 @@ from services.studies.life_cycle import AddItems, LifeCycle, NewCodes
 from services.studies.services import study_services
 from storage.workspace import Workspace
 from tests.support.study_cases import MODEL, object_runs
+from tests.support.workspaces import workspace_in
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Lead:
 
 @pytest.fixture
 def lead(tmp_path: Path) -> Iterator[Lead]:
-    with Workspace(tmp_path / "workspace") as workspace:
+    with workspace_in(tmp_path / "workspace") as workspace:
         object_runs(workspace, 4, wrong=(1, 6, 14))
         commands = Commands()
         services = study_services(workspace, commands, lambda run, model: None)

@@ -27,6 +27,7 @@ from study.templates import TEMPLATES
 from study.training import feedback, made_training
 from tests.support.annotating import BIRD_RULES, Annotator, browser_of, items_of, keep_image, mounted, picture, running
 from tests.support.study_desk import assert_counted, crew, vote
+from tests.support.workspaces import workspace_in
 
 RULES = replace(BIRD_RULES, training=2)
 WHY = "Its <b>beak</b> & its wings."
@@ -40,7 +41,7 @@ def known(workspace: Workspace, kind: Any, count: int, first: int, **more: Any) 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as held:
+    with workspace_in(tmp_path / "workspace") as held:
         yield held
 
 
@@ -230,7 +231,7 @@ def test_training_counts_for_nothing_and_stands_in_the_records(
     # The whole study comes back as it was, with what was read and what was not.
     name, parts = zipped(workspace, study_id)
     (tmp_path / name).write_bytes(b"".join(parts))
-    with Workspace(tmp_path / "another") as there:
+    with workspace_in(tmp_path / "another") as there:
         restored, _ = restore_study(there, tmp_path / name)
         data = there.studies.data(restored)
         assert [vote.kind for vote in data.votes] == ["training", "training", "item"]
@@ -239,7 +240,7 @@ def test_training_counts_for_nothing_and_stands_in_the_records(
         assert analyse(data).workers[0].decided == report.workers[0].decided
     # A file of an earlier version says nothing of what was read.
     _, records = studies.whole(study_id)
-    with Workspace(tmp_path / "third") as there:
+    with workspace_in(tmp_path / "third") as there:
         same = {row["image"]: there.images.add(workspace.images.load(row["image"])) for row in records["items"]}
         same |= {row["source"]: there.images.add(workspace.images.load(row["source"])) for row in records["items"][:2]}
         earlier = {table: rows for table, rows in records.items() if table != "training_read"}

@@ -22,13 +22,14 @@ from services.test_sets.leaks import check_folder
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 from tests.support.set_cases import by_image, picture, run_of
+from tests.support.workspaces import workspace_in
 
 SIZE = (96, 64)
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -136,7 +137,7 @@ def ran(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: object) ->
 @pytest.mark.slow
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "workspace"
-    with Workspace(folder) as workspace:
+    with workspace_in(folder) as workspace:
         cases = [case for number in range(4) for case in run_of(workspace, number, [10 + number, 20 + number])]
         (loose,) = run_of(workspace, 7, [17], accepted=False)
     assert ran(capsys, folder, "list") == (0, "No test set yet.\n")

@@ -17,11 +17,12 @@ from services.test_sets.drafts import Drafts, ReleaseTestSet, SplitTestSet
 from services.test_sets.splits import leaks_in, proposed, splits_of, units_of
 from storage.workspace import Workspace
 from tests.support.set_cases import as_jpeg, picture, run_of
+from tests.support.workspaces import workspace_in
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

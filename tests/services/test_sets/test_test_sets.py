@@ -45,13 +45,14 @@ from storage.test_sets.looks import EntryFilter
 from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.set_cases import by_image, picture, run_of
+from tests.support.workspaces import workspace_in
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 
@@ -99,7 +100,7 @@ def test_from_accepted_images_to_a_released_version(workspace: Workspace) -> Non
 
 def test_equal_versions_have_one_id_in_two_workspaces(tmp_path: Path) -> None:
     def made(folder: str, order: list[int], label: str = "bird", **fields: Any) -> SetVersion:
-        with Workspace(tmp_path / folder) as workspace:
+        with workspace_in(tmp_path / folder) as workspace:
             for number in range(100, 100 + len(folder)):  # so that nothing has the same number
                 run_of(workspace, number, [number + 100])
             cases = [case for number in order for case in run_of(workspace, number, [number + 10], label)]
@@ -424,7 +425,7 @@ def test_a_deleted_run_leaves_a_version_whole_also_in_a_backup(workspace: Worksp
         Drafts(workspace).add_chosen(AddToTestSet(test_set=later, accepted=True))
     assert storage_command(["backup", str(workspace.folder), str(tmp_path / "backup.zip")]) == 0
     assert storage_command(["restore", str(tmp_path / "backup.zip"), str(tmp_path / "copy")]) == 0
-    with Workspace(tmp_path / "copy") as copy:
+    with workspace_in(tmp_path / "copy") as copy:
         found = version_of(copy, version.id)
         assert found == version and Versions(copy).verify(found).whole
         after = [replace(example, image=example.image.name) for example in examples_of(copy, found)]  # type: ignore[arg-type]
@@ -606,12 +607,12 @@ def _once_draft_then_die(db: Any, number: int, real: Any = storage_of_sets._vers
 
 @pytest.mark.slow
 def test_a_kill_in_the_midst_of_a_release_leaves_the_draft(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         set_id = set_with(workspace, run_of(workspace, 1, [10, 11]))
     command = [sys.executable, __file__, str(tmp_path), set_id]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "released, not saved\n"), done.stderr
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         held = draft(workspace, set_id)
         assert (held.entries, held.note, held.released) == (2, "", None)
         assert release(workspace, set_id).id == version_id("Birds", "", "", {}, entries(workspace, held))

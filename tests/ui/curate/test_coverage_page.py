@@ -18,6 +18,7 @@ from storage.curation.catalogue import GRIDS
 from storage.workspace import Workspace
 from study.intervals import wilson
 from tests.support.cases import made_case
+from tests.support.workspaces import workspace_in
 from ui.curate.coverage import Look, coverage_page, figures_of
 
 HOSTILE = '"><script>alert(1)</script>'
@@ -26,7 +27,7 @@ MODEL = "demo/a-model"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

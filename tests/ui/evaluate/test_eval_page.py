@@ -7,16 +7,16 @@ from pathlib import Path
 
 from services.evaluation.service import OnModel
 from services.evaluation.types import EditRow
-from storage.workspace import Workspace
 from tests.services.evaluation.test_eval_results import BIRDS, read_all, service_of
 from tests.support.evaluation_cases import fill
+from tests.support.workspaces import workspace_in
 from ui.evaluate.choosing import subjects_part
 from ui.evaluate.edits import MOST_ROWS, edits_part
 from ui.evaluate.words import Links
 
 
 def test_a_table_of_a_thousand_edits_has_the_first_hundred_on_the_page_and_says_so(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         fill(workspace, 3)
         service = service_of(workspace)
         read_all(service, BIRDS)
@@ -32,7 +32,7 @@ def test_a_table_of_a_thousand_edits_has_the_first_hundred_on_the_page_and_says_
 
 
 def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         service = service_of(workspace)
         nothing = str(subjects_part(service.subjects(), service.gallery()))
         assert "Nothing to evaluate yet" in nothing and "data-kind" not in nothing

@@ -36,6 +36,7 @@ from tests.support.scripted import (
     performed,
 )
 from tests.support.serving import until
+from tests.support.workspaces import workspace_in
 from ui.explore.page import Action, Batch, PageValues, Performed
 from ui.explore.pictures import View
 from ui.explore.words import COUNTERFACTUAL_TESTING
@@ -69,7 +70,7 @@ class SlowGenerator(NoiseGenerator):
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

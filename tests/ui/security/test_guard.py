@@ -16,6 +16,7 @@ from starlette.websockets import WebSocketDisconnect
 from core.errors import UserError
 from storage.workspace import Workspace
 from tests.support.guarded import CHEAP, HTML, PASSWORD, application, events, sign_in
+from tests.support.workspaces import workspace_in
 from ui.security.guard import COOKIE
 from ui.security.passwords import SECRET, hashed
 from ui.security.sign_in import ATTEMPTS, SIGN_IN_ASSETS, local, stand_guard
@@ -23,7 +24,7 @@ from ui.security.sign_in import ATTEMPTS, SIGN_IN_ASSETS, local, stand_guard
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

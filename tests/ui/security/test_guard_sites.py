@@ -12,6 +12,7 @@ from core.errors import UserError
 from services.security_log import Refusals
 from storage.workspace import Workspace
 from tests.support.guarded import CHEAP, HERE, HTML, PASSWORD, application, events
+from tests.support.workspaces import workspace_in
 from ui.security.passwords import SECRET, hashed
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "workspace") as opened:
+    with workspace_in(tmp_path / "workspace") as opened:
         yield opened
 
 

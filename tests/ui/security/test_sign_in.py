@@ -18,10 +18,10 @@ import pytest
 
 import app
 from benchmarks.serving import CHROMIUM_ARGUMENTS, ROOT, SET_BY_TESTS, ServerProcess, free_port
-from storage.workspace import Workspace
 from tests.support.annotating import BIRD_RULES, running
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here
+from tests.support.workspaces import workspace_in
 from ui.security.guard import COOKIE
 from ui.security.passwords import SECRET, matches
 
@@ -68,13 +68,13 @@ def test_the_password_comes_from_the_environment_and_is_not_printed() -> None:
 
 @pytest.mark.slow
 def test_a_password_is_set_from_the_input(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         token = workspace.studies.sessions.open("lead")
     done = run("--set-password", "--workspace", str(tmp_path), typed=f"{PASSWORD}\n")
     assert (done.returncode, done.stderr) == (0, "")
     assert "is set" in done.stdout
     assert PASSWORD not in done.stdout
-    with Workspace(tmp_path) as workspace:
+    with workspace_in(tmp_path) as workspace:
         kept = workspace.studies.sessions.secret(SECRET)
         assert kept is not None
         assert matches(PASSWORD, kept)

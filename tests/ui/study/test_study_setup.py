@@ -27,13 +27,13 @@ from services.studies.draft_saves import form_state
 from services.studies.drafts import StudyCommand
 from services.studio import Studio
 from storage.studies.studies import Studies
-from storage.workspace import Workspace
 from study.control_items import pictures_of
 from study.templates import TEMPLATES
 from tests.services.runs.test_predictions import Bright
 from tests.support.scripted import studio_in
 from tests.support.serving import until
 from tests.support.study_cases import MODEL, object_runs, road_runs
+from tests.support.workspaces import workspace_in
 from ui.routes import add_routes
 from ui.study.routes import add_study_routes
 
@@ -96,7 +96,7 @@ class Lead:
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with 48 test cases, 16 of them misclassified; to be copied."""
     folder = tmp_path_factory.mktemp("drawn") / "workspace"
-    with Workspace(folder) as workspace:
+    with workspace_in(folder) as workspace:
         object_runs(workspace, 12, wrong=range(0, 48, 3))
     return folder
 
