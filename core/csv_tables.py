@@ -1,4 +1,4 @@
-"""Cells, rows and CSV: how tables are written so that other programs read them, and how a stranger's CSV is read."""
+"""CSV tables: written so that spreadsheets and other programs read them safely, and read from untrusted files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any, Literal
 Cell = str | int | float | bool | datetime | None
 Row = dict[str, Cell]
 Kind = Literal["text", "whole", "number", "truth", "time"]
-"""What a column holds; each of them may be missing (None)."""
+"""Type of a column's values. Any value may be missing (None)."""
 
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200
 _SIGNS = "['=+\\-@＝＋－＠]"
-"""A spreadsheet takes a cell that begins so for a formula, and would run what a worker wrote; the wide signs too. Of an
-apostrophe it would keep nothing."""
+"""Signs at the beginning of a cell that make a spreadsheet run it as a formula, the wide forms included, and the
+apostrophe, which a spreadsheet drops."""
 _PARTS = frozenset(";\t\r\n")
-"""What ends a cell for a spreadsheet that parts them by something else than the comma: our quotes do not help then, as
-they stand in the middle of what it reads as one."""
+"""Signs that end a cell for a spreadsheet whose separator is not the comma. Our quotes do not help there, as they stand
+in the middle of its cell."""
 _BLANK = ("\t", "\r", "\n")
 _BEGINS = re.compile(rf"""(?<![;\s"])[;\s"]*+(?={_SIGNS})""")
 _GUARDED = re.compile(rf"""(?<![;\s"])([;\s"]*+)'(?={_SIGNS})""")
@@ -31,15 +31,16 @@ _GUARDED = re.compile(rf"""(?<![;\s"])([;\s"]*+)'(?={_SIGNS})""")
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file as it was read."""
+    """The content of a CSV file."""
 
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]
-    """Column to text, spaces at the ends taken off; the first is line 2 of the file, if no cell has a line break."""
+    """Texts by column, without spaces at their ends. The first row is line 2 of the file if no cell has a line break.
+    """
 
 
 def read_csv(data: bytes, what: str = "The file") -> Table:
-    """The rows of a CSV file that comes from somewhere else: UTF-8, comma or semicolon or tab, a header first.
+    """Read an untrusted CSV file: UTF-8, separated by comma, semicolon or tab, with a header.
 
     Empty lines are left out. Raises ValueError with a sentence that begins with `what`.
     """
@@ -76,9 +77,9 @@ def read_csv(data: bytes, what: str = "The file") -> Table:
 
 
 def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
-    """The rows as RFC 4180 has it, with a header. Truth values as true and false, times as ISO 8601, None as nothing.
+    """Write rows as CSV (RFC 4180) with a header: booleans as true and false, times as ISO 8601, None as "".
 
-    Text that a spreadsheet would run as a formula gets an apostrophe in front (`as_written` takes it away again).
+    Text that a spreadsheet would run as a formula gets an apostrophe in front, which `as_written` removes.
     """
     file = io.StringIO()
     names = list(columns)
@@ -89,7 +90,7 @@ def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
 
 
 def _written(value: Cell) -> str:
-    """A cell as text."""
+    """Return a cell as text."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -100,8 +101,8 @@ def _written(value: Cell) -> str:
 
 
 def guarded(text: str) -> str:
-    """With an apostrophe wherever a spreadsheet would take what follows for a formula: in front, and where the cell may
-    be cut in two. Numbers stay as they are.
+    """Add an apostrophe wherever a spreadsheet would take the rest for a formula: in front, and where it may cut the
+    cell in two. Numbers stay unchanged.
     """
     if _is_number(text):
         return text
@@ -110,13 +111,13 @@ def guarded(text: str) -> str:
 
 
 def as_written(text: str) -> str:
-    """What was there before `guarded`."""
+    """Undo `guarded`."""
     kept = text[1:] if text.startswith("'") and text[1:].startswith(_BLANK) else text
     return _GUARDED.sub(lambda found: found[1] if _begins(found) else found[0], kept)
 
 
 def _begins(found: re.Match[str]) -> bool:
-    """Whether a cell could begin where this was found."""
+    """Return True if a cell could begin at the match."""
     return not found.start() or not _PARTS.isdisjoint(found[0])
 
 
@@ -128,7 +129,7 @@ def _is_number(text: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, mappings, sequences and times as what JSON knows. Raises ValueError for NaN and infinity."""
+    """Return dataclasses, mappings, sequences and times as JSON-ready data. Raises ValueError for NaN and infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a figure of a study is never NaN or infinite; it is None, and said in words")
     if value is None or isinstance(value, str | int | float | bool):
@@ -138,5 +139,5 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(held) for key, held in value.items()}
-    return [plain(held) for held in value]
+        return {str(key): plain(part) for key, part in value.items()}
+    return [plain(part) for part in value]

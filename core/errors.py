@@ -1,19 +1,19 @@
-"""The ways in which work ends without its result, other than a programmer's mistake."""
+"""Errors that a person can act on, cancellation, and two helpers that put an error into words."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """A person's mistake or a missing thing. The message is shown as it is: what was wrong, and what to do."""
+    """A mistake of the user, or something missing. The message is shown as it is: what is wrong and what to do."""
 
     def __init__(self, message: str = "", *, field: str = "") -> None:
         super().__init__(message)
         self.field = field
-        """The field of a command that it belongs to, such as "label"; "" for none."""
+        """Name of the command's field that is wrong, such as "label", or ""."""
 
 
 class UnreadableReply(UserError):
-    """A language model's reply did not parse, every attempt spent. Carries what it said, so that a person can go on."""
+    """No attempt of a language model gave a reply that parses. Carries the last reply, so that a person can go on."""
 
     def __init__(self, message: str, prompt: str, raw_reply: str, attempts: int) -> None:
         super().__init__(message)
@@ -21,24 +21,24 @@ class UnreadableReply(UserError):
 
 
 class CannotLoad(UserError):
-    """A model cannot be had: its weights are missing or damaged, or the machine has no room for them. Whatever needs
-    it, for whichever image, would end in the same way.
+    """A model cannot be loaded: its weights are missing or damaged, or do not fit into memory. Every image that needs
+    the model fails in the same way.
     """
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the memory of the machine, or of its GPU, was used up. Knows the words of torch."""
-    words = str(error).lower()
-    said = ("out of memory", "not enough memory", "cannot allocate memory", "can't allocate memory", "bad_alloc")
+    """Return True if the error says that memory of the machine or its GPU ran out. Knows torch's wording."""
+    message = str(error).lower()
+    phrases = ("out of memory", "not enough memory", "cannot allocate memory", "can't allocate memory", "bad_alloc")
     return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError | OSError) and any(part in words for part in said)
+        isinstance(error, RuntimeError | OSError) and any(phrase in message for phrase in phrases)
     )
 
 
 def one_line(error: Exception) -> str:
-    """Why something failed, in one line: the sentence where somebody wrote one, else the first that a library says."""
-    said = (str(error).strip() or "no more is known").splitlines()[0]
-    return said if isinstance(error, UserError) else f"{type(error).__name__}: {said}"
+    """Return the first line of an error's message, preceded by its type unless it is a UserError."""
+    first_line = (str(error).strip() or "no more is known").splitlines()[0]
+    return first_line if isinstance(error, UserError) else f"{type(error).__name__}: {first_line}"
 
 
 class Cancelled(Exception):

@@ -1,7 +1,7 @@
-"""Reads a picture from outside and puts it right, or refuses it in one clear sentence; and fits it to a generator.
+"""Read pictures from outside, normalise them or refuse them in one sentence, and fit them to a generator.
 
-What comes in is untrusted: only the decoders of a few formats are let near it, and sizes are judged by the header,
-before anything is decoded. Knows nothing of models.
+Input is untrusted: only the decoders of a few formats are used, and sizes are judged by the header before anything is
+decoded. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from core.errors import UserError
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MIN_SIDE, MAX_SIDE = 16, 4096
 MAX_PIXELS = 50_000_000
-"""More is refused unseen. Decoded, this many take 150 MB."""
+"""Larger images are refused before they are decoded. This many pixels take 150 MB."""
 MAX_BYTES = 200_000_000
 MAX_ASPECT = 4.0
-"""Long side over short side; the generator would need too much memory for longer ones."""
+"""Maximum of long side / short side. The generator would need too much memory beyond it."""
 SIDE_MULTIPLE = 8
-"""Latents are smaller by this factor, so both sides of what is generated must be multiples of it."""
+"""Latents are smaller by this factor, so both sides of a generated image must be multiples of it."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
-"""Of a picture that is edited: its sides are multiples of the first and at least the second, and it has no more pixels
-than the third. `Flux2KleinPipeline` of diffusers would scale and crop what is larger, which moves its content.
+"""Limits of an edited picture: sides are multiples of the first and at least the second, pixels at most the third.
+`Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content.
 """
 _TAKEN = "PNG, JPEG, WebP, GIF, BMP and TIFF are taken"
 _OTHERS = {
@@ -44,15 +44,15 @@ _STARTS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM
 
 @dataclass(frozen=True)
 class Picture:
-    """An image that was put right, and what was done to it, a sentence each."""
+    """A normalised image, and one sentence for each change made to it."""
 
     image: Image.Image
-    """RGB, upright, each side from `MIN_SIDE` to `MAX_SIDE`; without metadata."""
+    """RGB, upright, each side from `MIN_SIDE` to `MAX_SIDE`, without metadata."""
     notes: tuple[str, ...] = ()
 
 
 def read_image(source: str | Path | bytes) -> Picture:
-    """The picture of a file, or of a file's bytes. Raises UserError for what is no picture or cannot be used."""
+    """Read a picture from a file or from a file's bytes. Raises UserError if it is not a usable picture."""
     data = source if isinstance(source, bytes) else _read(Path(source))
     header = opened(data)
     notes: list[str] = []
@@ -70,7 +70,7 @@ def read_image(source: str | Path | bytes) -> Picture:
 
 
 def opened(data: bytes) -> Image.Image:
-    """The image in a file's bytes, its header read and its size judged, nothing decoded yet. Raises UserError."""
+    """Open an image without decoding it: read the header and judge the size. Raises UserError."""
     if not data:
         raise UserError("The file is empty: choose another one.")
     header = _open(data)
@@ -79,7 +79,7 @@ def opened(data: bytes) -> Image.Image:
 
 
 def png_of(image: Image.Image) -> bytes:
-    """The PNG file of an image's pixels alone: no text, profile or gamma. The same pixels give the same bytes."""
+    """Return a PNG of the pixels alone, without text, profile or gamma. The same pixels give the same bytes."""
     pixels = image.copy()
     pixels.info = {}
     file = io.BytesIO()
@@ -88,35 +88,36 @@ def png_of(image: Image.Image) -> bytes:
 
 
 def orientation_of(image: Image.Image) -> int:
-    """How its camera was held, 1 to 8, as its EXIF says; 1, upright, where that says nothing or no such number."""
+    """Return the EXIF orientation, 1 to 8, or 1 (upright) if it is missing or invalid."""
     noted = image.getexif().get(0x0112)
     return noted if isinstance(noted, int) and 1 <= noted <= 8 else 1
 
 
 def image_sha(image: Image.Image) -> str:
-    """sha256 over the size and the RGB pixels of an image: the same for every file that shows the same pixels."""
+    """Return the sha256 of size and RGB pixels. Files that show the same pixels have the same one."""
     rgb = image.convert("RGB")
     return hashlib.sha256(f"{rgb.width}x{rgb.height}".encode() + rgb.tobytes()).hexdigest()
 
 
 def fit(image: Image.Image, short_side: int, multiple: int = 8) -> Image.Image:
-    """The image at a generator's size: its short side about `short_side`, both sides multiples of `multiple`, and its
-    aspect kept but for that rounding. `image.resize(source.size)` of a result brings back the exact aspect.
+    """Return the image at a generator's size: short side about `short_side`, both sides multiples of `multiple`.
+
+    The aspect changes by that rounding only. `image.resize(source.size)` restores it exactly.
     """
     size = fitted_size(image.size, short_side, multiple)
     return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
 
 
 def fitted_size(size: tuple[int, int], short_side: int, multiple: int = 8) -> tuple[int, int]:
-    """The (width, height) to which `fit` brings an image of `size`."""
+    """Return the (width, height) to which `fit` scales an image of `size`."""
     scale = short_side / min(size)
     width, height = (max(multiple, round(side * scale / multiple) * multiple) for side in size)
     return width, height
 
 
 def editing_size(size: tuple[int, int], short_side: int) -> tuple[int, int]:
-    """The (width, height) at which a picture of `size` is edited: its short side about `short_side`, or less where it
-    would have too many pixels.
+    """Return the (width, height) for editing a picture of `size`: short side about `short_side`, or less if the
+    picture would have too many pixels.
     """
     side = min(short_side, math.sqrt(EDITING_PIXELS * min(size) / max(size)))
     scale = side / min(size)
@@ -135,7 +136,7 @@ def _read(file: Path) -> bytes:
 
 
 def _open(data: bytes) -> Image.Image:
-    """The header read, nothing decoded."""
+    """Read the header and decode nothing."""
     if len(data) > MAX_BYTES:
         raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB: save it smaller.")
     try:
@@ -151,7 +152,7 @@ def _open(data: bytes) -> Image.Image:
 
 
 def _guess(data: bytes) -> str:
-    """What a file is that is not of the formats taken, as far as its beginning tells."""
+    """Name the type of an unsupported file by its first bytes."""
     if data[4:8] == b"ftyp":
         brand = data[8:12].decode("latin-1")
         return {"avif": "an AVIF image", "heic": "a HEIC image", "mif1": "a HEIC image"}.get(brand, "a video")
@@ -174,7 +175,7 @@ def _judge_size(width: int, height: int) -> None:
 
 
 def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image:
-    """Decodes `image` and makes it upright RGB, saying in `notes` what was changed."""
+    """Decode `image` to upright RGB and add each change to `notes`."""
     if image.format in ("GIF", "WEBP", "PNG", "TIFF") and getattr(image, "is_animated", False):
         what = "has several pages" if image.format == "TIFF" else "is animated"
         notes.append(f"The image {what}: the first {'page' if image.format == 'TIFF' else 'frame'} is used.")
@@ -199,7 +200,7 @@ def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image
 
 
 def _from_cmyk(image: Image.Image) -> Image.Image:
-    """By the embedded colour profile where there is one that works."""
+    """Convert to RGB by the embedded colour profile if it works."""
     profile = image.info.get("icc_profile")
     if profile:
         try:
@@ -213,7 +214,7 @@ def _from_cmyk(image: Image.Image) -> Image.Image:
 
 
 def _from_deep(image: Image.Image, notes: list[str]) -> Image.Image:
-    """Grey images of 16 or more bits. Sixteen bits have a known range; wider ones are stretched to what they hold."""
+    """Convert grey images of 16 or more bits. More than 16 bits are stretched to the range of the image."""
     values = np.asarray(image).astype(np.float64)
     if image.mode != "F" and values.min() >= 0 and values.max() <= 65535:
         notes.append("The image had 16 bits a channel: it was brought to 8.")

@@ -1,4 +1,4 @@
-"""The test case: a generated image with its lineage, the one record of how it came about. Knows no models and no files.
+"""The test case: a generated image with its lineage, the record of how it was made. Knows no models and no files.
 
 Storage, files and pages hold this same record; each method of `pipeline.methods` has a type of settings of its own.
 """
@@ -20,16 +20,16 @@ DILLEMA = "dillema"
 
 
 class DrawnBatch(BaseModel):
-    """How an image was drawn with others at once. The bits of its pixels hang on it as they do on the machine."""
+    """The batch that an image was drawn in. The bits of its pixels depend on it, as they depend on the machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     size: int = Field(1, ge=1, le=MOST_AT_ONCE)
-    """How many were drawn at once, with those that only filled it up."""
+    """Number of images in the batch, including those that only filled it up."""
     place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
-    """Its own place among them, from 0."""
+    """Zero-based place of the image in the batch."""
     compiled: bool = False
-    """Whether it was drawn by compiled blocks, whose last bits differ from those of the others."""
+    """True if compiled network blocks drew it. Their last bits differ from those of uncompiled blocks."""
 
     @model_validator(mode="after")
     def _within(self) -> DrawnBatch:
@@ -45,38 +45,38 @@ class DrawnBatch(BaseModel):
 
 
 class MethodSettings(BaseModel):
-    """The settings that an image was made with. Each method has a subclass of its own."""
+    """The settings of the method that made an image. Each method has its own subclass."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     def steps(self) -> int | None:
-        """Denoising steps of an image; None where there are none, or it is not known."""
+        """Denoising steps of an image, or None if there are none or their number is unknown."""
         return None
 
     @property
     def drawn_in(self) -> DrawnBatch | None:
-        """The batch that it was drawn in; None where that is not known, or means nothing."""
+        """The batch that the image was drawn in, or None if unknown or meaningless."""
         return None
 
     def plain(self) -> dict[str, Any]:
-        """As JSON-ready data; `pipeline.methods.read_settings` reads it back."""
+        """Return JSON-ready data. `pipeline.methods.read_settings` reads it back."""
         return self.model_dump(mode="json")
 
 
 class UnreadSettings(MethodSettings):
-    """Settings of a method that is not known here, or that are none of its method: kept as they were recorded."""
+    """Settings of an unknown method, or settings that do not fit their method, kept as recorded."""
 
     recorded: Mapping[str, Any] = {}
 
     def plain(self) -> dict[str, Any]:
-        """Just what was recorded."""
+        """Return the settings as recorded."""
         return dict(self.recorded)
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """How an image came about: enough to make it again, given the source image and the models."""
+    """The record of how an image was made: enough to make it again with the source image and the models."""
 
     counterfactual: CounterfactualCaption
     seed: int
@@ -95,7 +95,7 @@ class Lineage:
     """
 
     def plain(self) -> dict[str, Any]:
-        """As JSON-ready data; `pipeline.methods.read_lineage` reads it back."""
+        """Return JSON-ready data. `pipeline.methods.read_lineage` reads it back."""
         return {
             "recipe": self.recipe,
             "method": self.method,
@@ -112,22 +112,22 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Failure:
-    """What could not be made, and how often it was tried: the next try takes the next seed."""
+    """A stage or image that could not be made, and the number of tries. The next try takes the next seed."""
 
     stage: StageName
-    """A text stage whose replies could not be used, or the generation."""
+    """The text stage whose replies could not be used, or `GENERATION`."""
     tries: int
-    """How many seeds are spent."""
+    """Number of seeds used so far."""
     message: str
-    """Why the last one failed, in one sentence."""
+    """One sentence about the last failure."""
     counterfactual: CounterfactualCaption | None = None
-    """The caption of an image."""
+    """The caption of the image. None for a text stage."""
     seed: int = 0
-    """The seed that was planned for an image."""
+    """The seed that was planned for the image."""
 
     @property
     def what(self) -> tuple[StageName, CounterfactualCaption | None, int]:
-        """The stage or the image that it is about: of each only the last failure counts."""
+        """The stage or image that failed. Only the last failure of each counts."""
         return self.stage, self.counterfactual, self.seed
 
 
@@ -141,5 +141,5 @@ class TestCase:
     """RGB, the source's aspect."""
     lineage: Lineage
     artifacts: Mapping[str, Image.Image] = field(default_factory=dict)
-    """What its method made on the way, by name, such as "control image": mode L or RGB, the size of `image`."""
+    """Further images of the method by name, such as "control image": mode L or RGB, the size of `image`."""
     checks: tuple[Check, ...] = ()

@@ -1,6 +1,6 @@
-"""Which model it was that said something: its name, its weights, how it is shown an image, and what it can say.
+"""Identity of a model under test: name, weights, preprocessing and classes.
 
-Predictions are kept under this, so that none is computed twice and none is taken for that of another model.
+Predictions are stored under it, so that none is computed twice or mistaken for another model's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from core.types import TaskKind
 
 UNKNOWN_VERSION = "unknown version"
-"""Of a model behind HTTP whose server does not say which one it is: it may change without anybody noticing."""
+"""Version of a model behind HTTP whose server tells none. Such a model may change unnoticed."""
 DIGEST = 16
 """Hex digits of `ModelIdentity.digest`."""
 _PIECE = 1 << 22
@@ -24,22 +24,22 @@ _PIECE = 1 << 22
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to an image before the model sees it."""
+    """Preprocessing of an image for a model."""
 
     size: tuple[int, int] | None = None
-    """Width and height in pixels; None where they follow the image's."""
+    """Width and height in pixels, or None if they follow the image's."""
     mean: tuple[float, ...] = ()
-    """Of each channel, of pixels from 0 to 1; empty where nothing is taken off."""
+    """Mean of each channel, for pixels from 0 to 1. Empty if nothing is subtracted."""
     std: tuple[float, ...] = ()
     interpolation: str = ""
-    """How it is scaled, such as "bilinear"; "" where the server behind HTTP does that."""
+    """Resampling, such as "bilinear", or "" if a server behind HTTP does it."""
     more: str = ""
-    """Whatever else there is to it, in the words of the library that does it."""
+    """Further steps, in the words of the library that does them."""
 
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """All of a model under test that its predictions hang on. Two with the same digest say the same of an image."""
+    """Everything that a model's predictions depend on. Models with the same digest predict the same."""
 
     name: str
     """Architecture, repository or address."""
@@ -48,22 +48,22 @@ class ModelIdentity:
     kind: TaskKind
     preprocessing: Preprocessing
     classes: tuple[str, ...]
-    """All that it can say, in the order of its numbers."""
+    """Class names in the order of the class numbers."""
 
     @cached_property
     def digest(self) -> str:
-        """`DIGEST` hex digits of everything above."""
+        """Return `DIGEST` hex digits of the hash of all fields."""
         plain = json.dumps(asdict(self), sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(plain.encode()).hexdigest()[:DIGEST]
 
     @property
     def note(self) -> str:
-        """What a person has to know before relying on stored predictions, in one sentence; "" for nothing."""
+        """Return one sentence of warning about stored predictions, or ""."""
         if self.weights != UNKNOWN_VERSION:
             return ""
         return (
-            f"The server at {self.name} does not say which version of its model it runs: if that changes, what was "
-            "computed before is still taken for its own."
+            f"The server at {self.name} does not say which version of its model it runs. If the model changes, earlier "
+            "predictions still count as its own."
         )
 
 
@@ -72,9 +72,9 @@ _hashing = threading.Lock()
 
 
 def files_hash(files: Sequence[Path]) -> str:
-    """The hash of the files' bytes and, where there are several, of their names, after "sha256:".
+    """Return "sha256:" and the hash of the files' bytes, with their names if there are several.
 
-    A file of the same path, size and time of change is not read again. Raises OSError.
+    A file with the same path, size and modification time is not read again. Raises OSError.
     """
     if len(files) == 1:
         return f"sha256:{_file_hash(files[0])}"
@@ -85,14 +85,14 @@ def files_hash(files: Sequence[Path]) -> str:
 
 
 def _file_hash(file: Path) -> str:
-    held = file.stat()
-    key = (str(file.resolve()), held.st_size, held.st_mtime_ns)
+    stat = file.stat()
+    key = (str(file.resolve()), stat.st_size, stat.st_mtime_ns)
     with _hashing:
         if key in _hashes:
             return _hashes[key]
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with file.open("rb") as opened:
         while piece := opened.read(_PIECE):
-            found.update(piece)
+            digest.update(piece)
     with _hashing:
-        return _hashes.setdefault(key, found.hexdigest())
+        return _hashes.setdefault(key, digest.hexdigest())

@@ -68,30 +68,30 @@ class Weights(Data):
         return self
 
     def local(self) -> Path | None:
-        """The local path, absolute, or None for weights on the hub."""
+        """Return the absolute local path, or None for weights on the hub."""
         return ROOT / self.path if self.path else None
 
     @property
     def title(self) -> str:
-        """What the records call this model: its id on the hub, or its path as the profile gives it."""
+        """The model's name in records: its id on the hub, or its path as the profile gives it."""
         return self.hub or self.path
 
     @property
     def pinned(self) -> bool:
-        """Whether `revision` names one commit, and not a branch that moves."""
+        """True if `revision` is a commit and not a branch that moves."""
         return bool(COMMIT.fullmatch(self.revision))
 
     @property
     def size_in_words(self) -> str:
-        """How much is fetched, such as "about 31 GB"; "size unknown" where nobody said."""
+        """Size of the download in words, such as "about 31 GB" or "size unknown"."""
         return f"about {in_bytes(self.bytes)}" if self.bytes else self.size or "size unknown"
 
 
 class WebFile(Weights):
-    """A file that a library fetches from an address of its own, and keeps at `path`."""
+    """A file that a library fetches from its own address and keeps at `path`."""
 
     called: str
-    """What the records call the model."""
+    """The model's name in records."""
     url: str
 
     @property
@@ -107,7 +107,9 @@ class ClipEmbedder(Weights):
 
 
 class SentenceModel(Weights):
-    """A sentence-embedding model, which tells how alike two phrases are: in a folder, on the hub or in a package."""
+    """A sentence-embedding model, which measures the similarity of two phrases: in a folder, on the hub or in a
+    package.
+    """
 
     kind: Literal["sentence-embedding"] = "sentence-embedding"
     package: str = ""
@@ -123,7 +125,7 @@ class SentenceModel(Weights):
         return self
 
     def local(self) -> Path | None:
-        """As in `Weights`; for a package, where it is installed, or where it would be. Nothing of it is imported."""
+        """Return the path as in `Weights`. For a package, find its folder without importing it."""
         if not self.package:
             return super().local()
         found = find_spec(self.package)

@@ -1,4 +1,4 @@
-"""Pictures that look alike: a hash of what a picture looks like, and which hashes are close. Knows no models.
+"""Perceptual hashes: a hash of a picture's look, and the search for close hashes. Knows no models.
 
 The hash is the one known as pHash: the signs of the lowest frequencies of a small grey copy, beside their median
 (Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions", 2010, section 3.2.1). A picture that was
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 DISTANCE = 3
-"""Bits in which the hashes of two pictures that look alike may differ. No two of 1,000 scenes of the drawn world are as
-close; 98 % of them are as close to themselves saved as JPEG of quality 60, and 99 % to themselves 10 % brighter."""
+"""Maximum number of differing bits between the hashes of two pictures that look alike. No two of 1,000 scenes of the
+drawn world are as close; 98 % of them are as close to themselves saved as JPEG of quality 60, and 99 % to themselves 10
+% brighter."""
 BITS = 64
 _SIDE, _LOWEST = 32, 8
 _BLOCKS = 2 * DISTANCE
@@ -25,7 +26,7 @@ _CLEAN = [
     np.uint64(sum(((1 << BITS * (one + 1) // _BLOCKS) - 1) ^ ((1 << BITS * one // _BLOCKS) - 1) for one in some))
     for some in combinations(range(_BLOCKS), DISTANCE)
 ]
-"""The bits of each three of six blocks."""
+"""The bits of every choice of three of the six blocks."""
 _PAIRS = 1 << 21
 _BAND = BITS // (DISTANCE + 1)
 _MASK = (1 << _BAND) - 1
@@ -34,7 +35,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def perceptual_hash(image: Image.Image) -> int:
-    """The hash of a picture of any mode and size: 64 bits."""
+    """Return the 64-bit hash of a picture of any mode and size."""
     from scipy.fft import dctn
 
     grey = image.convert("RGB").convert("L").resize((_SIDE, _SIDE), Image.Resampling.LANCZOS)
@@ -45,7 +46,7 @@ def perceptual_hash(image: Image.Image) -> int:
 
 
 class NearHashes:
-    """Hashes among which those close to another one are found without looking at all of them.
+    """A set of hashes that finds those close to another hash without comparing all of them.
 
     A hash is cut into four bands of 16 bits. Two hashes that differ in three bits at most have one band in common.
     """
@@ -55,14 +56,14 @@ class NearHashes:
         self._known: set[int] = set()
 
     def add(self, value: int) -> None:
-        """Another hash; one that is there already changes nothing."""
+        """Add a hash. A known hash changes nothing."""
         if value not in self._known:
             self._known.add(value)
             for band in _bands(value):
                 self._bands.setdefault(band, []).append(value)
 
     def near(self, value: int) -> dict[int, int]:
-        """The hashes at most `DISTANCE` bits from this one, each with how many bits it is away."""
+        """Return the hashes at most `DISTANCE` bits away, each with its distance in bits."""
         found: dict[int, int] = {}
         for band in _bands(value):
             for other in self._bands.get(band, ()):

@@ -1,7 +1,7 @@
-"""The texts inside a PNG file: writes them without touching a pixel, and reads them without trusting them.
+"""Texts inside a PNG file: written without touching a pixel, and read without trusting them.
 
-Pure functions of a file's bytes. All chunks but the texts stay as they are, byte for byte. What is read is bounded
-before it is unpacked, as a few bytes can unpack to gigabytes.
+Pure functions of a file's bytes. All other chunks stay the same byte for byte. Input is bounded before it is unpacked,
+as a few bytes can unpack to gigabytes.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from core.errors import UserError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 XMP_KEYWORD = "XML:com.adobe.xmp"
-"""The keyword under which PNG keeps an XMP packet; it is always UTF-8 and never compressed."""
+"""The PNG keyword of an XMP packet. The packet is UTF-8 and never compressed."""
 LARGEST_TEXT = 8_000_000
-"""Bytes of one text, unpacked."""
+"""Maximum size of one unpacked text, in bytes."""
 _PACKED_FROM = 4096
-"""Longer texts are compressed; shorter ones stay legible in the file, and readable to the simplest of programs."""
+"""Texts of at least so many bytes are compressed. Shorter ones stay legible in the file for simple programs."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _OF_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
-    """The PNG with these texts, in their order, before its pixels; earlier texts of the same keywords are taken out.
+    """Return the PNG with these texts, in order, before its pixels. They replace texts of the same keywords.
 
-    Raises ValueError for what is no whole PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
+    Raises ValueError for an incomplete PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
     """
     return b"".join(parts_with_texts(data, texts))
 
 
 def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tuple[bytes | memoryview, ...]:
-    """The same file in parts, one after the other, most of them parts of `data`: nothing large is copied."""
+    """Like `with_texts`, but return the file as consecutive parts, mostly views of `data`. Nothing large is copied."""
     whole = memoryview(data)
     new = b"".join(_chunk_of(keyword, text) for keyword, text in texts.items())
     parts: list[bytes | memoryview] = []
@@ -53,9 +53,9 @@ def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tupl
 
 
 def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
-    """The texts of these keywords that a file has; none for a file that is no PNG. The first of each counts.
+    """Return the first text of each keyword that a file has. Empty for a file that is not a PNG.
 
-    Raises UserError when one of them is damaged or larger than `LARGEST_TEXT`. Other texts are not even unpacked.
+    Raises UserError if one of them is damaged or larger than `LARGEST_TEXT`. Other texts are not unpacked.
     """
     found: dict[str, str] = {}
     for kind, body, start, end in _chunks(memoryview(data)):
@@ -69,7 +69,7 @@ def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
 
 
 def bare(data: bytes) -> bytes | None:
-    """The PNG with no chunk but those that its pixels need, not decoded; None for what is no whole PNG."""
+    """Return the PNG reduced to the chunks of its pixels, without decoding it. None for an incomplete PNG."""
     kinds, parts = [], [SIGNATURE]
     for kind, _, start, end in _chunks(memoryview(data)):
         if kind in _OF_PIXELS:
@@ -80,7 +80,7 @@ def bare(data: bytes) -> bytes | None:
 
 
 def _chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview, int, int]]:
-    """Kind, body, and where it begins and ends, of each chunk, up to the end or to where the file is cut."""
+    """Yield kind, body, start and end of each chunk, up to the end of the file or the place where it is cut."""
     if data[: len(SIGNATURE)] != SIGNATURE:
         return
     place = len(SIGNATURE)
@@ -124,7 +124,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def _text(kind: bytes, body: bytes) -> str:
-    """The text of a chunk's body behind its keyword."""
+    """Return the text of a chunk's body without its keyword."""
     if kind == b"tEXt":
         return _bounded(body).decode("latin-1")
     if kind == b"zTXt":

@@ -1,4 +1,4 @@
-"""What a model under test says of one image. Plain frozen dataclasses; no torch, no files."""
+"""Predictions of models under test. Plain frozen dataclasses; no torch, no files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from core.types import Task, TaskKind
 from core.words import classes_in
 
 TOP = 5
-"""How many guesses of a classifier are kept."""
+"""Number of guesses of a classifier that are kept."""
 LARGEST_MAP = 512
 """Longest side of a class map that is kept, in pixels: enough for its figures and its picture."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """One class that a classifier sees in an image."""
+    """One class that a classifier predicts for an image."""
 
     label: str
     probability: float
@@ -30,11 +30,11 @@ class Guess:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model under test says of one image: guesses, or a class for every pixel."""
+    """The prediction of a model under test for one image: guesses, or a class for every pixel."""
 
     kind: TaskKind
     model: str
-    """What the page calls the model."""
+    """The model's name on the page."""
     top: tuple[Guess, ...] = ()
     """Likeliest first, at most `TOP`; classification only."""
     classes: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Doubt:
-    """How unsure a segmenter is of an image: means over its pixels, as of a classifier over its one answer."""
+    """Uncertainty of a segmenter about an image: means over its pixels."""
 
     entropy: float
     """In nats, 0 to the logarithm of the number of classes."""
@@ -55,30 +55,30 @@ class Doubt:
 
 @dataclass(frozen=True, eq=False)
 class PredictedBatch:
-    """What a model under test says of some images that follow one another."""
+    """Predictions for consecutive images."""
 
     first: int
-    """The place of the first of them among all that were asked about, from 0."""
+    """Zero-based place of the first image among all images of the request."""
     predictions: tuple[Prediction, ...]
     probabilities: np.ndarray | None = None
     """(images, classes), float32, in the order of the model's classes; classification only."""
     doubts: tuple[Doubt, ...] = ()
-    """Of each image, segmentation only; () where the model does not tell."""
+    """One for each image, segmentation only. Empty if the model gives no probabilities."""
 
 
 def names_label(guess: str, label: str) -> bool:
-    """Whether a model's class is the label of the task, in other letters or as a kind of it."""
+    """Return True if a model's class is the task's label, apart from case, or a kind of it."""
     return guess.casefold() == label.casefold() or bool(classes_in(guess, Task("classification", label=label)))
 
 
 def map_size(size: tuple[int, int]) -> tuple[int, int]:
-    """Width and height of the class map that is kept of an image of that width and height."""
+    """Return width and height of the class map that is kept for an image of `size`."""
     scale = min(1.0, LARGEST_MAP / max(size))
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def encode_map(numbers: Image.Image) -> bytes:
-    """`Prediction.class_map` of an image whose pixels are class numbers (mode L), shrunk to `LARGEST_MAP`."""
+    """Encode class numbers (mode L) as a `Prediction.class_map`, shrunk to `LARGEST_MAP`."""
     small = numbers.resize(map_size(numbers.size), Image.Resampling.NEAREST)
     file = io.BytesIO()
     small.save(file, "PNG")
@@ -86,7 +86,7 @@ def encode_map(numbers: Image.Image) -> bytes:
 
 
 def decode_map(class_map: bytes) -> Image.Image:
-    """The class numbers (mode L) of a `Prediction.class_map`."""
+    """Decode a `Prediction.class_map` to class numbers (mode L)."""
     with Image.open(io.BytesIO(class_map)) as opened:
         opened.load()
         return Image.frombytes("L", opened.size, opened.tobytes())
@@ -94,7 +94,7 @@ def decode_map(class_map: bytes) -> Image.Image:
 
 @lru_cache(maxsize=32)
 def coloured_map(class_map: bytes) -> bytes:
-    """A picture (PNG) of a `Prediction.class_map`: each class number in its colour, as masks have it."""
+    """Return a PNG of a `Prediction.class_map` in the colours of masks."""
     numbers = decode_map(class_map)
     coloured = Image.frombytes("P", numbers.size, numbers.tobytes())
     coloured.putpalette([part for number in range(256) for part in colour(number)])

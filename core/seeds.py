@@ -1,22 +1,22 @@
-"""One seed for a run, and from it one of its own for everything that is made."""
+"""Seeds: each run has one, and everything that is made in it gets its own, derived from that one."""
 
 from __future__ import annotations
 
 import hashlib
 
 LARGEST = 2**31 - 1
-"""Every sampler takes a seed up to here."""
+"""The largest seed that every sampler takes."""
 
 
 def next_seed(seed: int, tries: int) -> int:
-    """The seed with which something is tried that failed with `seed` and the next ones so many times."""
+    """Return the seed of the next try after `tries` failures that began with `seed`."""
     return derive_seed(seed, tries) if tries else seed
 
 
 def derive_seed(seed: int, *place: int) -> int:
-    """The seed of one thing: the first 31 bits of sha256 over `seed` and its place, such as (caption 2, image 0).
+    """Return the first 31 bits of sha256 over `seed` and a place such as (caption 2, image 0): 0 to `LARGEST`.
 
-    It hangs on nothing else: leaving out, adding or reordering other things leaves it as it is. 0 to `LARGEST`.
+    It depends on nothing else, so adding, removing or reordering other things changes no seed.
     """
     text = "/".join(str(part) for part in (seed, *place))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") & LARGEST

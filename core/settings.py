@@ -15,15 +15,15 @@ from core.types import EDIT_TYPES
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
 Combinations = Literal["spread", "all", "one of each", "at random", "chosen", "model"]
 MOST_AT_ONCE = 64
-"""As many images are drawn at once at most."""
+"""Maximum number of images drawn at once."""
 Combination = tuple[tuple[str, str], ...]
-"""The edits of one caption: keyword and alternative of each."""
+"""The edits of one caption, each as (keyword, alternative)."""
 MOST_EDITS = 10
-"""As many edits one caption has at most."""
+"""Maximum number of edits in one caption."""
 LONGEST_REPLY = 2000
-"""In tokens."""
+"""Maximum length of a language model's reply, in tokens."""
 MOST_COMBINATIONS = 200
-"""As many captions are written of one picture at most."""
+"""Maximum number of captions written for one picture."""
 SeedMode = Literal["next", "fixed", "random"]
 SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
 
@@ -44,7 +44,7 @@ class CaptionSettings(_Settings):
 
 
 class LanguageSettings(_Settings):
-    """What stages 2 to 4 share."""
+    """Settings that stages 2 to 4 share."""
 
     temperature: float = Field(0.2, ge=0, le=2, description="How freely the language model words its reply")
     top_p: float = Field(0.95, gt=0, le=1, description="Share of the likeliest words that it picks from")
@@ -78,7 +78,7 @@ class KeywordSettings(LanguageSettings):
         return ", ".join(dict.fromkeys(names))
 
     def ticks(self, edit_type: str) -> bool:
-        """Whether keywords of this edit type are used."""
+        """Return True if keywords of this edit type are used."""
         return not self.edit_types or edit_type in self.edit_types.split(", ")
 
 
@@ -118,7 +118,7 @@ class CounterfactualSettings(LanguageSettings):
 
 
 class ConditioningSettings(_Settings):
-    """The control image: what of the source image the generator is held to."""
+    """The control image: the structure of the source image that the generator has to keep."""
 
     kind: ControlKind = Field("canny", description="What the control image shows of the source image")
     median: int = Field(3, ge=0, le=15, description="Median filter that takes out rain and snow, in pixels; 0 is off")
@@ -128,7 +128,7 @@ class ConditioningSettings(_Settings):
     coarse: bool = Field(False, description="Draw few bold lines instead of many fine ones")
 
     def own_fields(self) -> tuple[str, ...]:
-        """The settings that belong to the kind that is chosen."""
+        """Return the names of the settings that belong to the chosen kind."""
         return _OF_KIND.get(self.kind, ())
 
     @field_validator("median")
@@ -169,8 +169,8 @@ class GenerationSettings(_Settings):
 
 
 class EditingSettings(_Settings):
-    """Stage 5, where an editor changes the source as an instruction says. How many images are made, and of which seeds,
-    stands in the `GenerationSettings`.
+    """Stage 5 with an editor that changes the source by an instruction. The number of images and their seeds are in
+    `GenerationSettings`.
     """
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
@@ -190,7 +190,7 @@ class EditingSettings(_Settings):
 
 
 class UnderTestSettings(_Settings):
-    """Which model under test looks at source and results. It changes no image, so nothing becomes stale by it."""
+    """The model under test that predicts source and results. It changes no image, so nothing becomes stale by it."""
 
     later: ClassVar[frozenset[str]] = frozenset(("address", "timeout", "size", "mean", "std", "layout"))
 
@@ -257,7 +257,7 @@ class UnderTestSettings(_Settings):
 
     @property
     def title(self) -> str:
-        """What the records and the page call it."""
+        """The model's name in records and on the page."""
         if self.source == "file":
             return f"{self.name} {self.file}".strip()
         return f"{self.source} {self.address if self.source == 'http' else self.name or self.file}"
@@ -276,7 +276,7 @@ class Settings(_Settings):
 
 
 class SettingsWithEditing(Settings):
-    """Those of a recipe whose images an editor makes."""
+    """Settings of a recipe whose images an editor makes."""
 
     editing: EditingSettings = EditingSettings()
 

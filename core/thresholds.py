@@ -1,4 +1,4 @@
-"""Where a check draws its lines: below one it fails, from another on it passes, and between them it cannot tell."""
+"""Thresholds of a check: below the first it fails, from the second on it passes, between them it cannot tell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from core.types import Check
 
 
 class Band(BaseModel):
-    """The two lines of one check. One model's figures say nothing of another's: a profile brings those of its own."""
+    """The two thresholds of one check. They depend on the model that measures, so each profile has its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -22,7 +22,7 @@ class Band(BaseModel):
         return self
 
     def judge(self, name: str, value: float, failure: str) -> Check:
-        """The check of a figure; `failure` is the sentence for a person when it failed."""
+        """Return the check of a figure. `failure` is the sentence for a person if it fails."""
         if value >= self.passed_from:
             return Check(name, True, value, threshold=self.passed_from)
         if value < self.failed_below:

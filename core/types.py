@@ -19,18 +19,18 @@ from core.validation_messages import reason
 StageName = str
 """The name of a stage of some recipe (see `pipeline.recipes`), or `GENERATION`."""
 GENERATION: StageName = "generation"
-"""What drawing is called where stages are named: it stands behind the gate, after the text stages of any recipe."""
+"""The stage name of drawing. It comes after the gate, behind the text stages of every recipe."""
 EditType = Literal["subject", "object", "attribute", "background", "weather", "time of day", "domain"]
 EDIT_TYPES: tuple[EditType, ...] = get_args(EditType)
 TaskKind = Literal["classification", "segmentation"]
 Author = Literal["model", "person"]
 Outcome = Literal["passed", "failed", "cannot tell"]
-"""What a check found. One that cannot tell says nothing for or against an image."""
+"""The finding of a check. "cannot tell" speaks neither for nor against an image."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the model under test has to do, and so what an edit must not touch."""
+    """The job of the model under test. It decides which parts an edit must not touch."""
 
     kind: TaskKind
     label: str = ""
@@ -51,7 +51,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Caption:
-    """Stage 1: what the image shows, in several sentences."""
+    """Stage 1: several sentences about the source image."""
 
     text: str
 
@@ -64,7 +64,7 @@ class Keyword:
     edit_type: EditType
     used: bool = True
     forced: bool = False
-    """A person insists on it, though the task protects it."""
+    """True if a person keeps this keyword although the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,14 @@ class Keywords:
 
 @dataclass(frozen=True)
 class Alternative:
-    """What a keyword may become."""
+    """A possible replacement for a keyword."""
 
     text: str
     used: bool = True
     similarity: float | None = None
-    """To what it comes closest to, -1 to 1, as `pipeline.checks.similarity` measures it; None when nothing was
-    measured.
-    """
+    """Cosine similarity to `like`, from -1 to 1 (see `pipeline.checks.similarity`). None if it was not measured."""
     like: str = ""
-    """What it comes closest to: its keyword, or what the task protects."""
+    """The closest text: the keyword, or a label or class that the task protects."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class Edit:
     alternative: str
     edit_type: EditType
     forced: bool = False
-    """The keyword is protected by the task, and a person insists on changing it."""
+    """True if the task protects the keyword and a person changes it all the same."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class CounterfactualCaption:
     text: str
     edits: tuple[Edit, ...]
     used: bool = True
-    """Ticked for generation."""
+    """True if images are drawn from it."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +138,11 @@ class Check:
 
     name: str
     passed: bool | None
-    """None where it cannot tell: `note` says why."""
+    """None if the check cannot tell. `note` gives the reason."""
     value: float | None = None
-    """The measured figure where there is one, such as a similarity."""
+    """The measured figure, such as a similarity. None if there is none."""
     note: str = ""
-    """One sentence for a person, when it did not pass or cannot tell; a remark, when it did."""
+    """One sentence for a person: the reason if it failed or cannot tell, otherwise a remark."""
     threshold: float | None = None
     """What the figure had to reach; None where there is no figure, or an earlier version did not record it."""
 
@@ -160,16 +158,16 @@ LONGEST_REASON = 1000
 
 @dataclass(frozen=True)
 class Decision:
-    """What a person decided about a test case."""
+    """A person's review of a test case."""
 
     verdict: Literal["accepted", "rejected"]
     reason: str = ""
-    """In the person's words, at most `LONGEST_REASON` characters; "" where none was asked for."""
+    """The person's own words, at most `LONGEST_REASON` characters. "" if no reason was asked for."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """How a value came about. All that a person typed has author "person" and empty model fields."""
+    """The origin of a value. Values that a person typed have author "person" and empty model fields."""
 
     author: Author
     model: str = ""
@@ -181,7 +179,7 @@ class Trace:
     attempts: int = 1
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
-    """What a person should know of it, a sentence each, such as what was done in the place of what was asked for."""
+    """Remarks for a person, one sentence each, such as a change to what was requested."""
 
 
 T = TypeVar("T")
@@ -189,43 +187,42 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StageValue(Generic[T]):
-    """A stage's value, how it came about, and the key of what it was made from (see `pipeline.freshness`)."""
+    """A stage's value, its trace, and the key of its inputs (see `pipeline.freshness`)."""
 
     value: T
     trace: Trace
     inputs_key: str = ""
-    """Filled in by whoever runs the stage."""
+    """Set by the driver, which runs the stage."""
 
 
 def to_plain(value: Any) -> Any:
-    """JSON-ready data of a dataclass without images."""
+    """Return a dataclass without images as JSON-ready data."""
     kind: type = type(value)
     return _adapter(kind).dump_python(value, mode="json")
 
 
 def from_plain(kind: type, data: Any) -> Any:
-    """The dataclass `kind` from plain data. Raises pydantic.ValidationError when the data do not fit."""
+    """Return the dataclass `kind` from plain data. Raises pydantic.ValidationError if the data do not fit."""
     return _adapter(kind).validate_python(data)
 
 
 def read_json(text: str) -> Any:
-    """The plain data of JSON text. Raises ValueError for text that is none, or that could not be written down again."""
+    """Parse JSON text. Raises ValueError for invalid JSON and for data that cannot be written as JSON again."""
     try:
         data = json.loads(text)
-        # What UTF-8 or JSON do not have (half characters, infinity) gets through json.loads, and would break later.
+        # json.loads accepts half characters and infinity, which UTF-8 and JSON cannot hold and which would break later.
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except RecursionError as error:
-        raise ValueError("too much of it lies within each other") from error
+        raise ValueError("it is nested too deeply") from error
     return data
 
 
 def to_text(value: Any) -> str:
-    """A value of a stage as text that a person can read and edit: `from_text` reads it back.
+    """Return a stage's value as text for a person to edit. `from_text` reads it back.
 
-    A value of one text is that text, one of several texts has a line each, and any other is JSON.
+    A value with one text becomes that text, a value with a list of texts becomes lines, any other becomes JSON.
     """
-    held = [getattr(value, field.name) for field in fields(value)]
-    match held:
+    match [getattr(value, field.name) for field in fields(value)]:
         case [str(text)]:
             return text
         case [tuple(texts)] if all(isinstance(text, str) for text in texts):
@@ -234,7 +231,7 @@ def to_text(value: Any) -> str:
 
 
 def from_text(kind: type, text: str) -> Any:
-    """The value of a type from text that a person wrote. Raises UserError when it is none."""
+    """Return a value of type `kind` from text that a person wrote. Raises UserError if the text does not fit."""
     hints = list(get_type_hints(kind).values())
     try:
         if hints == [str]:
@@ -246,12 +243,12 @@ def from_text(kind: type, text: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the value"
-        raise UserError(f"This cannot be taken: {where}: {reason(error)}.") from error
+        raise UserError(f"This value does not fit: {where}: {reason(error)}.") from error
     except ValueError as error:
-        raise UserError(f"This is no JSON ({error}): correct it, or bring an earlier value back.") from error
+        raise UserError(f"This is not valid JSON ({error}): correct it, or bring an earlier value back.") from error
 
 
 @lru_cache(maxsize=64)
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    # Building one takes longer than a page may take to show an edit, and a page reads many values.
+    # Building an adapter takes longer than a page may take to show an edit, and a page reads many values.
     return TypeAdapter(kind)

@@ -1,6 +1,4 @@
-"""What pydantic found wrong with a value, in plain words: what the field takes. The words of the library are for
-programmers.
-"""
+"""Pydantic's errors in plain words: which values the field takes. The library's own words are for programmers."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 _HUGE = 10**15
-"""A bound that no person means: it is not told."""
+"""Bounds from here on are left out of messages."""
 _NUMBERS = (
     "greater_than",
     "greater_than_equal",
@@ -39,20 +37,20 @@ _KINDS = {
     "tuple": "a list",
     "is": "an object",
 }
-"""By the beginning of an error's type: what it has to be."""
+"""Expected type in words, by the beginning of an error's type."""
 
 
 def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """What the field of the first mistake takes, as the end of a sentence: "it has to be a whole number from 1 to 8".
+    """Return the end of a sentence about the first error: "it has to be a whole number from 1 to 8".
 
-    `model` is what was to be made of the value; without one no bounds are told. A ValueError of a validator of ours is
-    given in its own words.
+    Bounds are told only if `model` is given, the model that was validated. A ValueError of our own validators keeps its
+    words.
     """
     first = error.errors()[0]
     kind, context = first["type"], first.get("ctx", {})
     if kind == "value_error":
-        said = str(context["error"])
-        return said[:1].lower() + said[1:].rstrip(".")
+        message = str(context["error"])
+        return message[:1].lower() + message[1:].rstrip(".")
     if kind == "extra_forbidden":
         return "there is no such field here"
     if kind == "missing":
@@ -81,27 +79,27 @@ def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
 
 
 def _bare(words: object) -> str:
-    """Without the quotation marks that pydantic puts around names."""
+    """Remove the quotation marks that pydantic puts around names."""
     return str(words).replace("'", "")
 
 
 @dataclass(frozen=True)
 class FieldPlace:
-    """Where in a model something stands."""
+    """The place of a value within a model."""
 
     key: str
-    """As a person writes it, such as "captioner.questions.0.prompt"."""
+    """The path as a person writes it, such as "captioner.questions.0.prompt"."""
     holder: type[BaseModel] | None
-    """The model that has it, or would have it; None where that cannot be told."""
+    """The model that has the field, or would have it. None if unknown."""
     field: FieldInfo | None
-    """None where there is no such field."""
+    """The field, or None if there is no such field."""
     kinds: tuple[str, ...] = ()
-    """What its `kind` may be, where it is a model of one of several."""
+    """Possible values of `kind` if the value is one of several models."""
 
 
 def place_of(model: type[BaseModel], places: Sequence[int | str]) -> FieldPlace:
-    """What pydantic's place of a mistake means: through models in models, tables, lists, and models of several kinds,
-    whose kind pydantic names as if it were a key.
+    """Resolve pydantic's location of an error through nested models, tables, lists, and unions of models, whose kind
+    pydantic names as if it were a key.
     """
     holder: type[BaseModel] | None = model
     field: FieldInfo | None = None
@@ -131,7 +129,7 @@ def _bare_type(annotation: Any) -> Any:
 
 
 def _choices(annotation: Any) -> list[type[BaseModel]]:
-    """The models that a value of this type may be."""
+    """Return the models that a value of this type may be."""
     bare = _bare_type(annotation)
     parts = [_bare_type(part) for part in _types(bare)] if get_origin(bare) in (UnionType, typing.Union) else [bare]
     return [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
@@ -143,7 +141,7 @@ def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
 
 
 def _number(kind: str, field: FieldInfo | None) -> str:
-    """Such as "a whole number from 1 to 8", or "a number above 0, at most 1"."""
+    """Return words such as "a whole number from 1 to 8" or "a number above 0, at most 1"."""
     bounds: dict[str, Any] = {}
     for name in ("ge", "gt", "le", "lt", "multiple_of"):
         for rule in field.metadata if field is not None else ():

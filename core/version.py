@@ -1,4 +1,4 @@
-"""The studio's version: written once, in pyproject.toml, and read from there, as the checkout is not installed."""
+"""The studio's version, read from pyproject.toml, as the checkout is not installed as a package."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 @cache
 def version() -> str:
-    """Such as "0.1.0"."""
+    """Return the version, such as "0.1.0"."""
     return str(tomllib.loads(_PYPROJECT.read_text(encoding="utf-8"))["project"]["version"])

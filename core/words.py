@@ -1,7 +1,6 @@
-"""Finds words in a text, and knows which words stand for a label or a protected class.
+"""Find words in a text, and the words that stand for a label or a protected class.
 
-A phrase matches whole words only and case does not count. Knows English plurals and the classes of driving data sets;
-knows nothing of stages or models.
+A phrase matches whole words, and case does not count. Knows English plurals and the classes of driving data sets.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ _SMALL = frozenset(
         "of",
     )
 )
-"""Words that add nothing to a class but how many of it there are: "two cars" is as protected as "cars"."""
+"""Words that add only a number or an article to a class: "two cars" is as protected as "cars"."""
 
 _GRAMMAR = _SMALL | frozenset(
     "is are was were be been being has have had in on at by with and or to from into onto over under it they there "
@@ -129,70 +128,70 @@ _GRAMMAR = _SMALL | frozenset(
 
 
 def says_something(word: str) -> bool:
-    """Whether a word tells of the picture, and is not only there for the grammar."""
+    """Return True for a word with content, False for one that only serves grammar."""
     return word.lower() not in _GRAMMAR
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text, lower case, without punctuation; a hyphen stays inside its word."""
+    """Return the words of a text, lower case, without punctuation. A hyphen stays inside its word."""
     return list(_words_of(text)[0])
 
 
 def token_spans(text: str) -> list[Span]:
-    """Where each word of `tokens(text)` stands."""
+    """Return the span of each word of `tokens(text)`."""
     return list(_words_of(text)[1])
 
 
 @lru_cache(maxsize=4096)
 def _words_of(text: str) -> tuple[tuple[str, ...], tuple[Span, ...]]:
-    """The words of a text and where they stand. One look at a run asks for those of the same few texts thousands of
-    times, a time for each word that stands for a protected class."""
+    """Return the words of a text and their spans. Cached, as showing a run asks for the same few texts thousands of
+    times, once for each word that stands for a protected class."""
     spans = tuple(match.span() for match in re.finditer(r"\w+(?:-\w+)*", text))
     return tuple(text[start:end].lower() for start, end in spans), spans
 
 
-def find_run(words: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The indices at which `wanted` begins in `words`, not overlapping; [] when nothing is wanted."""
-    if not wanted or wanted[0] not in words:
+def find_run(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
+    """Return the indices at which `phrase` begins in `words`, not overlapping. [] for an empty phrase."""
+    if not phrase or phrase[0] not in words:
         return []
-    words, wanted = tuple(words), tuple(wanted)
+    words, phrase = tuple(words), tuple(phrase)
     found, at = [], 0
-    while at + len(wanted) <= len(words):
-        if words[at : at + len(wanted)] == wanted:
+    while at + len(phrase) <= len(words):
+        if words[at : at + len(phrase)] == phrase:
             found.append(at)
-            at += len(wanted)
+            at += len(phrase)
         else:
             at += 1
     return found
 
 
 def find_phrase(text: str, phrase: str) -> list[Span]:
-    """Every place where the words of `phrase` stand in `text`, from left to right, not overlapping; [] for no words."""
+    """Return the spans of `phrase` in `text`, from left to right, not overlapping. [] for an empty phrase."""
     words, spans = _words_of(text)
-    wanted, _ = _words_of(phrase)
-    return [(spans[at][0], spans[at + len(wanted) - 1][1]) for at in find_run(words, wanted)]
+    searched, _ = _words_of(phrase)
+    return [(spans[at][0], spans[at + len(searched) - 1][1]) for at in find_run(words, searched)]
 
 
 def contains(text: str, phrase: str) -> bool:
-    """Whether the words of `phrase` stand in `text`."""
+    """Return True if `text` contains the words of `phrase`."""
     return bool(find_phrase(text, phrase))
 
 
 def plural(phrase: str) -> str:
-    """The plural of a noun in the singular: its last word takes the ending."""
+    """Return the plural of a noun phrase. Its last word takes the ending."""
     head, _, last = phrase.lower().rpartition(" ")
     return f"{head} {_plural_word(last)}".strip()
 
 
 def singular(phrase: str) -> str:
-    """The singular of a noun; one that is no plural comes back as it is."""
+    """Return the singular of a noun phrase, unchanged if it is not a plural."""
     head, _, last = phrase.lower().rpartition(" ")
     return f"{head} {_singular_word(last)}".strip()
 
 
 @lru_cache(maxsize=1024)
 def forms_of(name: str) -> tuple[str, ...]:
-    """The words that stand for a label or a protected class, singular and plural, itself first.
+    """Return the words that stand for a label or a protected class, singular and plural, the name itself first.
 
     A label with commas, as in ImageNet ("goldfinch, Carduelis carduelis"), is several names of one thing.
     """
@@ -207,12 +206,12 @@ def forms_of(name: str) -> tuple[str, ...]:
 
 
 def classes_in(text: str, task: Task) -> tuple[str, ...]:
-    """Those of the label or the protected classes that the text names, in the order of the task."""
+    """Return the label or protected classes that the text names, in the order of the task."""
     return tuple(name for name in task.kept() if any(contains(text, form) for form in forms_of(name)))
 
 
 def protected_spans(text: str, task: Task) -> list[Span]:
-    """Where the label or a protected class is named, from left to right, not overlapping; of two, the longer one."""
+    """Return the spans that name the label or a protected class, from left to right. Of two overlapping, the longer."""
     every = sorted(
         {span for form in _all_forms(task) for span in find_phrase(text, form)}, key=lambda span: (span[0], -span[1])
     )
@@ -224,12 +223,12 @@ def protected_spans(text: str, task: Task) -> list[Span]:
 
 
 def protected_words_in(text: str, task: Task) -> tuple[str, ...]:
-    """The words of the text that name the label or a protected class: lower case, each once, in text order."""
+    """Return the words of the text that name the label or a protected class: lower case, each once, in text order."""
     return tuple(dict.fromkeys(text[start:end].lower() for start, end in protected_spans(text, task)))
 
 
 def is_protected(phrase: str, task: Task) -> bool:
-    """Whether a phrase says nothing beside the label or protected classes: "cars" and "two cars" do, "red cars" not."""
+    """Return True if a phrase names only the label or protected classes: "cars", "two cars", but not "red cars"."""
     covered = protected_spans(phrase, task)
     rest = [
         phrase[start:end].lower()

@@ -397,7 +397,7 @@ def test_a_value_of_any_type_can_be_written_as_text() -> None:
     assert to_text(Greeting("Greetings!")) == "Greetings!"
     with pytest.raises(UserError, match="This is no JSON"):
         from_text(Stamps, "From the sea.")
-    with pytest.raises(UserError, match=r"This cannot be taken: items\.0\.1: it has to be a whole number\.$"):
+    with pytest.raises(UserError, match=r"This value does not fit: items\.0\.1: it has to be a whole number\.$"):
         from_text(Stamps, '{"items": [["x", "y"]]}')
 
 
