@@ -43,7 +43,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Kept:
     for picture in draft.pictures(examples, named):
         example = picture.example
         held = splits.setdefault(example.split, {"images": [], "annotations": []})
-        draft.record(picture, *named(example))
+        draft.record(picture, *named(example), ("labels", "classes of masks", "splits"))
         number, (width, height) = len(held["images"]) + 1, picture.size
         held["images"].append(
             {

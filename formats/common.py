@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -153,25 +154,23 @@ def in_shards(pictures: Iterator[Picture]) -> Iterator[tuple[str, int, Iterator[
     """The pictures, which come sorted by split, in shards: folder of the split, number of the shard, its pictures. Each
     shard has to be used up before the next.
     """
-    waiting: list[Picture] = []
+    for split, of_split in groupby(pictures, lambda picture: split_folder(picture.example.split)):
+        yield from ((split, number, shard) for number, shard in enumerate(_shards(of_split)))
 
-    def group(split: str) -> Iterator[Picture]:
-        size = count = 0
-        while waiting and split_folder(waiting[0].example.split) == split:
-            picture = waiting.pop()
-            size += len(picture.data) + len(picture.mask or b"")
-            count += 1
-            waiting.extend(following for following in [next(pictures, None)] if following is not None)
-            yield picture
-            if size >= SHARD_BYTES or count >= SHARD_EXAMPLES:
-                return
 
-    waiting.extend(following for following in [next(pictures, None)] if following is not None)
-    numbers: dict[str, int] = {}
-    while waiting:
-        split = split_folder(waiting[0].example.split)
-        yield split, numbers.get(split, 0), group(split)
-        numbers[split] = numbers.get(split, 0) + 1
+def _shards(pictures: Iterator[Picture]) -> Iterator[Iterator[Picture]]:
+    while (first := next(pictures, None)) is not None:
+        yield _shard(first, pictures)
+
+
+def _shard(first: Picture, following: Iterator[Picture]) -> Iterator[Picture]:
+    """The pictures of a shard: the first, and those that follow until it is full."""
+    size = 0
+    for number, picture in enumerate(chain([first], following), start=1):
+        yield picture
+        size += len(picture.data) + len(picture.mask or b"")
+        if size >= SHARD_BYTES or number >= SHARD_EXAMPLES:
+            return
 
 
 def found_of_row(files: Files, image: str, mask: str | None, row: Row) -> Found:

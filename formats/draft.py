@@ -16,8 +16,8 @@ import re
 import secrets
 import shutil
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -51,6 +51,8 @@ _BEFORE = ".before"
 """What the export that is replaced is called, while the new one takes its place."""
 _SAID_AT_ONCE = 200
 """Examples whose captions, edits and facts are in memory at once."""
+SAID = ("labels", "captions", "edits", "classes of masks", "splits")
+"""What a format may say of an example, besides its pictures."""
 _AHEAD = 4
 """As many files a thread are in memory at once."""
 _PARTS = 1000
@@ -100,6 +102,10 @@ class Draft:
         self._loading: list[Generator[Picture]] = []
         self.classes: dict[str, Any] = {}
         """What the class list will say; a format may add to it."""
+        self.masks = False
+        """True if one of the examples has a mask."""
+        self.left_out: Counter[str] = Counter()
+        """Numbers of images by what the files of the format do not say of them. `records.jsonl` says it."""
         self._records: HashedFile | None = None
         self._sheet: Sheet | None = None
 
@@ -135,14 +141,20 @@ class Draft:
     def records(self, examples: Sequence[Example]) -> Iterator[None]:
         """While it holds, the format writes the examples, and `record` each of them."""
         self.classes, self._sheet = classes_of(examples), Sheet(len(examples))
+        self.masks = any(example.mask is not None for example in examples)
         with self.stream(RECORDS) as self._records:
             yield
         self.put(SHEET, self._sheet.jpeg())
         self.put(CLASSES, (json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n").encode())
 
-    def record(self, picture: Picture, file: str, mask_file: str | None = None, **more: Any) -> None:
-        """The row of an example in `records.jsonl`: the same in every format."""
+    def record(
+        self, picture: Picture, file: str, mask_file: str | None = None, says: Collection[str] = SAID, **more: Any
+    ) -> None:
+        """Write the row of an example in `records.jsonl`: the same in every format. `says` is what the files of the
+        format say of it, too; the rest is counted as left out.
+        """
         assert self._records is not None and self._sheet is not None
+        self.left_out.update(name for name in SAID if name not in says and _known(picture.example, name))
         width, height = picture.size
         row = {"file": file, "mask_file": mask_file, "width": width, "height": height, **more}
         self._records.write(json_lines([{**picture.row, **row}]))
@@ -185,6 +197,7 @@ class Draft:
                 "counts": dict(sorted(test_set.counts.items())),
             },
             "examples": examples,
+            "left_out": dict(sorted(self.left_out.items())),
             "files": self.files,
         }
         with open(self.folder / MANIFEST, "x", encoding="utf-8") as file:
@@ -346,6 +359,20 @@ def read_manifest(data: bytes) -> dict[str, Any] | None:
         return held if known and all(isinstance(file["name"], str) for file in held["files"]) else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _known(example: Example, name: str) -> bool:
+    """True if there is something to say of the example."""
+    match name:
+        case "labels":
+            return bool(example.label)
+        case "captions":
+            return bool(example.caption or example.new_caption)
+        case "edits":
+            return bool(example.edits or example.edit_types)
+        case "classes of masks":
+            return example.mask is not None
+    return True
 
 
 def png_size(data: bytes | memoryview) -> tuple[int, int]:

@@ -96,7 +96,7 @@ def export(
     with drafted(into, replace, progress, cancelled, said) as draft:
         with draft.records(held):
             kept = known.write(draft, held)
-        draft.put(CARD, card(test_set, held, known.title, kept).encode())
+        draft.put(CARD, card(test_set, held, known.title, kept, draft.left_out).encode())
         draft.put(CROISSANT, croissant(test_set, kept, draft.files, _COLUMNS))
         draft.finish(layout, test_set, len(held))
     return into

@@ -46,14 +46,13 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
     In metadata.jsonl `datasets` would take labels such as 2024-01-01 for dates, and the types of columns from its first
     ten megabytes.
     """
-    masks = any(example.mask is not None for example in examples)
 
     def named(example: Example) -> tuple[str, str | None]:
         split = split_folder(example.split)
         return pair_of_files(example, f"{split}/images", f"{split}/masks")
 
     # The image comes first, or `datasets` has its column last.
-    schema = _schema({"file_name": None, **({"mask_file_name": None} if masks else {})})
+    schema = _schema({"file_name": None, **({"mask_file_name": None} if draft.masks else {})})
     for split, pictures in groupby(draft.pictures(examples, named), lambda picture: picture.example.split):
         with _table(draft, f"{split_folder(split)}/{METADATA}", schema) as add:
             for picture in pictures:
@@ -61,17 +60,17 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
                 files = {"file_name": image, "mask_file_name": mask}
                 add({**{name: file and file.partition("/")[2] for name, file in files.items()}, **picture.row})
                 draft.record(picture, image, mask)
-    kinds = ("images", "masks") if masks else ("images",)
+    kinds = ("images", "masks") if draft.masks else ("images",)
     splits = [split_folder(split) for split in splits_of(examples)]
     return Kept(
         f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{splits[0]}")',
         (
             ("SPLIT/images/", "the images"),
-            *([("SPLIT/masks/", "a class number a pixel, of the image of the same name")] if masks else []),
+            *([("SPLIT/masks/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
             (f"SPLIT/{METADATA}", "a row an image, as `datasets` reads it"),
         ),
         images="*/images/*.png",
-        masks="*/masks/*.png" if masks else "",
+        masks="*/masks/*.png" if draft.masks else "",
         configs=tuple((split, (f"{split}/{METADATA}", *(f"{split}/{kind}/*" for kind in kinds))) for split in splits),
         notes=(
             '`edits`, `mask_classes` and `facts` are JSON texts: `json.loads(row["facts"])`.',
@@ -129,8 +128,7 @@ def _within(name: str, tables: Sequence[str]) -> bool:
 
 def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
     """Parquet: data/SPLIT-NUMBER.parquet, images and masks inside, as `datasets` shows them."""
-    masks = any(example.mask is not None for example in examples)
-    schema = _schema({"image": "Image", **({"mask": "Image"} if masks else {})})
+    schema = _schema({"image": "Image", **({"mask": "Image"} if draft.masks else {})})
     splits: dict[str, None] = {}
     for split, number, group in in_shards(draft.pictures(examples)):
         name = f"data/{split}-{number:05d}.parquet"

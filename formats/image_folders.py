@@ -43,25 +43,28 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Kept:
         examples, [example for example in examples if not example.label], "label", "ImageFolder of torchvision"
     )
     folders = folder_names(example.label for example in examples)
-    masks = any(example.mask is not None for example in examples)
+    says = ("labels", "splits", *(["classes of masks"] if draft.classes["masks"] is not None else []))
 
     def named(example: Example) -> tuple[str, str | None]:
         place = f"{split_folder(example.split)}/{folders[example.label]}"
         return pair_of_files(example, place, f"masks/{place}")
 
     for picture in draft.pictures(examples, named):
-        draft.record(picture, *named(picture.example))
+        draft.record(picture, *named(picture.example), says)
     draft.classes["folders"] = {folder: label for label, folder in folders.items()}
     first = split_folder(splits_of(examples)[0])
     return Kept(
         f'from torchvision.datasets import ImageFolder\n\nimages = ImageFolder("SET/{first}")',
         (
             ("SPLIT/LABEL/", "the images of a label"),
-            *([("masks/SPLIT/LABEL/", "a class number a pixel, of the image of the same name")] if masks else []),
+            *([("masks/SPLIT/LABEL/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
         ),
         images="*/*/*.png",
-        masks="masks/*/*/*.png" if masks else "",
-        notes=("`ImageFolder` numbers the labels that a split has: compare by `images.classes`, not by number.",),
+        masks="masks/*/*/*.png" if draft.masks else "",
+        notes=(
+            "`ImageFolder` numbers the labels that a split has: compare by `images.classes`, not by number.",
+            f"A folder stands for the label that `folders` of `{CLASSES}` gives.",
+        ),
     )
 
 

@@ -59,8 +59,13 @@ def classes_of(examples: Sequence[Example]) -> dict[str, Any]:
     }
 
 
-def card(test_set: TestSet, examples: Sequence[Example], layout_title: str, kept: Kept) -> str:
-    """The page that a person reads first; its head tells the hub and `datasets` what the files are."""
+def card(
+    test_set: TestSet, examples: Sequence[Example], layout_title: str, kept: Kept, left_out: Mapping[str, int]
+) -> str:
+    """The page that a person reads first; its head tells the hub and `datasets` what the files are.
+
+    `left_out` counts the images by what the files of the format do not say of them.
+    """
     title = _plain(test_set.name)
     lines = [
         "---",
@@ -99,7 +104,8 @@ def card(test_set: TestSet, examples: Sequence[Example], layout_title: str, kept
         "```",
         "",
         *(f"- {note}" for note in kept.notes),
-        *([""] if kept.notes else []),
+        *(f"- The {what} of {count:,} images stand in `{RECORDS}` alone." for what, count in sorted(left_out.items())),
+        *([""] if kept.notes or left_out else []),
         "| file | what it holds |",
         "| --- | --- |",
         *(f"| `{file}` | {holds} |" for file, holds in kept.holds),

@@ -15,6 +15,7 @@ from core.errors import UserError
 from formats.common import (
     beside,
     found_of_row,
+    pair_of_files,
     row_of_cells,
 )
 from formats.draft import Draft
@@ -44,8 +45,8 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
     columns: list[str] = []
 
     def named(example: Example) -> tuple[str, str | None]:
-        file = f"{split_folder(example.split)}/{example.name}.png"
-        return f"images/{file}", None if example.mask is None else f"masks/{file}"
+        split = split_folder(example.split)
+        return pair_of_files(example, f"images/{split}", f"masks/{split}")
 
     with draft.stream(TABLE) as table:
         for picture in draft.pictures(examples, named):
@@ -57,16 +58,15 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
             table.write((text.partition("\r\n")[2] if columns else text).encode())
             columns = columns or list(row)
             draft.record(picture, image, mask)
-    masks = any(example.mask is not None for example in examples)
     return Kept(
         'import pandas\n\nimages = pandas.read_csv("SET/examples.csv", keep_default_na=False, dtype=str)',
         (
             (TABLE, "a row an image, with the paths of its files"),
             ("images/SPLIT/", "the images"),
-            *([("masks/SPLIT/", "a class number a pixel, of the image of the same name")] if masks else []),
+            *([("masks/SPLIT/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
         ),
         images="images/*/*.png",
-        masks="masks/*/*.png" if masks else "",
+        masks="masks/*/*.png" if draft.masks else "",
         notes=(
             "`edit_types`, `edits`, `mask_classes` and `facts` are JSON texts.",
             "A text that a spreadsheet would run as a formula has an apostrophe in front.",

@@ -14,6 +14,7 @@ from core.errors import UserError
 from core.images import png_of
 from core.masks import UNLABELLED
 from formats.common import (
+    pair_of_files,
     read_bytes,
     read_classes,
     split_in,
@@ -42,8 +43,8 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Kept:
     ids = {name: number for number, name in enumerate(names)}
 
     def named(example: Example) -> tuple[str, str | None]:
-        file = f"{split_folder(example.split, 'val')}/{example.name}.png"
-        return f"images/{file}", None if example.mask is None else f"masks/{file}"
+        split = split_folder(example.split, "val")
+        return pair_of_files(example, f"images/{split}", f"masks/{split}")
 
     for picture in draft.pictures(examples, named):
         example = picture.example
@@ -53,23 +54,31 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Kept:
             lines = [f"{ids[example.label]} 0.5 0.5 1 1"] if example.label else []
         text = "".join(f"{line}\n" for line in lines)
         draft.put(f"labels/{split_folder(example.split, 'val')}/{example.name}.txt", text.encode())
-        draft.record(picture, *named(example))
+        # An outline is of a class, and not of the image; data.yaml knows three splits.
+        says = [
+            "classes of masks",
+            *(["labels"] if picture.mask is None else []),
+            *(["splits"] if example.split else []),
+        ]
+        draft.record(picture, *named(example), says)
     there = [split_folder(split, "val") for split in splits_of(examples)]
     # Its readers want both of them: what is there stands for what is not.
-    wanted = {name: f"images/{name if name in there else there[0]}" for name in ("train", "val")}
-    about = {**wanted, **({"test": "images/test"} if "test" in there else {}), "names": dict(enumerate(names))}
-    draft.put(DATA, yaml.safe_dump(about, allow_unicode=True, sort_keys=False).encode())
-    masks = any(example.mask is not None for example in examples)
+    places = {name: f"images/{name if name in there else there[0]}" for name in ("train", "val")}
+    places |= {"test": "images/test"} if "test" in there else {}
+    # In quotes, since readers differ in what they take for a number, a date or a truth value.
+    quoted = (yaml.safe_dump(name, allow_unicode=True, default_style='"', width=10_000) for name in names)
+    lines = ["names:", *(f"  {number}: {name.rstrip()}" for number, name in enumerate(quoted))]
+    draft.put(DATA, "\n".join([*(f"{name}: {place}" for name, place in places.items()), *lines, ""]).encode())
     return Kept(
         'from ultralytics import YOLO\n\nfigures = YOLO("yolo11n-seg.pt").val(data="SET/data.yaml")',
         (
             ("images/SPLIT/", "the images"),
             ("labels/SPLIT/", "a text an image: a line an outline, the class first; a box for an image without mask"),
-            *([("masks/SPLIT/", "the exact masks: a class number a pixel")] if masks else []),
+            *([("masks/SPLIT/", "the exact masks: a class number a pixel")] if draft.masks else []),
             (DATA, "the classes, and where the images are"),
         ),
         images="images/*/*.png",
-        masks="masks/*/*.png" if masks else "",
+        masks="masks/*/*.png" if draft.masks else "",
         notes=(
             "An outline has no holes and no pixels of its own: the exact masks are in `masks/`.",
             "`train` and `val` of `data.yaml` name what is there where the set has no such split.",

@@ -5,19 +5,26 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from formats.exporting import LAYOUTS, export
 from formats.reading import read
 from formats.types import TestSet
-from tests.formats.test_formats import Maker
+from tests.formats.test_formats import Maker, masked
+from tests.support.data_set_files import mask, png, write
 
-WITH_LABELS = [name for name, layout in LAYOUTS.items() if layout.write is not None and name != "cityscapes"]
+LAYOUTS_WRITTEN = [name for name, layout in LAYOUTS.items() if layout.write is not None]
+WITH_LABELS = [name for name in LAYOUTS_WRITTEN if name != "cityscapes"]
+BLACK_AND_WHITE = {"images": png, "masks": lambda: mask(255)}
 LABELS = {
     "zeros": ["007", "042", "100"],
     "dates": ["2024-01-01", "2024-02-01", "2024-03-01"],
@@ -117,3 +124,52 @@ def test_labels_come_out_as_they_are_written(
     assert Counter(map(repr, found)) == Counter(map(repr, labels))
     again = read(folder, tmp_path / "in")
     assert again.rows == () and [example.label for example in again.examples] == labels
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_WRITTEN)
+def test_foreground_of_black_and_white_masks_is_never_background(layout: str, tmp_path: Path) -> None:
+    write(tmp_path / "set", {f"{kind}/{n}.png": data() for n in range(2) for kind, data in BLACK_AND_WHITE.items()})
+    found = read(tmp_path / "set", tmp_path / "in", classes={0: "background", 255: "polyp"})
+    assert len(found.rows) == 2 and all("255" in row.reason for row in found.rows)
+    wanted = [replace(example, label="scan", split="test") for example in found.examples]
+    folder = export(SET, wanted, tmp_path / "out", layout)
+    classes = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
+    assert classes["masks"] == {"0": "background", "1": "polyp"}
+    for example in read(folder, tmp_path / "again").examples:
+        assert example.mask is not None
+        inside = {number for number, name in example.mask_classes.items() if name == "polyp"}
+        assert np.isin(np.asarray(Image.open(example.mask)), list(inside)).sum() == 36
+    if layout == "coco":
+        table = json.loads((folder / "annotations/instances_test.json").read_text(encoding="utf-8"))
+        names = {category["id"]: category["name"] for category in table["categories"]}
+        areas = Counter((names[region["category_id"]], region["area"]) for region in table["annotations"])
+        assert areas == {("background", 220): 2, ("polyp", 36): 2}
+    if layout == "yolo":
+        import yaml
+
+        names = yaml.safe_load((folder / "data.yaml").read_text(encoding="utf-8"))["names"]
+        for file in (folder / "labels/test").glob("*.txt"):
+            assert sorted(names[int(line.split()[0])] for line in file.read_text().splitlines()) == [
+                "background",
+                "polyp",
+            ]
+
+
+LEFT_OUT = {
+    "torchvision": {"captions": 5, "edits": 4, "classes of masks": 5},
+    "coco": {"captions": 5, "edits": 4},
+    "cityscapes": {"captions": 5, "edits": 4, "labels": 5, "splits": 1},
+    "yolo": {"captions": 5, "edits": 4, "labels": 5, "splits": 1},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_WRITTEN)
+def test_the_card_and_the_manifest_count_what_the_files_of_the_format_do_not_say(
+    layout: str, maker: Maker, tmp_path: Path
+) -> None:
+    folder = export(SET, masked(maker), tmp_path / "out", layout)
+    left_out = LEFT_OUT.get(layout, {})
+    assert json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["left_out"] == left_out
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    told = re.findall(r"The (.+) of (\d+) images stand in `records.jsonl` alone", card)
+    assert {what: int(count) for what, count in told} == left_out
