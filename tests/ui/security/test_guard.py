@@ -40,6 +40,16 @@ def locked(workspace: Workspace, kept: str) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory, kept: str) -> Iterator[TestClient]:
+    """A studio with a password to which nobody signs in."""
+    with workspace_in(tmp_path_factory.mktemp("closed")) as workspace:
+        workspace.studies.sessions.set_secret(SECRET, kept)
+        app = application(workspace, "0.0.0.0")
+        with TestClient(app, base_url="http://studio.test", follow_redirects=False) as client:
+            yield client
+
+
 def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str) -> None:
     with pytest.raises(UserError, match=r"STUDIO_PASSWORD.*--set-password"):
         application(workspace, "0.0.0.0")
@@ -80,37 +90,37 @@ def test_beyond_this_machine_it_takes_a_password(workspace: Workspace, kept: str
         ("HEAD", "/"),
     ],
 )
-def test_without_a_session_nothing_is_there(locked: TestClient, method: str, path: str) -> None:
-    reply = locked.request(method, f"http://studio.test{path}")
+def test_without_a_session_nothing_is_there(closed: TestClient, method: str, path: str) -> None:
+    reply = closed.request(method, f"http://studio.test{path}")
     assert reply.status_code == 401
     assert method == "HEAD" or reply.json() == {"error": "Sign in first."}
 
 
 @pytest.mark.parametrize("path", ["/annotate", "/annotate?x=1"])
-def test_annotators_who_forget_the_slash_are_sent_on(locked: TestClient, path: str) -> None:
-    reply = locked.get(path)
+def test_annotators_who_forget_the_slash_are_sent_on(closed: TestClient, path: str) -> None:
+    reply = closed.get(path)
     assert (reply.status_code, reply.headers["location"]) == (307, "/annotate/")
-    assert locked.post(path).status_code == 404
+    assert closed.post(path).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/annotate/%2e%2e/study/", "/annotate/..%2fstudy/", "/annotate//"])
-def test_no_way_leads_out_of_the_annotators_part(locked: TestClient, path: str) -> None:
-    reply = locked.get(f"http://studio.test{path}")
+def test_no_way_leads_out_of_the_annotators_part(closed: TestClient, path: str) -> None:
+    reply = closed.get(f"http://studio.test{path}")
     assert reply.status_code in (401, 404)
     assert "secret" not in reply.text
 
 
 @pytest.mark.parametrize("path", ["/annotate/%0a", "/annotate/x%0a", "/%0d%0aSet-Cookie:x", "/a%00"])
-def test_a_path_that_nobody_types_is_not_there(locked: TestClient, path: str) -> None:
-    assert locked.get(path).status_code == 404
+def test_a_path_that_nobody_types_is_not_there(closed: TestClient, path: str) -> None:
+    assert closed.get(path).status_code == 404
 
 
-def test_what_is_open_to_all(locked: TestClient) -> None:
-    assert locked.get("/healthz").text == '"well"'
-    assert locked.get("/annotate/").text == '"annotators"'
-    assert locked.get("/sign-in").status_code == 200
+def test_what_is_open_to_all(closed: TestClient) -> None:
+    assert closed.get("/healthz").text == '"well"'
+    assert closed.get("/annotate/").text == '"annotators"'
+    assert closed.get("/sign-in").status_code == 200
     for name in SIGN_IN_ASSETS:
-        assert locked.get(f"/sign-in/{name}").status_code == 200
+        assert closed.get(f"/sign-in/{name}").status_code == 200
 
 
 def test_a_browser_is_sent_to_the_sign_in_and_back(locked: TestClient) -> None:
@@ -189,8 +199,8 @@ def test_guessing_has_an_end(workspace: Workspace, locked: TestClient) -> None:
         (b"&".join(b"a=b" for _ in range(99)), "application/x-www-form-urlencoded"),
     ],
 )
-def test_a_form_that_is_none(locked: TestClient, body: bytes, kind: str) -> None:
-    assert locked.post("/sign-in", content=body, headers={"content-type": kind}).status_code == 400
+def test_a_form_that_is_none(closed: TestClient, body: bytes, kind: str) -> None:
+    assert closed.post("/sign-in", content=body, headers={"content-type": kind}).status_code == 400
 
 
 def test_signing_out_ends_the_session(locked: TestClient) -> None:
@@ -265,9 +275,9 @@ def test_no_shared_cache_keeps_what_takes_a_sign_in(workspace: Workspace, kept: 
         assert client.get("/picture").headers["cache-control"] == "private, max-age=31536000, immutable"
 
 
-def test_every_reply_says_what_a_page_may_do(locked: TestClient) -> None:
+def test_every_reply_says_what_a_page_may_do(closed: TestClient) -> None:
     for path in ("/", "/healthz", "/sign-in", "/annotate/"):
-        headers = locked.get(path).headers
+        headers = closed.get(path).headers
         assert "object-src 'none'" in headers["content-security-policy"]
         assert headers["referrer-policy"] == "same-origin"
         assert headers["x-content-type-options"] == "nosniff"

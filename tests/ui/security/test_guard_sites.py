@@ -15,8 +15,6 @@ from tests.support.guarded import CHEAP, HERE, HTML, PASSWORD, application, even
 from tests.support.workspaces import workspace_in
 from ui.security.passwords import SECRET, hashed
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
@@ -36,9 +34,13 @@ def locked(workspace: Workspace, kept: str) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.fixture
-def unlocked(workspace: Workspace) -> Iterator[TestClient]:
-    with TestClient(application(workspace), base_url=HERE, follow_redirects=False) as client:
+@pytest.fixture(scope="module")
+def unlocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A studio without a password. No test changes anything in it."""
+    with (
+        workspace_in(tmp_path_factory.mktemp("unlocked")) as workspace,
+        TestClient(application(workspace), base_url=HERE, follow_redirects=False) as client,
+    ):
         yield client
 
 
