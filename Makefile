@@ -97,7 +97,7 @@ clean: ## Remove .venv and caches; the workspace and training checkpoints stay
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 chromium: $(TEST_READY)
-	@$(BIN)/python -m benchmarks.chromium
+	@$(BIN)/python -m tests.support.chromium
 
 # The stamps are written last: that one exists means that the installation before it went through.
 $(RUN_READY): requirements.txt

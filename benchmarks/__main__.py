@@ -27,8 +27,8 @@ from benchmarks import (
     thumbnails,
     unchanged,
 )
-from benchmarks.chromium import ADVICE, find_chromium
 from benchmarks.figures import Comparison, Figure, reported
+from tests.support.chromium import ADVICE, find_chromium
 
 
 def main() -> int:

@@ -11,7 +11,8 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.figures import Figure
 from benchmarks.page import BARE
-from benchmarks.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
+from tests.support.browser import CHROMIUM_ARGUMENTS, settled
+from tests.support.server_process import ServerProcess
 
 TIMES = 15
 SIDE, BOUND = 1024, 150

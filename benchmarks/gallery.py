@@ -15,10 +15,11 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks import catalogue
-from benchmarks.chromium import ADVICE, find_chromium
 from benchmarks.figures import Figure, reported
 from benchmarks.page import BARE
-from benchmarks.serving import CHROMIUM_ARGUMENTS, ServerProcess
+from tests.support.browser import CHROMIUM_ARGUMENTS
+from tests.support.chromium import ADVICE, find_chromium
+from tests.support.server_process import ServerProcess
 
 SCREEN = {"width": 1440, "height": 1000}
 FIRST_SCREEN, PIXELS, FRAME, EMPTY = 1000.0, 100.0, 50.5, 300.0

@@ -12,7 +12,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.figures import Figure
-from benchmarks.serving import CHROMIUM_ARGUMENTS, ServerProcess, settled
+from tests.support.browser import CHROMIUM_ARGUMENTS, settled
+from tests.support.server_process import ServerProcess
 
 TIMES = 15
 FIRST_PAINT, EDIT = 2000, 200

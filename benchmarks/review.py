@@ -15,13 +15,14 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from benchmarks.chromium import ADVICE, find_chromium
-from benchmarks.drawn import fill
 from benchmarks.figures import Figure, reported
 from benchmarks.gallery import SCREEN, SLOWEST
-from benchmarks.serving import CHROMIUM_ARGUMENTS, ServerProcess
 from core.catalogue import Order
 from storage.workspace import Workspace
+from tests.support.browser import CHROMIUM_ARGUMENTS
+from tests.support.chromium import ADVICE, find_chromium
+from tests.support.drawn import fill
+from tests.support.server_process import ServerProcess
 
 IMAGES = 1200
 VARIANTS = 5

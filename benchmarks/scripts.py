@@ -16,7 +16,7 @@ import httpx
 from gradio_client import Client
 
 from benchmarks.figures import Figure, reported
-from benchmarks.serving import ServerProcess
+from tests.support.server_process import ServerProcess
 
 TIMES = 40
 OVER_FLOOR = 1.2

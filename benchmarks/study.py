@@ -24,10 +24,10 @@ from typing import Any
 from PIL import Image
 
 from benchmarks.figures import Figure, reported
-from benchmarks.serving import ROOT, ServerProcess
 from core.studies import ControlPolicy, Eligibility, NewItem
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
+from tests.support.server_process import ROOT, ServerProcess
 
 ANNOTATORS, SECONDS, MINUTES = 100, 4.0, 10.0
 BOUND = 250.0

@@ -17,12 +17,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchmarks.figures import Figure, reported
-from benchmarks.serving import ServerProcess
 from benchmarks.study import picture
 from core.stored_studies import ImportedVote
 from core.studies import NewItem
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
+from tests.support.server_process import ServerProcess
 
 TIMES = 100
 BOUND = 5.0

@@ -9,10 +9,11 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page
 
-from benchmarks.serving import ServerProcess, browsing
 from demo.render import render
 from demo.scene import random_scene
 from docs.camera import Camera
+from tests.support.browser import browsing
+from tests.support.server_process import ServerProcess
 
 SOURCES, PIXELS = 40, 160
 SOME = 24

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from benchmarks.drawn import fill
-from benchmarks.serving import ServerProcess, browsing
 from cli.test_sets import main as test_sets
 from docs.camera import Camera
 from storage.workspace import Workspace
+from tests.support.browser import browsing
+from tests.support.drawn import fill
+from tests.support.server_process import ServerProcess
 
 SCENES, VARIANTS, PIXELS = 160, 6, 256
 NAME = "drawn-hard"

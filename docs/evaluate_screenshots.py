@@ -13,13 +13,14 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from benchmarks.serving import ServerProcess, browsing
 from cli.test_sets import main as test_sets
 from core.catalogue import CatalogueFilter
 from core.studies import NewItem
 from docs.camera import Camera
 from storage.workspace import Workspace
+from tests.support.browser import browsing
 from tests.support.evaluation_cases import fill
+from tests.support.server_process import ServerProcess
 from tests.support.study_desk import crew, rules, vote
 
 SCENES, STREETS = 90, 12

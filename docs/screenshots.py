@@ -15,10 +15,11 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from benchmarks.chromium import ADVICE, find_chromium
-from benchmarks.serving import ServerProcess, browsing, settled
 from docs import batches_screenshots, curate_screenshots, evaluate_screenshots, study_screenshots
 from docs.camera import Camera
+from tests.support.browser import browsing, settled
+from tests.support.chromium import ADVICE, find_chromium
+from tests.support.server_process import ServerProcess
 
 FOLDER = Path(__file__).resolve().parent
 SAMPLE = "street-two-cars"

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from benchmarks.serving import ServerProcess, browsing
 from docs.camera import Camera
 from storage.workspace import Workspace
 from study.behaviour import Behaviour
 from study.questions import asked, wording
 from study.simulate import Simulation, run
 from study.truth import Truth, pixels_of, sight
+from tests.support.browser import browsing
+from tests.support.server_process import ServerProcess
 from tests.support.study_cases import object_runs
 
 NAME = "Objects in other weather"

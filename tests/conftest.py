@@ -54,7 +54,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     """For playwright's `executable_path`. Without Chromium the test is skipped, or fails on a build server (CI set)."""
-    from benchmarks.chromium import ADVICE, find_chromium
+    from tests.support.chromium import ADVICE, find_chromium
 
     path = find_chromium()
     if path is None:
@@ -67,7 +67,7 @@ def chromium_path() -> str:
 @pytest.fixture(scope="module")
 def page(chromium_path: str) -> Iterator[Page]:
     """One page of one browser for all tests of a file; each leaves it when it is done."""
-    from benchmarks.serving import browsing
+    from tests.support.browser import browsing
 
     with browsing(chromium_path, in_the_open=True) as opened:
         yield opened

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from benchmarks.serving import ServerProcess
 from core.studies import ControlPolicy, Eligibility, Example, Question, StudyData
 from services.studio import Studio
 from study.behaviour import Behaviour
@@ -33,6 +32,7 @@ from tests.support.annotating import (
 )
 from tests.support.routing import routed
 from tests.support.scripted import ScriptedModels
+from tests.support.server_process import ServerProcess
 from tests.support.serving import serving_here, until
 from tests.support.workspaces import workspace_in
 

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import settled
 from core.settings import ConditioningSettings
 from services.studio import Studio
+from tests.support.browser import settled
 from tests.support.explorer import Served, held_drawing, look, one_server, open_run, text_run
 from tests.support.scripted import InvertingDetector, perform
 from tests.support.serving import until

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import FilePayload, Page, Route, expect
 
-from benchmarks.serving import settled
 from services.studio import Studio
+from tests.support.browser import settled
 from tests.support.explorer import (
     Served,
     draw,

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from benchmarks.drawn import fill
 from core.catalogue import CatalogueFilter
 from core.types import Task
 from services.curation.views import View
 from tests.support.cases import made_case
+from tests.support.drawn import fill
 from tests.support.routing import HeldBack, routed
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until

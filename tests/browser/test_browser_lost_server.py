@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import settled
+from tests.support.browser import settled
 from tests.support.cutting_proxy import cutting_proxy
 from tests.support.explorer import Served, look, one_server, text_run
 from tests.support.routing import HeldBack, routed

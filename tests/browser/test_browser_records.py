@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import settled
 from core.png import with_texts
 from core.types import Task
 from pipeline.run_files.embedded import require_run_in
 from services.studio import Studio
+from tests.support.browser import settled
 from tests.support.explorer import (
     Served,
     draw,

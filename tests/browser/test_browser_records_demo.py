@@ -16,12 +16,13 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import ServerProcess, browsing, settled
 from pipeline.run_files.embedded import require_run_in
 from storage.workspace import Workspace
 from tests.browser.test_browser_records import downloaded, drop, item
 from tests.cli.test_offline import GUARD, ROOT
+from tests.support.browser import browsing, settled
 from tests.support.explorer import DEMO_SECONDS, mark_page, open_start, reloaded_by_itself, serving_stand_ins, upload
+from tests.support.server_process import ServerProcess
 from tests.support.serving import until
 from tests.ui.scripts.test_scripting import said
 

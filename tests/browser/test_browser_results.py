@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from benchmarks.serving import settled
 from core.errors import UserError
 from core.settings import UnderTestSettings
 from services.studio import Studio
 from tests.services.runs.test_predictions import Bright
+from tests.support.browser import settled
 from tests.support.explorer import (
     EVERY_PLACE,
     Served,

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.drawn import fill
-from benchmarks.serving import ServerProcess
 from core.catalogue import CatalogueFilter
 from storage.workspace import Workspace
+from tests.support.drawn import fill
 from tests.support.routing import HeldBack, routed
 from tests.support.scripted import ScriptedModels
+from tests.support.server_process import ServerProcess
 from tests.support.serving import serving_here, until
 from tests.support.workspaces import workspace_in
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from benchmarks.serving import settled
 from core.types import Keyword
 from services.studio import Studio
+from tests.support.browser import settled
 from tests.support.explorer import Served, look, one_server, open_run, state, text_run
 from tests.support.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels, answer
 

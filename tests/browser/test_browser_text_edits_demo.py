@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.serving import settled
 from tests.browser.test_browser_text import add_keyword, keyword_chip
+from tests.support.browser import settled
 from tests.support.demo_server import replies_free
 from tests.support.desk import (
     BIRD,

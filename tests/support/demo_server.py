@@ -16,12 +16,12 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page
 
-from benchmarks.serving import browsing
 from core.settings import GenerationSettings
 from pipeline.models import Models, load_models
 from pipeline.profiles.profile import load_profile
 from pipeline.seams import DrawnImage, DrawRequest, OnStep
 from services.studio import Studio
+from tests.support.browser import browsing
 from tests.support.serving import serving_here, until
 
 HELD_SECONDS = 300

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from benchmarks.serving import settled
+from tests.support.browser import settled
 from tests.support.demo_server import browsing_demo
 from tests.support.explorer import DEMO_SECONDS, open_start
 

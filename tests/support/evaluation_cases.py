@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from PIL import Image
 
-from benchmarks.drawn import PIXELS
 from core.lineage import Lineage, TestCase
 from core.settings import UnderTestSettings
 from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TaskKind, Trace
@@ -18,6 +17,7 @@ from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DEFAULT, RECONSTRUCTION
 from storage.workspace import Workspace
+from tests.support.drawn import PIXELS
 
 
 def model_of(kind: TaskKind) -> UnderTestSettings:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from benchmarks.serving import settled
 from tests.services.runs.test_predictions import Bright
+from tests.support.browser import settled
 from tests.support.scripted import HeldGenerator, ScriptedModels
 from tests.support.serving import serving_here, until
 

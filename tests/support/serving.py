@@ -1,4 +1,4 @@
-"""Starts the studio for a test within this process. `benchmarks.serving` starts one of its own, and a browser."""
+"""Start the studio within the process of a test. `server_process.py` starts it as a process of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.serving import START_SECONDS, answers, free_port
+from tests.support.server_process import START_SECONDS, answers, free_port
 from tests.support.workspaces import workspace_in
 
 if TYPE_CHECKING:

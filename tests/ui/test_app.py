@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 import app
-from benchmarks.serving import ROOT, ServerProcess, free_port
 from core.errors import UserError
 from core.version import version
 from pipeline.models.machine import Machine, share_cores
 from pipeline.profiles.profile import load_profile
+from tests.support.server_process import ROOT, ServerProcess, free_port
 
 START_LIMIT = 8.0
 """Seconds from the command to the first answer, on two slow cores."""

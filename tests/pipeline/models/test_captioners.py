@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.serving import free_port
 from core.errors import CannotLoad, UserError
 from core.settings import CaptionSettings, LanguageSettings
 from core.types import Task
@@ -37,6 +36,7 @@ from pipeline.profiles.text_sections import (
 )
 from pipeline.seams import BatchCaptioner, Captioner, CaptionRequest, LanguageRequest
 from tests.support import tiny, tiny_captioners
+from tests.support.server_process import free_port
 from tests.support.serving import until
 
 pytestmark = pytest.mark.slow

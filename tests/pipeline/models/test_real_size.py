@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.serving import ROOT
 from pipeline.profiles.profile import PROFILES
+from tests.support.server_process import ROOT
 
 GB = 1_000_000_000
 MAKE = "import pathlib, sys, benchmarks.random_weights as made; made.save_stable_diffusion(pathlib.Path(sys.argv[1]))"

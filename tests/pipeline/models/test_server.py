@@ -19,7 +19,6 @@ from typing import Any, cast
 import pytest
 from PIL import Image
 
-from benchmarks.serving import free_port
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError
 from core.model_sections import ROOT
 from core.progress import stoppable
@@ -50,6 +49,7 @@ from pipeline.recipes import DILLEMA
 from pipeline.seams import BatchCaptioner, BatchLanguageModel, CaptionRequest, LanguageRequest
 from pipeline.stages import keywords
 from tests.support.scripted import ScriptedModels
+from tests.support.server_process import free_port
 from tests.support.serving import until
 
 BIRD = Task("classification", label="bird")

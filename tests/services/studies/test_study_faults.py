@@ -19,13 +19,13 @@ import httpx
 import pytest
 from PIL import Image
 
-from benchmarks.serving import ServerProcess
 from core.studies import ControlPolicy, Eligibility, NewItem
 from storage.workspace import DATABASE, Workspace
 from study.behaviour import Behaviour
 from study.simulate import HEADERS, Acknowledged, Simulation, WorkerRun, run
 from study.templates import TEMPLATES
 from study.truth import Truth
+from tests.support.server_process import ServerProcess
 from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow

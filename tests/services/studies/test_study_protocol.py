@@ -25,7 +25,6 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from benchmarks.serving import ROOT
 from core.csv_tables import csv_text
 from core.studies import ControlPolicy, NewItem, Rules
 from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
@@ -43,6 +42,7 @@ from study.templates import TEMPLATES
 from study.truth import TRUTH_COLUMNS, pixels_of, sight
 from tests.support.cases import made_case
 from tests.support.scripted import ScriptedModels
+from tests.support.server_process import ROOT
 from tests.support.serving import serving_here
 from tests.support.workspaces import workspace_in
 

@@ -17,12 +17,12 @@ import pytest
 from PIL import Image
 
 import app
-from benchmarks.serving import free_port
 from core.studies import NewItem
 from tests.support.annotating import BIRD_RULES, keep_image, picture
 from tests.support.attack_list import ATTACKS, FORM
 from tests.support.attacked import World, build_world
 from tests.support.scripted import ScriptedModels
+from tests.support.server_process import free_port
 from tests.support.serving import serving_application
 from ui.security.guard import COOKIE
 

@@ -10,11 +10,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from benchmarks.drawn import fill
 from core.errors import UserError
 from services.curation.gallery import MOST_HELD
 from services.curation.views import View
 from services.studio import Studio
+from tests.support.drawn import fill
 from tests.support.scripted import studio_in
 from tests.support.serving import until
 from ui.curate.gallery import add_gallery, cell, gallery_page

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from benchmarks.serving import free_port
+from tests.support.server_process import free_port
 from tests.support.serving import until
 from ui.security.connections import BACKLOG, Patience
 

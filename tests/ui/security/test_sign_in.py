@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import app
-from benchmarks.serving import CHROMIUM_ARGUMENTS, ROOT, SET_BY_TESTS, ServerProcess, free_port
 from tests.support.annotating import BIRD_RULES, running
+from tests.support.browser import CHROMIUM_ARGUMENTS
 from tests.support.scripted import ScriptedModels
+from tests.support.server_process import ROOT, SET_BY_TESTS, ServerProcess, free_port
 from tests.support.serving import serving_here
 from tests.support.workspaces import workspace_in
 from ui.security.guard import COOKIE
@@ -206,7 +207,7 @@ def test_signing_in_with_keys_alone_leads_where_one_wanted_to_go(visitor: Page, 
 def test_the_whole_studio_works_behind_the_sign_in_and_says_when_it_has_ended(
     browser: Browser, behind: tuple[str, Studio]
 ) -> None:
-    from benchmarks.serving import settled
+    from tests.support.browser import settled
 
     url, studio = behind
     context = browser.new_context(viewport={"width": 1280, "height": 800})

@@ -1,7 +1,7 @@
 """A workspace whose test cases are drawn scenes and their ideal counterfactuals: for the pages that show many images.
 
-`python -m benchmarks.drawn FOLDER --scenes 200` fills one to look at. No model is asked: what checks and models under
-test say is drawn by chance.
+`python -m tests.support.drawn FOLDER --scenes 200` fills one to look at. No model is asked: what checks and models
+under test say is drawn by chance.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _picture(scene: Scene, pixels: int) -> Image.Image:
 
 def main() -> None:
     """Fill the workspace in a folder."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.drawn", description="Fills a workspace to look at.")
+    parser = argparse.ArgumentParser(prog="python -m tests.support.drawn", description="Fills a workspace to look at.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scenes", type=int, default=100)
     options = parser.parse_args()

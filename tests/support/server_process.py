@@ -1,0 +1,86 @@
+"""The studio as a process of its own: for tests, benchmarks and screenshots."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 240
+"""Far longer than a start takes: the machine may be busy with other things."""
+SET_BY_TESTS = ("PROFILE", "WORKSPACE", "PORT", "STUDIO_PASSWORD", "DATA_ROOTS")
+"""What the shell of a test run says of these is not passed on."""
+
+
+def free_port() -> int:
+    """Find a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    """Return true if /healthz of the studio on this port does."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+@dataclass
+class ServerProcess:
+    """`python app.py` on a workspace. `code` replaces `app.py` where a test needs something around it."""
+
+    workspace: Path
+    log: Path
+    code: str = ""
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> ServerProcess:
+        """Start it and wait until it answers."""
+        program = ["-c", self.code] if self.code else ["app.py"]
+        command = [
+            sys.executable,
+            *program,
+            "--workspace",
+            str(self.workspace),
+            "--port",
+            str(self.port),
+            *self.arguments,
+        ]
+        environment = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
+        environment |= self.environment
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        end = time.monotonic() + START_SECONDS
+        while not answers(self.port):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"the server did not start: {self.said()}")
+            time.sleep(0.1)
+        return self
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """Send a signal and give the exit code."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        return self.process.wait(60)
+
+    def said(self) -> str:
+        """Return all that it printed."""
+        return self.log.read_text(errors="replace")
