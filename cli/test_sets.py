@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from core.errors import UserError
-from core.progress import Progress
+from core.progress import OnCount, Progress
 from core.test_sets import SetEntry, SetVersion
 from formats.draft import MANIFEST, read_manifest
 from formats.exporting import LAYOUTS
@@ -31,7 +31,6 @@ from services.test_sets.drafts import (
     SplitTestSet,
 )
 from services.test_sets.examples import export_version
-from services.test_sets.hashes import OnCount
 from services.test_sets.leaks import LeakRow, check_folder
 from services.test_sets.versions import Versions, draft_of, version_of
 from storage.workspace import DATABASE, Workspace

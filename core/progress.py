@@ -29,6 +29,8 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+OnCount = Callable[[int, int], None]
+"""Called with the number of things done and the total."""
 
 
 class Pace:

@@ -21,6 +21,7 @@ from pydantic import Field
 
 from core.batches import Wish
 from core.errors import UserError
+from core.progress import OnCount
 from formats.data_sets.reading import LAYOUTS
 from pipeline.models.machine import this_machine
 from services.batches.data_roots import DataRoots
@@ -34,8 +35,7 @@ from services.changes import Changes
 from services.commands import Command, Commands
 from services.edit_conflicts import LARGEST_ID
 from services.queries import Query
-from services.test_sets.hashes import OnCount
-from services.test_sets.work import WorkQueue, WorkView
+from services.work_queue import WorkQueue, WorkView
 from storage.workspace import Workspace
 
 LONGEST_PLAN = 2_000_000

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from core.errors import Cancelled, UserError
 from core.lineage import Lineage, UnreadSettings
+from core.progress import OnCount
 from core.settings import Settings
 from core.stored_runs import Run
 from core.types import CounterfactualCaption
@@ -24,8 +25,7 @@ from services.evaluation.subjects import Cases
 from services.evaluation.types import Subject
 from services.jobs import JobView
 from services.runs.execution import Execution
-from services.test_sets.hashes import OnCount
-from services.test_sets.work import WorkQueue, WorkView
+from services.work_queue import WorkQueue, WorkView
 
 DRAWING = "drawing reconstructions"
 LOOK_SECONDS = 0.5

@@ -19,12 +19,12 @@ from PIL import Image
 
 from core.errors import UserError, one_line
 from core.predictions import PredictedBatch, Prediction
+from core.progress import OnCount
 from core.settings import UnderTestSettings
 from evaluation.answers import pairs_of_pixels
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.evaluation.subjects import Cases
 from services.runs.predictions import Load, Predictor, load_model, model_key
-from services.test_sets.hashes import OnCount
 from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
 from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace

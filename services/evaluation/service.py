@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
@@ -53,8 +54,7 @@ from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
 from services.runs.execution import Execution
 from services.runs.predictions import model_key
-from services.test_sets.hashes import OnCount
-from services.test_sets.work import WorkQueue, WorkView
+from services.work_queue import WorkQueue, WorkView
 from storage.curation.case_columns import CaseTable, Floats, Outcome, Texts
 from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace

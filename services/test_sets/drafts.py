@@ -12,12 +12,13 @@ from pydantic import BeforeValidator, Field
 from core.errors import UserError
 from core.masks import resized
 from core.perceptual_hashes import DISTANCE
+from core.progress import OnCount
 from core.test_sets import CaseOfSet, SetEntry, SetVersion, Split, version_id
 from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
-from services.test_sets.hashes import OnCount, compared_of, hashes_of
+from services.test_sets.hashes import compared_of, hashes_of
 from services.test_sets.splits import Unit, leaks_in, proposed, splits_of, units_of
 from services.test_sets.versions import (
     LONGEST_REFERENCE,

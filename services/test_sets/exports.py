@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import UserError
-from core.progress import Progress
+from core.progress import OnCount, Progress
 from core.test_sets import SetVersion
 from formats.draft import MANIFEST
 from formats.exporting import LAYOUTS
 from services.changes import Changes
 from services.commands import Missing
 from services.test_sets.examples import export_version
-from services.test_sets.hashes import OnCount
 from services.test_sets.versions import version_of
-from services.test_sets.work import WorkQueue, WorkView
+from services.work_queue import WorkQueue, WorkView
 from storage.workspace import Workspace
 
 FOLDER = "exports"

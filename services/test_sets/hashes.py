@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from PIL import Image
 
 from core.images import image_sha
 from core.perceptual_hashes import perceptual_hash
+from core.progress import OnCount
 from core.test_sets import ImageHashes, SetEntry
 from storage.workspace import Workspace
 
-OnCount = Callable[[int, int], None]
-"""Told how many are done, and of how many."""
 _AT_ONCE = 200
 """Images whose hashes are saved together: what is stopped loses no more."""
 

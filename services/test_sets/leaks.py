@@ -14,8 +14,9 @@ from typing import Literal
 from core.errors import UserError
 from core.images import image_sha, read_image
 from core.perceptual_hashes import NearHashes, perceptual_hash
+from core.progress import OnCount
 from core.test_sets import Role, SetVersion
-from services.test_sets.hashes import OnCount, hashes_of, images_here
+from services.test_sets.hashes import hashes_of, images_here
 from storage.engine.rows import whole
 from storage.workspace import Workspace
 

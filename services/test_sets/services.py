@@ -11,7 +11,7 @@ from services.curation.views import View
 from services.test_sets.drafts import Drafts
 from services.test_sets.exports import SetExports
 from services.test_sets.versions import Versions
-from services.test_sets.work import WorkQueue
+from services.work_queue import WorkQueue
 from storage.workspace import Workspace
 
 

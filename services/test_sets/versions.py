@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from core.errors import UserError
+from core.progress import OnCount
 from core.test_sets import SetEntry, SetVersion, TestSet, version_id
 from services.commands import Command, Commands, Missing
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
-from services.test_sets.hashes import OnCount, images_here
+from services.test_sets.hashes import images_here
 from storage.test_sets.facts import CaseFacts
 from storage.test_sets.looks import EntryFilter, ShownEntry
 from storage.workspace import Workspace

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from cli.evaluation import main
+from core.progress import OnCount
 from core.settings import UnderTestSettings
 from services.evaluation.facts import facts_of
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
-from services.test_sets.hashes import OnCount
 from storage.workspace import Workspace
 from tests.services.evaluation.test_eval_cases import set_of
 from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, SEGMENTER, service_of

@@ -25,7 +25,7 @@ from services.batches.running import (
 from services.batches.shipped import shipped_plans
 from services.changes import Revisions
 from services.commands import Command, Commands
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from ui.batches.listing import list_page, list_part, new_page, planning_part, starts
 from ui.batches.metrics import CONTENT_TYPE, metrics_text
 from ui.batches.pages import batch_page, parts

@@ -18,7 +18,7 @@ from services.commands import Commands, Missing
 from services.test_sets.drafts import Added, Readiness, ReleaseTestSet, SplitTestSet
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, VerifyTestSet, set_of, version_facts, version_of
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from storage.test_sets.looks import EntryFilter, Review
 from storage.workspace import Workspace
 from ui.curate.frame import FRESH, curate_page

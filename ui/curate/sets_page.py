@@ -9,7 +9,7 @@ from core.test_sets import SPLITS, Split
 from formats.exporting import LAYOUTS
 from services.test_sets.drafts import SplitResult
 from services.test_sets.versions import Verified
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from storage.test_sets.looks import Review, ShownEntry
 from ui.curate.sets_windows import windows
 from ui.curate.sets_words import (

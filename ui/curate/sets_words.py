@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from core.test_sets import SPLITS, Role, SetEntry, SetVersion, Split, TestSet
 from services.test_sets.drafts import Readiness
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from storage.test_sets.looks import EntryCount, Review, ShownEntry
 from ui.explore.parts import Tone, icon
 from ui.markup import Child, Html, el

@@ -14,7 +14,7 @@ from core.types import TaskKind
 from evaluation.class_mapping import MappingReport, MappingRow
 from services.evaluation.service import READING
 from services.evaluation.types import ClassMapping, ModelChoice, Pending, SubjectView
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from ui.evaluate.words import EVALUATE, Place, evaluate_address
 from ui.explore.model_form import model_fields
 from ui.explore.parts import bar, button, counted, left, notice, pill, problem

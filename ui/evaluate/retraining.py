@@ -18,7 +18,7 @@ from services.evaluation.retraining.jobs import Kept, RetrainChoices
 from services.evaluation.retraining.results import Opened, Retrained, sides_words
 from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retraining.weights import ArmWeights
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
 from ui.explore.parts import bar, button, counted, left, problem

@@ -32,7 +32,7 @@ from services.evaluation.service import (
 )
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Asked, Cell, CellKind, Evaluated, ModelChoice, Pending
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from ui.evaluate.choosing import LONGEST_MAPPING, Stand, control_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page

@@ -27,7 +27,7 @@ from services.curation.imports import ImportService, ImportState
 from services.queries import Query
 from services.test_sets.exports import ReadyExport, SetExports
 from services.test_sets.versions import LONGEST_REFERENCE
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from storage.test_sets.test_sets import LONGEST_NAME
 from ui.scripts.uploads import uploaded
 

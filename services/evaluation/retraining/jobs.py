@@ -22,6 +22,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from core.errors import UserError
+from core.progress import OnCount
 from evaluation.answers import groups_of_numbers
 from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
@@ -59,8 +60,8 @@ from services.evaluation.scoring import score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
 from services.evaluation.subjects import Cases, MaskOf, Numbers
 from services.evaluation.types import Asked
-from services.test_sets.hashes import OnCount, hashes_of
-from services.test_sets.work import WorkQueue, WorkView
+from services.test_sets.hashes import hashes_of
+from services.work_queue import WorkQueue, WorkView
 from storage.curation.case_columns import Outcome
 from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace

@@ -15,7 +15,7 @@ from services.evaluation.commands import MakeControlSet
 from services.evaluation.service import about_control
 from services.evaluation.types import Subject
 from services.studio import Studio
-from services.test_sets.work import WorkView
+from services.work_queue import WorkView
 from tests.support.explorer import encoded
 from tests.support.scripted import SUNNY_BIRD, HeldGenerator, NoiseGenerator, over, perform, studio_in
 from tests.support.serving import until

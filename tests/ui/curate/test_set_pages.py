@@ -20,9 +20,10 @@ from core.errors import UserError
 from core.test_sets import SetVersion
 from formats.exporting import LAYOUTS
 from formats.reading import read
+from services import work_queue as work
 from services.studio import Studio
-from services.test_sets import exports, work
-from services.test_sets.work import WorkQueue
+from services.test_sets import exports
+from services.work_queue import WorkQueue
 from tests.support.serving import until
 from tests.support.set_cases import run_of
 from ui.curate.sets import add_test_sets
@@ -403,7 +404,7 @@ def test_work_is_done_one_after_the_other_and_forgotten_after_its_time() -> None
     assert [view.id for view in queue.of("x")] == [second, first]
     queue.forget(0.0)
     assert dropped == ["one"]
-    with pytest.raises(UserError, match="not known any more"):
+    with pytest.raises(UserError, match="no longer known"):
         queue.view(first)
     queue.close()
 

@@ -1,7 +1,7 @@
-"""Work with test sets that may take minutes, one after the other in a thread of its own, with progress and cancel.
+"""A queue for work that may take minutes: one thread, one piece of work at a time, with progress and cancel.
 
-Not the queue of runs (`services.jobs`): a split that waits behind a night of drawing would be no use. Closing a page
-stops nothing, and a page that asks late gets the result: it is kept for an hour.
+It is not the queue of runs (`services.jobs`), as a split must not wait behind a night of drawing. Closing a page stops
+nothing, and a page that asks late gets the result, which is kept for an hour.
 """
 
 from __future__ import annotations
@@ -16,53 +16,52 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from core.errors import Cancelled, UserError
-from core.progress import Pace
+from core.progress import OnCount, Pace
 from services.changes import Changes
 from services.commands import Missing
-from services.test_sets.hashes import OnCount
 
 KEPT_SECONDS = 3600.0
 LOOK_SECONDS = 60.0
-"""Between two looks at whether that is over."""
+"""Seconds between two checks for results that are kept too long."""
 MOST_WAITING = 20
-"""Pieces of work that wait or run; more are refused."""
+"""Maximum number of pieces of work that wait or run. More are refused."""
 log = logging.getLogger(__name__)
 WorkState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
 @dataclass(frozen=True)
 class WorkView:
-    """A piece of work as it is at one moment."""
+    """A snapshot of a piece of work."""
 
     id: int
     about: str
-    """What it is done with, such as the id of a version."""
+    """The id of the thing that is worked on, such as a version."""
     kind: str
-    """What is done."""
+    """Name of the work, such as "split"."""
     state: WorkState = "waiting"
     done: int = 0
     total: int = 0
-    """0 as long as it is not known."""
+    """0 until it is known."""
     seconds_left: float | None = None
     error: str = ""
-    """Why it failed, in a sentence."""
+    """One sentence about the failure, or ""."""
     field: str = ""
-    """The field of a form that the sentence is about; "" for none."""
+    """The form field that the error is about, or ""."""
     result: Any = None
-    """What it has given, once it is done."""
+    """The result, once the work is done."""
     ended: float = 0.0
-    """`time.monotonic()` when it was over."""
+    """`time.monotonic()` at the end of the work."""
     stopping: bool = False
-    """It was asked to stop: nothing will come of it."""
+    """True if the work was asked to stop and will give no result."""
 
     @property
     def active(self) -> bool:
-        """Whether it is not over."""
+        """True while the work waits or runs."""
         return self.state in ("waiting", "running")
 
 
 Act = Callable[[OnCount], Any]
-"""The work: it tells how many are done, and of how many. Telling raises Cancelled where it should stop."""
+"""The work itself. It reports its progress by calling its argument, which raises Cancelled if it has to stop."""
 
 
 @dataclass
@@ -73,8 +72,8 @@ class _Work:
 
 
 class WorkQueue:
-    """All methods may be called from any thread. `drop` is told each result that is kept no longer; `name` is what the
-    work is called in the log.
+    """All methods may be called from any thread. `drop` gets each result that is no longer kept. `name` stands in the
+    log.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class WorkQueue:
         self._closing = False
 
     def start(self, kind: str, about: str, act: Act) -> int:
-        """Line up work; gives its number. Raises UserError where too much waits."""
+        """Queue work and return its number. Raises UserError if too much waits."""
         self.forget()
         with self._changed:
             if sum(work.view.active for work in self._known.values()) >= MOST_WAITING:
@@ -107,25 +106,25 @@ class WorkQueue:
             return work.view.id
 
     def view(self, number: int) -> WorkView:
-        """Work by its number. Raises Missing for what is not known any more."""
+        """Return work by its number. Raises Missing if it is unknown or forgotten."""
         with self._changed:
             if number not in self._known:
-                raise Missing("This is not known any more: the studio was started anew, or it is over for an hour.")
+                raise Missing("This is no longer known: the studio was restarted, or it ended more than an hour ago.")
             return self._known[number].view
 
     def wait(self, number: int, seconds: float) -> WorkView:
-        """The same, once it is over or so much time has gone by."""
+        """Like `view`, but wait until the work ends or `seconds` have passed."""
         with self._changed:
             self._changed.wait_for(lambda: number not in self._known or not self._known[number].view.active, seconds)
         return self.view(number)
 
     def of(self, about: str) -> tuple[WorkView, ...]:
-        """All that is known of work with one thing, the latest first."""
+        """Return all known work about one thing, the latest first."""
         with self._changed:
             return tuple(work.view for work in reversed(self._known.values()) if work.view.about == about)
 
     def cancel(self, number: int) -> None:
-        """Ask work to stop, or let its result go. Raises Missing."""
+        """Ask work to stop, or drop its result if it is done. Raises Missing."""
         with self._changed:
             self.view(number)
             work = self._known[number]
@@ -140,7 +139,7 @@ class WorkQueue:
             self._drop(over.view.result)
 
     def forget(self, older_than: float = KEPT_SECONDS) -> None:
-        """Let go what has been over for so many seconds."""
+        """Drop work that ended at least `older_than` seconds ago."""
         with self._changed:
             end = time.monotonic() - older_than
             over = [work for work in self._known.values() if not work.view.active and work.view.ended <= end]
@@ -151,7 +150,7 @@ class WorkQueue:
                 self._drop(work.view.result)
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop what runs, begin nothing more, wait for the thread at most so long, and let all results go."""
+        """Stop all work, wait at most `seconds` for the thread, and drop all results."""
         with self._changed:
             self._closing = True
             self._waiting.clear()
@@ -166,7 +165,7 @@ class WorkQueue:
     def _serve(self) -> None:
         while True:
             with self._changed:
-                # The hour of what is kept may end while nobody asks for anything.
+                # Results have to be dropped after an hour even if nobody asks for anything.
                 self._changed.wait_for(lambda: self._closing or self._waiting, LOOK_SECONDS)
                 if self._closing:
                     return
