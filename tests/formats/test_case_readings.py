@@ -24,7 +24,7 @@ from core.errors import UserError
 from formats.data_sets.reading import open_data_set
 from services.curation.import_source import bring_in
 from storage.workspace import Workspace
-from tests.support.data_set_files import jpeg, mask, png, write, write_tar, write_zip
+from tests.support.data_set_files import jpeg, mask, png, tar_file, write, write_zip
 
 CLASSES = "0 background, 1 polyp"
 Files = Mapping[str, bytes | str]
@@ -58,7 +58,7 @@ class Plan:
 class Case:
     """Files, and what a user gets of them."""
 
-    files: Files | Callable[[Path], None]
+    files: Files | Callable[[Path], object]
     seen: tuple[Seen, ...]
     told: tuple[str, ...] | None = ()
     """Words of the report's rows, all of which are needed; () for no row at all, None for any."""
@@ -192,8 +192,8 @@ def scores() -> bytes:
     return file.getvalue()
 
 
-def shard(name: str, files: Callable[[], Files]) -> Callable[[Path], None]:
-    return lambda folder: write_tar(folder / name, files())
+def shard(name: str, files: Callable[[], Files]) -> Callable[[Path], object]:
+    return lambda folder: write(folder, {name: tar_file(files())})
 
 
 def packed(marked: bool, *names: str) -> Callable[[Path], None]:
@@ -201,8 +201,7 @@ def packed(marked: bool, *names: str) -> Callable[[Path], None]:
 
 
 def beside_a_tar(folder: Path) -> None:
-    write(folder, folders("bus", "car"))
-    write_tar(folder / "backup.tar", {"notes.txt": "x"})
+    write(folder, {**folders("bus", "car"), "backup.tar": tar_file({"notes.txt": "x"})})
 
 
 def img2dataset() -> Files:

@@ -57,14 +57,16 @@ def write(folder: Path, files: Mapping[str, bytes | str]) -> Path:
     return folder
 
 
-def write_tar(path: Path, files: Mapping[str, bytes | str]) -> None:
-    """Write a plain tar."""
-    with tarfile.open(path, "w") as archive:
+def tar_file(files: Mapping[str, bytes | str]) -> bytes:
+    """Return a plain tar of files."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, data in files.items():
             content = data if isinstance(data, bytes) else data.encode()
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
 
 
 def write_zip(path: Path, files: Mapping[str, bytes | str], marked: bool = True) -> None:
