@@ -15,6 +15,7 @@ from core.lineage import Lineage
 from core.progress import Progress
 from core.terminal import ProgressLine
 from core.types import Task, to_plain
+from core.words import count_of
 from pipeline.driver import Event, ImageDone, ImageFailed, Placed, StageBegan, StageDone
 from pipeline.recipes import Recipe, edits_in_words
 from pipeline.run_files.folder import FolderStore
@@ -110,7 +111,7 @@ class Words:
 
     def ended(self, sources: int, failed: int, images_failed: int) -> None:
         parts = [f"{failed} of {sources} source images"] if failed else []
-        parts += [f"{images_failed} generated image{'s' if images_failed > 1 else ''}"] if images_failed else []
+        parts += [count_of(images_failed, "generated image")] if images_failed else []
         if sources > 1 and parts:
             self._line.say(f"Failed: {' and '.join(parts)}. The same command tries again what failed.")
 

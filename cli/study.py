@@ -15,6 +15,7 @@ from statistics import quantiles
 from typing import TextIO
 
 from core.csv_tables import read_csv
+from core.words import count_of
 from study.behaviour import Behaviour, read_crew
 from study.simulate import Acknowledged, Simulation, WorkerRun, journal_line, run
 from study.truth import Truth, read_truth
@@ -72,7 +73,7 @@ def told(runs: Sequence[WorkerRun]) -> str:
     votes = [vote for each in runs for vote in each.votes]
     ends = Counter(each.end for each in runs)
     lines = [
-        f"{len(runs)} simulated worker{'' if len(runs) == 1 else 's'}, {len(votes):,} votes acknowledged; "
+        f"{count_of(len(runs), 'simulated worker')}, {len(votes):,} votes acknowledged; "
         + ", ".join(f"{count} {end}" for end, count in ends.most_common())
     ]
     if len(votes) > 1:

@@ -17,6 +17,7 @@ from pathlib import Path
 from core.errors import UserError
 from core.progress import OnCount, Progress
 from core.test_sets import SetEntry, SetVersion
+from core.words import count_of
 from formats.draft import MANIFEST, read_manifest
 from formats.exporting import LAYOUTS
 from formats.types import SPLITS
@@ -113,14 +114,14 @@ def remove(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Takes images out of a draft."""
     sent = RemoveFromTestSet.of({"test_set": options.test_set, "images": _images(workspace, options)})
     done = Drafts(workspace).remove(sent)["removed"]
-    return [f"{_count(done)} taken out of “{options.test_set}”."], 0
+    return [f"{count_of(done, 'image', 'was')} taken out of “{options.test_set}”."], 0
 
 
 def relabel(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Gives images of a draft another label."""
     named = {"test_set": options.test_set, "images": _images(workspace, options)}
     done = Drafts(workspace).relabel(RelabelInTestSet.of({**named, "label": options.label}))["relabelled"]
-    return [f"{_count(done)} given another label in “{options.test_set}”."], 0
+    return [f"{count_of(done, 'image', 'was')} given another label in “{options.test_set}”."], 0
 
 
 def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
@@ -128,7 +129,7 @@ def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
     named = {"test_set": options.test_set, "images": _images(workspace, options)}
     chosen = "" if options.split == NO_SPLIT else options.split
     done = Drafts(workspace).set_split(SetSplitInTestSet.of({**named, "split": chosen}))["resplit"]
-    return [f"{_count(done)} put into another split in “{options.test_set}”."], 0
+    return [f"{count_of(done, 'image', 'was')} put into another split in “{options.test_set}”."], 0
 
 
 def split(workspace: Workspace, options: argparse.Namespace) -> Said:
@@ -238,10 +239,6 @@ def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
             raise UserError(f"More than one image of “{options.test_set}” begins with {name}: give more digits.")
         found.append(alike[0])
     return found
-
-
-def _count(images: int) -> str:
-    return "1 image was" if images == 1 else f"{images} images were"
 
 
 def _released(workspace: Workspace) -> list[SetVersion]:

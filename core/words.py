@@ -83,6 +83,7 @@ _IRREGULAR = {
     "calf": "calves",
     "passer-by": "passers-by",
 }
+_PLURAL_VERBS = {"is": "are", "was": "were", "has": "have"}
 _SINGULAR = {plural: single for single, plural in _IRREGULAR.items()}
 _SMALL = frozenset(
     (
@@ -181,6 +182,18 @@ def plural(phrase: str) -> str:
     """Return the plural of a noun phrase. Its last word takes the ending."""
     head, _, last = phrase.lower().rpartition(" ")
     return f"{head} {_plural_word(last)}".strip()
+
+
+def count_of(number: int, noun: str, verb: str = "") -> str:
+    """Return a number with its noun, such as "1 vote" or "2,500 test cases".
+
+    `verb`, given in the singular, follows in the form that fits the number: "1 image is", "2 images are".
+    """
+    if number == 1:
+        return f"1 {noun} {verb}".rstrip()
+    head, _, last = noun.rpartition(" ")
+    verb = _PLURAL_VERBS.get(verb, verb.removesuffix("s"))
+    return f"{number:,} {head} {_plural_word(last)} {verb}".replace("  ", " ").rstrip()
 
 
 def singular(phrase: str) -> str:

@@ -12,6 +12,8 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
+from core.words import count_of
+
 REMEMBERED = 1_000
 """Addresses that signed in and are still known: they are not held up by the failures of others."""
 
@@ -107,6 +109,6 @@ def address_key(host: str | None) -> str:
 def waiting(seconds: int) -> str:
     """A wait in words, such as "2 minutes"."""
     if seconds < 90:
-        return f"{seconds} second{'s' if seconds != 1 else ''}"
+        return count_of(seconds, "second")
     minutes = -(-seconds // 60)
     return f"{minutes} minutes"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from core.studies import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Question, Rules
+from core.words import count_of
 from study.questions import asked
 
 PICTURE = "picture"
@@ -56,8 +57,7 @@ def judge(policy: ControlPolicy, seen: int, right: int) -> str:
     """
     if seen < policy.min_seen or seen == 0 or right >= policy.min_right * seen - 1e-9:
         return ""
-    items = "control item" if seen == 1 else "control items"
-    return f"{right} of {seen} {items} right; at least {100 * policy.min_right:.4g} % were asked for."
+    return f"{right} of {count_of(seen, 'control item')} right; at least {100 * policy.min_right:.4g} % were asked for."
 
 
 def controls_wanted(items: int, share: float) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from core.words import count_of
+
 CONFIDENCE = 0.95
 
 
@@ -104,7 +106,7 @@ def bootstrap(
     if not seen:
         return Proportion(0, 0, None, None, None, "undefined: there is no vote yet")
     value = count / n
-    said = f"{percent(value)} of {n} votes on {len(seen)} image{'s' if len(seen) > 1 else ''}"
+    said = f"{percent(value)} of {n} votes on {count_of(len(seen), 'image')}"
     if len({good / votes for good, votes in seen}) == 1:
         return Proportion(count, n, value, None, None, f"{said}; no interval, because all images have the same share")
     import numpy as np
@@ -131,7 +133,7 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0, samples: int = 4000, 
     value = sum(values) / n
     if len(set(values)) == 1:
         why = "because there is one image only" if n == 1 else "because all images have the same mean"
-        return Mean(value, None, None, n, f"{value:.2f} on {n} image{'s' if n > 1 else ''}; no interval, {why}")
+        return Mean(value, None, None, n, f"{value:.2f} on {count_of(n, 'image')}; no interval, {why}")
     import numpy as np
 
     kinds = Counter(values)

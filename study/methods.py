@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from core.studies import Question, Rules
+from core.words import count_of
 from study.agreement import Agreement, Measure
 from study.intervals import percent
 from study.report_types import QuestionResult, Report, Slice
@@ -42,14 +43,14 @@ def _protocol(report: Report) -> list[str]:
     rules = report.study.rules
     asked = [question for question in rules.questions if not question.follows]
     sentences = [
-        f"{_n(report.items, 'image')} {_were(report.items)} to be judged by {_n(rules.votes, 'worker')} "
-        f"each, on {_n(len(asked), 'question')}: {_and([_described(question) for question in asked])}.",
+        f"{count_of(report.items, 'image')} {_were(report.items)} to be judged by {count_of(rules.votes, 'worker')} "
+        f"each, on {count_of(len(asked), 'question')}: {_and([_described(question) for question in asked])}.",
         *_who_they_were(report),
     ]
     follow = [question for question in rules.questions if question.follows]
     if follow:
         sentences.append(
-            f"{_n(len(follow), 'more question')} {_were(len(follow))} asked only after a certain answer: "
+            f"{count_of(len(follow), 'more question')} {_were(len(follow))} asked only after a certain answer: "
             f"{_and([_described(question) for question in follow])}."
         )
     scales = any(question.kind == "scale" for question in rules.questions)
@@ -89,7 +90,7 @@ def _who_they_were(report: Report) -> list[str]:
     if pairs:
         said += f" From one and the same browser voted {'; '.join(pairs)}."
     most = report.study.rules.most_items
-    return [said, *([f"Nobody was given more than {_n(most, 'image')} to judge."] if most else [])]
+    return [said, *([f"Nobody was given more than {count_of(most, 'image')} to judge."] if most else [])]
 
 
 def _shown(report: Report) -> list[str]:
@@ -104,7 +105,7 @@ def _shown(report: Report) -> list[str]:
         sentences.append(f"Source and generated image were shown side by side; {drawn}.")
     else:
         sentences.append(
-            f"{_n(had.with_source, 'image')} of {images:,} {_were(had.with_source)} shown side by side with "
+            f"{count_of(had.with_source, 'image')} of {images:,} {_were(had.with_source)} shown side by side with "
             f"{'its' if had.with_source == 1 else 'their'} source; {drawn}. The others had no source and were shown "
             "alone."
         )
@@ -112,7 +113,7 @@ def _shown(report: Report) -> list[str]:
         sentences.append("Both captions were shown with the changed words marked.")
     elif had.with_captions:
         sentences.append(
-            f"Both captions were shown, with the changed words marked, for {_n(had.with_captions, 'image')} of "
+            f"Both captions were shown, with the changed words marked, for {count_of(had.with_captions, 'image')} of "
             f"{images:,}; the others had none."
         )
     elif rules.show_captions and images:
@@ -130,7 +131,9 @@ def _manner(report: Report) -> list[str]:
     if not imported:
         return [f"{here[0].upper()}{here[1:]}."]
     all_of_them = _brought(report)
-    came = "All votes were" if all_of_them else f"{_n(imported, 'vote')} of {report.votes_cast:,} {_were(imported)}"
+    came = (
+        "All votes were" if all_of_them else f"{count_of(imported, 'vote')} of {report.votes_cast:,} {_were(imported)}"
+    )
     said = f"{came} collected elsewhere and brought in from a file; how is to be reported from there."
     return [said] if all_of_them else [said, f"For the others, {here}."]
 
@@ -162,7 +165,8 @@ def _people(rules: Rules) -> list[str]:
         said = f"Workers needed {approved} over at least {wanted.min_finished} finished assignments"
     if wanted.quiz and wanted.min_finished:
         said += (
-            f"; a quiz of {_n(wanted.quiz, 'item')}, of which {_share(wanted.quiz_pass)} had to be right, stood in for "
+            f"; a quiz of {count_of(wanted.quiz, 'item')}, of which {_share(wanted.quiz_pass)} had to be right, "
+            "stood in for "
             "a shorter record"
         )
     return [f"{said}."]
@@ -174,7 +178,8 @@ def _training(report: Report) -> list[str]:
     if not number:
         return []
     return [
-        f"Before all else, every worker answered {_n(number, 'training item')} with a known answer and was told after "
+        f"Before all else, every worker answered {count_of(number, 'training item')} with a known answer and "
+        "was told after "
         f"each whether the answer was right, what is right and why; {'its' if number == 1 else 'their'} answers count "
         "for nothing here, and no control or quiz item showed them the same pictures again."
     ]
@@ -207,7 +212,8 @@ def _collected(report: Report) -> list[str]:
         return ["No vote has been collected."]
     voted = [worker for worker in report.workers if worker.votes]
     sentences = [
-        f"{_when(report.first, report.last)}, {_n(len(voted), 'worker')} cast {_n(report.votes_cast, 'vote')} on these "
+        f"{_when(report.first, report.last)}, {count_of(len(voted), 'worker')} cast "
+        f"{count_of(report.votes_cast, 'vote')} on these "
         "images."
     ]
     if report.exclusions:
@@ -215,11 +221,12 @@ def _collected(report: Report) -> list[str]:
         listed = [
             f"{exclusion.worker} ({'by rule' if exclusion.by == 'rule' else 'by the study lead'}: "
             f"{exclusion.reason.strip().rstrip('.') or 'no reason given'}; "
-            f"{_n(votes.get(exclusion.worker, 0), 'vote')})"
+            f"{count_of(votes.get(exclusion.worker, 0), 'vote')})"
             for exclusion in report.exclusions
         ]
         sentences.append(
-            f"{_n(len(listed), 'worker')} {_were(len(listed))} excluded with {_n(report.votes_excluded, 'vote')}: "
+            f"{count_of(len(listed), 'worker')} {_were(len(listed))} excluded with "
+            f"{count_of(report.votes_excluded, 'vote')}: "
             f"{'; '.join(listed)}."
         )
     else:
@@ -227,18 +234,19 @@ def _collected(report: Report) -> list[str]:
     unjudged = [worker for worker in report.workers if worker.counted and not worker.judged]
     if unjudged:
         sentences.append(
-            f"{_n(len(unjudged), 'worker')} with {_n(sum(worker.counted for worker in unjudged), 'counted vote')} "
+            f"{count_of(len(unjudged), 'worker')} with "
+            f"{count_of(sum(worker.counted for worker in unjudged), 'counted vote')} "
             f"{_were(len(unjudged))} not judged, as they had seen fewer than "
-            f"{_n(report.study.rules.controls.min_seen, 'control item')}."
+            f"{count_of(report.study.rules.controls.min_seen, 'control item')}."
         )
     if report.votes_surplus:
         sentences.append(
-            f"{_n(report.votes_surplus, 'vote')} beyond the first {report.study.rules.votes} of an image "
+            f"{count_of(report.votes_surplus, 'vote')} beyond the first {report.study.rules.votes} of an image "
             f"{_were(report.votes_surplus)} left out."
         )
     sentences.append(
-        f"{_n(report.votes_counted, 'vote')} {_were(report.votes_counted)} counted; {report.complete} of "
-        f"{_n(report.items, 'image')} {'has' if report.complete == 1 else 'have'} all {report.study.rules.votes}."
+        f"{count_of(report.votes_counted, 'vote')} {_were(report.votes_counted)} counted; {report.complete} of "
+        f"{count_of(report.items, 'image')} {'has' if report.complete == 1 else 'have'} all {report.study.rules.votes}."
     )
     return sentences
 
@@ -272,7 +280,7 @@ def _result(result: QuestionResult, several: bool, consensus: int) -> str:
     """What one question found."""
     name = f"“{result.question.id}”" if several else "Result"
     if result.question.kind == "text":
-        return f"{name}: {_n(len(result.remarks), 'answer')} in free text."
+        return f"{name}: {count_of(len(result.remarks), 'answer')} in free text."
     parts = []
     if result.question.valid:
         parts.append(_rate(name, result.after, result.before))
@@ -285,10 +293,11 @@ def _result(result: QuestionResult, several: bool, consensus: int) -> str:
         agreed = result.after.items - result.after.discarded - result.after.short - result.after.waiting
         on = f" ({', '.join(given)})" if given else ""
         if result.question.kind == "scale":  # reported by its mean, from all votes: nothing is discarded
-            parts.append(f"{name}: at least {consensus} ratings equal on {_n(agreed, 'image')}{on}.")
+            parts.append(f"{name}: at least {consensus} ratings equal on {count_of(agreed, 'image')}{on}.")
         else:
             parts.append(
-                f"{name}: {_n(agreed, 'image')} with a consensus{on}, {result.after.discarded} discarded without one."
+                f"{name}: {count_of(agreed, 'image')} with a consensus{on}, {result.after.discarded} discarded "
+                "without one."
             )
     if result.mean is not None and result.mean.value is not None:
         parts.append(f"The mean rating was {result.mean.words}.")
@@ -305,11 +314,11 @@ def _rate(name: str, after: Slice, before: Slice) -> str:
         said += f"valid {after.rate.words}"
     lost = []
     if after.discarded:
-        lost.append(f"{_n(after.discarded, 'image')} discarded without a consensus")
+        lost.append(f"{count_of(after.discarded, 'image')} discarded without a consensus")
     if after.short:
-        lost.append(f"{_n(after.short, 'image')} left with too few votes")
+        lost.append(f"{count_of(after.short, 'image')} left with too few votes")
     if after.waiting:
-        lost.append(f"{_n(after.waiting, 'image')} waiting for votes")
+        lost.append(f"{count_of(after.waiting, 'image')} waiting for votes")
     said += f"; {_and(lost)}" if lost else "; no image discarded"
     if after.bounds.missing and after.bounds.worst is not None and after.bounds.best is not None:
         said += f"; bounds {percent(after.bounds.worst)} to {percent(after.bounds.best)}"
@@ -332,7 +341,8 @@ def _agreement(found: Agreement) -> str:
         measures.insert(2, f"ordinal alpha {_figure(found.ordinal)}")
     common = f"; {percent(found.prevalence)} of votes are “{found.frequent}”" if found.prevalence is not None else ""
     return (
-        f"Agreement: {', '.join(measures)} ({_n(found.raw.n_items, 'image')}, {found.raw.raters:.3g} votes each on "
+        f"Agreement: {', '.join(measures)} ({count_of(found.raw.n_items, 'image')}, {found.raw.raters:.3g} "
+        "votes each on "
         f"average{common})."
     )
 
@@ -357,11 +367,6 @@ def _when(first: datetime, last: datetime) -> str:
     """The days of the votes, at the beginning of a sentence."""
     start, end = (f"{day.day} {day:%B %Y}" for day in (first, last))
     return f"On {start}" if start == end else f"From {start} to {end}"
-
-
-def _n(number: int, noun: str) -> str:
-    """A number with its noun: "1 image", "2,500 votes"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _were(number: int) -> str:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from core.studies import Rules
+from core.words import count_of
 from study.control_items import controls_wanted
 from study.intervals import percent
 
@@ -108,7 +109,7 @@ def plan(
     each, hours = (items_each + training) * seconds / 60, (shown + annotators * first) * seconds / 3600
     left = round(items * share)
     words = (
-        f"Of {items} image{'s' if items > 1 else ''}, about {left} should find a consensus of {rules.consensus} in "
+        f"Of {count_of(items, 'image')}, about {left} should find a consensus of {rules.consensus} in "
         f"{rules.votes}. If {_chosen(valid)} of the images are valid and a vote is right in {_chosen(accuracy)} of "
         f"cases, the result will be about {percent(rate)}, with a 95 % interval of {100 * low:.1f} to "
         f"{100 * high:.1f} % ({100 * (high - low):.1f} points wide). It takes {annotators} "
@@ -159,4 +160,4 @@ def _minutes(minutes: float) -> str:
     if minutes < 1:
         return "less than a minute"
     whole = round(minutes)
-    return f"about {whole} minute{'s' if whole != 1 else ''}"
+    return f"about {count_of(whole, 'minute')}"

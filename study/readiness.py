@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.studies import NewItem, Rules, Worker
+from core.words import count_of
 from study.control_items import controls_wanted, pictures_of, what_it_shows
 from study.questions import asked
 
@@ -57,7 +58,7 @@ def _silent(rules: Rules, items: Sequence[NewItem]) -> str:
     """That there are images to which no question applies; "" where there are none."""
     silent = sum(item.kind == "item" and not asked(rules.questions, item, {}) for item in items)
     why = "would be asked nothing, because every question is only for images that show something else"
-    return f"{_images(silent)} {why}" if silent else ""
+    return f"{count_of(silent, 'image')} {why}" if silent else ""
 
 
 def _of_items(rules: Rules, items: Sequence[NewItem]) -> list[Finding]:
@@ -68,16 +69,22 @@ def _of_items(rules: Rules, items: Sequence[NewItem]) -> list[Finding]:
         nameless = sum(not item.label for item in items)
         if nameless:
             found.append(
-                Finding("items", f"{_images(nameless)} without a label: their questions say “its subject”.", False)
+                Finding(
+                    "items", f"{count_of(nameless, 'image')} without a label: their questions say “its subject”.", False
+                )
             )
     if rules.show_source:
         alone = sum(not item.source_sha for item in items)
         if alone:
-            found.append(Finding("show_source", f"{_images(alone)} without a source image will be shown alone.", False))
+            found.append(
+                Finding("show_source", f"{count_of(alone, 'image')} without a source image will be shown alone.", False)
+            )
     if rules.show_captions:
         untold = sum(not (item.caption and item.counterfactual) for item in items)
         if untold:
-            found.append(Finding("show_captions", f"{_images(untold)} without captions will be shown without.", False))
+            found.append(
+                Finding("show_captions", f"{count_of(untold, 'image')} without captions will be shown without.", False)
+            )
     return found
 
 
@@ -130,8 +137,8 @@ def _of_telling(
         found.append(
             Finding(
                 "share",
-                f"Control items can be told from others here: the images come from {sources} "
-                f"source image{'' if sources == 1 else 's'} only, and {len(often)} of these pictures "
+                f"Control items can be told from others here: the images come from "
+                f"{count_of(sources, 'source image')} only, and {len(often)} of these pictures "
                 f"return{'s' if len(often) == 1 else ''} in control and quiz items (each time in another light) more "
                 "often than in images. Draw images of more sources, ask for fewer control items or quiz questions, or "
                 "mark images whose answer you know.",
@@ -143,7 +150,7 @@ def _of_telling(
         found.append(
             Finding(
                 "share",
-                f"{again} control or quiz item{'s show' if again > 1 else ' shows'} a picture that another one shows "
+                f"{count_of(again, 'control or quiz item', 'shows')} a picture that another one shows "
                 "too. Nobody gets such a control item after the other one, as it could be told by it.",
                 False,
             )
@@ -174,7 +181,7 @@ def _of_training(
     if not wanted:
         if not training:
             return []
-        words = "A training item is" if len(training) == 1 else f"{len(training)} training items are"
+        words = count_of(len(training), "training item", "is")
         return [Finding("training", f"{words} never shown: no training is asked for.", False)]
     found = _without_answer(rules, training, "training", "training item")
     if len(training) < wanted:
@@ -183,7 +190,7 @@ def _of_training(
         found.append(
             Finding(
                 "training",
-                f"The training asks for {_images(wanted).lower()}, and there {'is' if one else 'are'} {there} that "
+                f"The training asks for {count_of(wanted, 'image')}, and there {'is' if one else 'are'} {there} that "
                 f"could be made or {'was' if one else 'were'} given: draw images of more sources, mark "
                 "images whose answer you know, or ask for fewer.",
                 True,
@@ -193,14 +200,14 @@ def _of_training(
     told_controls, told_quiz = ([item for item in of if pictures_of([item]) & told] for of in (controls, quiz))
     if told_quiz and len(quiz) - len(told_quiz) < rules.eligibility.quiz:
         text = (
-            f"{len(told_quiz)} quiz item{'s show' if len(told_quiz) > 1 else ' shows'} what is told of in the "
+            f"{count_of(len(told_quiz), 'quiz item', 'shows')} what is told of in the "
             "training, and too few are left for the quiz: use other images for one of the two."
         )
         found.append(Finding("training", text, True))
     elif told_controls or told_quiz:
         number = len(told_controls) + len(told_quiz)
         text = (
-            f"{number} control or quiz item{'s show' if number > 1 else ' shows'} what is told of in the training. "
+            f"{count_of(number, 'control or quiz item', 'shows')} what is told of in the training. "
             "Nobody gets such an item who was told of it."
         )
         found.append(Finding("training", text, False))
@@ -214,8 +221,13 @@ def _without_answer(rules: Rules, items: Sequence[NewItem], field: str, name: st
     )
     if not wrong:
         return []
-    many = f"{wrong} {name}s have" if wrong > 1 else f"A {name} has"
-    return [Finding(field, f"{many} no right answer to any question as it is now: mark it anew, or remove it.", True)]
+    return [
+        Finding(
+            field,
+            f"{count_of(wrong, name, 'has')} no right answer to any question as it is now: mark it anew, or remove it.",
+            True,
+        )
+    ]
 
 
 def _of_limit(rules: Rules, items: int) -> list[Finding]:
@@ -223,7 +235,7 @@ def _of_limit(rules: Rules, items: int) -> list[Finding]:
     if not rules.most_items or rules.most_items >= items:
         return []
     people = math.ceil(items * rules.votes / rules.most_items)
-    each = f"{rules.most_items} image{'s' if rules.most_items > 1 else ''}"
+    each = count_of(rules.most_items, "image")
     text = (
         f"With at most {each} a person, {people:,} people have to take part before every image has its votes, and more "
         "if somebody is excluded or stops."
@@ -253,7 +265,3 @@ def _of_workers(rules: Rules, workers: Sequence[Worker]) -> list[Finding]:
             False,
         )
     ]
-
-
-def _images(number: int) -> str:
-    return f"{number} images" if number != 1 else "One image"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.studies import Item, Question, StudyData, Vote
+from core.words import count_of
 from study.aggregation import dawid_skene, majority
 from study.agreement import Agreement, agreement
 from study.consensus import Outcome, counted
@@ -218,7 +219,11 @@ def _second(question: Question, outcomes: Mapping[int, Outcome], votes: Counted)
     words = (
         f"Dawid and Skene's model, which weighs workers by how reliable they seem, takes {by_model.count} of "
         f"{by_model.n} images for valid and "
-        + ("agrees with every consensus" if not differ else f"differs from the consensus on {_images(len(differ))}")
+        + (
+            "agrees with every consensus"
+            if not differ
+            else f"differs from the consensus on {count_of(len(differ), 'image')}"
+        )
         + f" ({model.words})."
     )
     return SecondOpinion(by_majority, len(best) - len(told), by_model, differ, words)
@@ -273,25 +278,19 @@ def _notes(
     elif len(workers) == 1 and rules.votes > 1:
         notes.append("All votes that count are by one worker: there is no agreement to speak of.")
     if missing and data.study.state == "closed":
-        notes.append(f"The study was closed with {_votes(missing)} missing of {len(items) * rules.votes}.")
+        notes.append(f"The study was closed with {count_of(missing, 'vote')} missing of {len(items) * rules.votes}.")
     elif missing:
-        notes.append(f"{_votes(missing)} of {len(items) * rules.votes} are still missing: the figures will change.")
+        notes.append(
+            f"{count_of(missing, 'vote')} of {len(items) * rules.votes} are still missing: the figures will change."
+        )
     if not any(question.valid for question in rules.questions):
         notes.append("No question asks whether an image is valid, so there is no validity rate.")
     unseen = [item for item in items if not asked(rules.questions, item, {})]
     if unseen:
-        notes.append(f"No question applies to {_images(len(unseen))}: the classes that they show are not asked about.")
+        notes.append(
+            f"No question applies to {count_of(len(unseen), 'image')}: the classes that they show are not asked about."
+        )
     strange = {vote.worker for vote in cast} - {worker.id for worker in data.workers} - excluded
     if strange:
         notes.append(f"{len(strange)} of those who voted have no record in this workspace.")
     return tuple(notes)
-
-
-def _votes(number: int) -> str:
-    """As "1 vote", "2 votes"."""
-    return f"{number} vote{'' if number == 1 else 's'}"
-
-
-def _images(number: int) -> str:
-    """As "1 image", "2 images"."""
-    return f"{number} image{'' if number == 1 else 's'}"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from core.studies import Rules
+from core.words import count_of
 from study.intervals import percent
 from study.report_types import RulesChange, Slice
 
@@ -20,7 +21,7 @@ def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[Rule
         votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)
         known = sum(time < since for time in submitted)
         words = (
-            f"Version {after.version} of {_moment(since)}, with {known:,} vote{'' if known == 1 else 's'} in: "
+            f"Version {after.version} of {_moment(since)}, with {count_of(known, 'vote')} in: "
             f"{change_words(votes, consensus)}."
         )
         found.append(RulesChange(after.version, since, votes, consensus, known, words))

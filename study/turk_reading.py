@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from core.csv_tables import Table, as_written
 from core.studies import Answers, ApprovalVerdict, Item, Question, Rules, Side
+from core.words import count_of
 from study.questions import check_answers
 from study.turk import MONTHS, OURS
 
@@ -121,11 +122,13 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
         if why:
             excluded[vote.worker] = ("rule" if by == "rule" else "person", why[:500])
     unused = [name for name in table.columns if name.startswith("Answer.") and name not in used | _OWN]
-    notes = [f"{_n(count, 'row')} {what} {'was' if count == 1 else 'were'} left out." for what, count in left.items()]
+    notes = [
+        f"{count_of(count, 'row')} {what} {'was' if count == 1 else 'were'} left out." for what, count in left.items()
+    ]
     if unused:
         notes.append(f"No question of this study belongs to {', '.join(f'“{name[:60]}”' for name in unused[:8])}.")
     more = len(problems) - SHOWN_PROBLEMS
-    shown = [*problems[:SHOWN_PROBLEMS], f"{_n(more, 'more row')} like these."] if more > 0 else problems
+    shown = [*problems[:SHOWN_PROBLEMS], f"{count_of(more, 'more row')} like these."] if more > 0 else problems
     return TurkVotes(tuple(votes), excluded, tuple(notes), tuple(shown))
 
 
@@ -289,8 +292,3 @@ def _vote(
     placed: Side = "right" if side == "right" else "left"
     times = (accepted, submitted, seconds)
     return TurkVote(item.id, worker, checked, comment, *times, verdict, reason, placed, int(changes))
-
-
-def _n(number: int, what: str) -> str:
-    """As "1 row", "2 rows"."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

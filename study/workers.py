@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from core.studies import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
+from core.words import count_of
 from study.consensus import Outcome
 from study.control_items import right
 from study.intervals import wilson
@@ -114,15 +115,10 @@ def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool)
     """What a lead should know of a worker at a glance."""
     if exclusion is not None:
         by = "by the rule" if exclusion.by == "rule" else "by the study lead"
-        return f"excluded {by}: {exclusion.reason.rstrip('.')}; {_votes(votes)} left out"
+        return f"excluded {by}: {exclusion.reason.rstrip('.')}; {count_of(votes, 'vote')} left out"
     said = "blocked from voting; " if blocked else ""
     if not votes:
         return f"{said}no vote on an item yet"
     if counted < votes:
-        return f"{said}{_votes(votes - counted)} beyond the number that an item gets, left out"
+        return f"{said}{count_of(votes - counted, 'vote')} beyond the number that an item gets, left out"
     return f"{said}all votes count"
-
-
-def _votes(number: int) -> str:
-    """As "1 vote", "2 votes"."""
-    return f"{number} vote{'' if number == 1 else 's'}"

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from core.lineage import TestCase
+from core.words import count_of
 from demo.check_truth import edited_scene, painted_pixels, part_shows
 from demo.language import TIME_PHRASES, canonical
 from demo.render import render
@@ -195,7 +196,7 @@ def _patches(pixels: np.ndarray) -> list[np.ndarray]:
 
 
 def _counted(found: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in found.most_common()) or "none"
+    return ", ".join(count_of(count, name) for name, count in found.most_common()) or "none"
 
 
 def _beside(hits: list[bool]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core.batches import Item
 from core.errors import UserError
+from core.words import count_of
 from formats.data_sets.reader import Reader, content_of, seen
 from formats.data_sets.types import Content, DataSet, Layout
 from formats.files import Files, images_in, is_image, joined, open_files
@@ -45,7 +46,7 @@ class ClassFolders(Reader):
         if beside:
             self._report.refuse(
                 self._base or self._tree.name,
-                f"{beside:,} image{' lies' if beside == 1 else 's lie'} beside the folders of classes: what is in none "
+                f"{count_of(beside, 'image', 'lies')} beside the folders of classes: what is in none "
                 "of them has no label, and was left out.",
             )
         for folder in self._tree.folders(self._base):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from core.model_sections import in_bytes
 from core.settings import Settings
+from core.words import count_of
 from services.batches.plan_file import BatchPlan, most_captions
 
 CANNOT_TELL = "cannot tell"
@@ -57,15 +58,15 @@ class Estimate:
         return (self._images(), self._hours(), self._disk(), self._money())
 
     def _images(self) -> str:
-        sources = _counted(self.sources, "source image")
+        sources = count_of(self.sources, "source image")
         if self.images is None:
             return f"Images: {CANNOT_TELL}; the settings set no number of captions for the {sources}."
         if not self.sources:  # they are read, and their captions written
-            return f"Images: {_counted(self.images, 'test case')}."
+            return f"Images: {count_of(self.images, 'test case')}."
         return f"Images: at most {self.images:,} test cases from {sources}."
 
     def _hours(self) -> str:
-        by_stage, workers = self._by_stage(), _counted(self.workers, "worker")
+        by_stage, workers = self._by_stage(), count_of(self.workers, "worker")
         unknown = [name for name, hours in by_stage.items() if hours is None]
         told = "; ".join(f"{name} {_duration(hours)}" for name, hours in by_stage.items() if hours is not None)
         if self.hours is not None:
@@ -161,10 +162,6 @@ def _amount(number: float, currency: str) -> str:
     """Money with two digits, or, where it is very little, with two that say something."""
     digits = f"{number:,.2f}" if number >= 0.1 or number == 0 else f"{number:.2g}"
     return f"{digits} {currency}".strip()
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _all(names: list[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappush, heappushpop
 from typing import Generic, Protocol, TypeVar
 
+from core.words import count_of
 from services.batches.plan_file import BatchPlan, ChoosePart, nearest_first
 
 NAMED = 5
@@ -159,14 +160,14 @@ class _Missing:
         choose = self._choose
         said = [*self._classes(), *self._attributes()]
         if self._keys:
-            said.append(f"Not in the data set: {_counted(len(self._keys), 'key')} of choose.keys: {_few(self._keys)}.")
+            said.append(f"Not in the data set: {count_of(len(self._keys), 'key')} of choose.keys: {_few(self._keys)}.")
         if self.without_label:
-            left = _counted(self.without_label, "item")
+            left = count_of(self.without_label, "item")
             said.append(f"Left out, since choose.a_class asks for classes and they have none: {left}.")
         if choose.number is not None and self.before_number < choose.number:
-            said.append(f"choose.number is {choose.number}, and {_counted(self.before_number, 'item')} fit the plan.")
+            said.append(f"choose.number is {choose.number}, and {count_of(self.before_number, 'item')} fit the plan.")
         if not self._taken:
-            said.append(f"No item is taken: of {_counted(self._items, 'item')} in the data set none fits the plan.")
+            said.append(f"No item is taken: of {count_of(self._items, 'item')} in the data set none fits the plan.")
         return tuple(said)
 
     def _classes(self) -> Iterator[str]:
@@ -175,14 +176,13 @@ class _Missing:
         if absent:
             known = [label for label in self._labels if self._labels[label] and label]
             near = f"; there are {nearest_first(absent[0], known)}" if known else "; no item has a label"
-            said = "Without an item: a class" if len(absent) == 1 else f"Without an item: {len(absent)} classes"
-            yield f"{said} of choose.classes: {_few(absent)}{near}."
+            yield f"Without an item: {count_of(len(absent), 'class')} of choose.classes: {_few(absent)}{near}."
         if choose.a_class is not None:
             short = {label: number for label, number in self.of_class.items() if number < choose.a_class}
             short |= {label: 0 for label in self._wanted_labels if label not in self.of_class and label not in absent}
             if short:
                 told = [f"{label} ({number})" for label, number in short.items()]
-                which = "a class has" if len(short) == 1 else f"{len(short)} classes have"
+                which = count_of(len(short), "class", "has")
                 yield f"choose.a_class is {choose.a_class}, and {which} fewer items that fit the plan: {_few(told)}."
 
     def _attributes(self) -> Iterator[str]:
@@ -198,7 +198,3 @@ def _few(names: Iterable[str]) -> str:
     ordered = sorted(names)
     more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
     return ", ".join(ordered[:NAMED]) + more
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

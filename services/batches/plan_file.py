@@ -21,6 +21,7 @@ from core.seeds import LARGEST
 from core.settings import Settings
 from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
+from core.words import count_of
 from pipeline.checks.texts import require, task_checks
 from pipeline.checks.wording import CAPTION_WORDS, WORDS
 from pipeline.profiles.profile import Profile, load_profile, profile_names
@@ -340,8 +341,8 @@ def settings_of(plan: BatchPlan, profile: Profile | None = None) -> Settings:
     written = most_captions(plan, settings, recipe)
     if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
         raise UserError(
-            f"edits.captions_a_source is {edits.captions_a_source}, but of a source image at most {written} "
-            f"{'caption is' if written == 1 else 'captions are'} written: lower it, or raise counterfactuals.captions "
+            f"edits.captions_a_source is {edits.captions_a_source}, but of a source image at most "
+            f"{count_of(written, 'caption', 'is')} written: lower it, or raise counterfactuals.captions "
             "under make.settings.",
             field="edits.captions_a_source",
         )

@@ -17,8 +17,8 @@ from pydantic import BeforeValidator, Field
 from core.errors import UserError
 from core.stored_runs import Verdict
 from core.types import LONGEST_REASON
+from core.words import count_of
 from services.commands import Command, Commands, parts_of
-from services.curation.import_source import images_in_words
 from services.curation.views import View, ViewText
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Plain, Query
@@ -216,9 +216,9 @@ class CurationDecisions:
         back = self._decisions.take_back(sent.decision, sent.author)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
         done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
-        said = [done.format(images_in_words(back.changed))] if back.changed else ["Nothing was changed."]
+        said = [done.format(count_of(back.changed, "image"))] if back.changed else ["Nothing was changed."]
         if back.left:
-            stay = "1 image stays as it is" if back.left == 1 else f"{back.left:,} images stay as they are"
+            stay = f"{count_of(back.left, 'image', 'stays')} as {'it is' if back.left == 1 else 'they are'}"
             said.append(f"{stay}: something else was decided since.")
         return Decided(back.decision, back.changed, back.left, " ".join(said))
 
@@ -282,9 +282,9 @@ class CurationDecisions:
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
     """What came of a change, in words; `already` says what the others were before."""
-    said = [done.format(images_in_words(change.changed))] if change.changed else ["Nothing was changed."]
+    said = [done.format(count_of(change.changed, "image"))] if change.changed else ["Nothing was changed."]
     if change.same:
-        said.append(f"{images_in_words(change.same)} {'was' if change.same == 1 else 'were'} {already}.")
+        said.append(f"{count_of(change.same, 'image', 'was')} {already}.")
     return Decided(change.decision, change.changed, change.same, " ".join(said), repeat)
 
 

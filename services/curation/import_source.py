@@ -24,6 +24,7 @@ from core.errors import UserError
 from core.masks import parse_classes
 from core.progress import OnProgress, stop_if
 from core.types import Check, from_plain, to_plain
+from core.words import count_of
 from formats.exporting import LAYOUTS
 from formats.files import open_files
 from formats.reading import read
@@ -58,16 +59,18 @@ class Done:
         if self.already:
             return f"“{held.name}” was imported already, as number {held.id}: nothing was changed."
         known = held.rows.get("known", 0)
-        parts = [f"{images_in_words(held.made)} came into the workspace as “{held.name}” (import {held.id})."]
+        parts = [f"{count_of(held.made, 'image')} came into the workspace as “{held.name}” (import {held.id})."]
         if held.sources:
             parts.append(
-                f"{images_in_words(held.sources)} beside them {'is a source' if held.sources == 1 else 'are sources'}."
+                f"{count_of(held.sources, 'image')} beside them "
+                f"{'is a source' if held.sources == 1 else 'are sources'}."
             )
         if known:
-            parts.append(f"{images_in_words(known)} {'was' if known == 1 else 'were'} in the workspace already.")
+            parts.append(f"{count_of(known, 'image', 'was')} in the workspace already.")
         if refused := held.rows.get("refused", 0):
-            rows = "row of its report tells" if refused == 1 else "rows of its report tell"
-            parts.append(f"{refused} {rows} what was left out.")
+            parts.append(
+                f"{count_of(refused, 'row')} of its report say{'s' if refused == 1 else ''} what was left out."
+            )
         return " ".join(parts)
 
 
@@ -282,8 +285,3 @@ def remove_room(room: Path) -> None:
     shutil.rmtree(room, ignore_errors=True)
     with suppress(OSError):  # another import has its room there
         room.parent.rmdir()
-
-
-def images_in_words(number: int) -> str:
-    """So many images, in words."""
-    return "1 image" if number == 1 else f"{number:,} images"

@@ -16,11 +16,12 @@ from core.errors import Cancelled, UserError
 from core.masks import parse_classes
 from core.progress import Progress
 from core.test_sets import SetEntry, SetVersion
+from core.words import count_of
 from formats.naming import name_of_file
 from formats.types import Report
 from services.changes import Changes
 from services.commands import Command, Commands, Missing
-from services.curation.import_source import bring_in, images_in_words, new_room, remove_room, require_layout
+from services.curation.import_source import bring_in, new_room, remove_room, require_layout
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
 from services.test_sets.examples import origin_of
@@ -79,7 +80,7 @@ class InSet:
         if not self.added:
             return f"“{self.version.words}” has all of these images already: nothing was changed."
         already = f"; {self.already} were in it already" if self.already else ""
-        return f"{images_in_words(self.added)} came into “{self.version.words}”{already}."
+        return f"{count_of(self.added, 'image')} came into “{self.version.words}”{already}."
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from core.progress import OnCount
 from core.settings import Settings
 from core.stored_runs import Run
 from core.types import CounterfactualCaption
+from core.words import count_of
 from pipeline.methods import method_of
 from pipeline.recipes import RECONSTRUCTION, recipe_of
 from pipeline.stages.generation import PlannedImage
@@ -58,8 +59,7 @@ class ControlsDrawn:
         """What a person has to know, in a sentence; "" for nothing."""
         if not self.failed:
             return ""
-        words = "reconstructions" if len(self.failed) > 1 else "reconstruction"
-        return f"{len(self.failed):,} {words} could not be drawn: {self.failed[0][1]}"
+        return f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: {self.failed[0][1]}"
 
 
 class ControlSets:

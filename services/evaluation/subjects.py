@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.types import TaskKind
+from core.words import count_of
 from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
@@ -204,7 +205,7 @@ class _Reading:
             if not len(kept) and not problem:
                 problem = f"None of its sources is of the split “{self._subject.split}”: choose another one."
         elif len(there) > 1 and not problem:
-            said = ", ".join(f"{name} ({counts[name]:,} test case{'s' if counts[name] > 1 else ''})" for name in there)
+            said = ", ".join(f"{name} ({count_of(counts[name], 'test case')})" for name in there)
             problem = f"Its sources are of several splits, which are never mixed: {said}. Choose one of them."
         if not problem and not len(kept):
             problem = "It has reconstructions alone, and no test case." if controls_only else "It has no test case."
@@ -324,8 +325,8 @@ class _Reading:
 
     def _leave_out(self, number: int, what: str) -> None:
         if number:
-            have = "images are left out: they have" if number > 1 else "image is left out: it has"
-            self._left_out.append(f"{number:,} {have} {what}.")
+            have = "they have" if number > 1 else "it has"
+            self._left_out.append(f"{count_of(number, 'image', 'is')} left out: {have} {what}.")
 
 
 def _counted(numbers: Numbers) -> Iterator[tuple[int, int]]:

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from core.errors import UserError
 from core.stored_studies import Assignment, Draft, Enrolment
 from core.studies import Item, ItemKind, Study
+from core.words import count_of
 from services.commands import Command, Commands
 from storage.studies.assignments import LONGEST_KEY
 from storage.studies.studies import Studies
@@ -440,7 +441,7 @@ class AnnotationService:
         most = study.rules.most_items
         if most and enrolment.items_seen >= most:
             text = (
-                f"You have judged {most} image{'s' if most != 1 else ''}: nobody judges more in this study, so that "
+                f"You have judged {count_of(most, 'image')}: nobody judges more in this study, so that "
                 "many people have a say. There is no other one for you."
             )
             return self._without(study, worker, enrolment, "done", text)
@@ -452,7 +453,7 @@ class AnnotationService:
             return self._without(study, worker, enrolment, "waiting", text)
         judged = enrolment.items_seen + enrolment.controls_seen
         text = (
-            f"You have judged {judged} image{'s' if judged != 1 else ''}. There is no other one for you in this study."
+            f"You have judged {count_of(judged, 'image')}. There is no other one for you in this study."
             if judged
             else "Every image has all the answers that it needs: there is none left for you."
         )

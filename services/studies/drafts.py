@@ -21,6 +21,7 @@ from core.errors import UserError
 from core.settings import Settings
 from core.stored_runs import Run
 from core.studies import LONGEST_WHY, Example, Item, ItemKind, NewItem, Rules, Study, Worker
+from core.words import count_of
 from services.commands import Command, Commands, Missing, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.runs.predictions import PredictionService
@@ -443,8 +444,9 @@ class Drafts:
             "edit type": "equally of each edit type",
         }[wanted.how]
         short = f" ({wanted.count} were asked for)" if len(new) < wanted.count else ""
-        one = "image" if len(new) == 1 else "images"
-        words = f"{len(new)} {one} drawn {way}{short}, from {pool.free} that fitted, seed {study.rules.seed}"
+        words = (
+            f"{count_of(len(new), 'image')} drawn {way}{short}, from {pool.free} that fitted, seed {study.rules.seed}"
+        )
         return new, words
 
     def describe_filter(self, sent: DescribeFilter) -> FilterNote:

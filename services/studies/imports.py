@@ -20,6 +20,7 @@ from core.errors import UserError
 from core.images import MAX_BYTES, read_image
 from core.stored_studies import ImportedVote
 from core.studies import Item, NewItem, Rules
+from core.words import count_of
 from formats.files import BROKEN_ARCHIVE
 from services.commands import in_words
 from storage.studies.imported_votes import IMPORTED
@@ -160,7 +161,7 @@ def read_items(workspace: Workspace, rules: Rules, files: Files) -> ItemImport:
         found = [replace(each, source=held.find(each.source, each.row)) if each.source else each for each in found]
         left = sum(held.is_image(name) for name in files.names if name not in lists) - len(held.named)
         if left > 0:
-            notes = (*notes, f"{left:,} image{'s are' if left > 1 else ' is'} not in the list, and left out.")
+            notes = (*notes, f"{count_of(left, 'image', 'is')} not in the list, and left out.")
     else:
         images = [name for name in files.names if held.is_image(name)]
         if not images:
@@ -191,7 +192,7 @@ def import_items(workspace: Workspace, study_id: str, files: Files) -> tuple[int
             check_more(study.rules, found.items)
     workspace.studies.add_items(study_id, found.items)
     count = len(found.items)
-    return count, " ".join((f"{count:,} image{'' if count == 1 else 's'} added.", *found.notes))
+    return count, " ".join((f"{count_of(count, 'image')} added.", *found.notes))
 
 
 def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[Item, ...], TurkVotes]:
@@ -240,7 +241,7 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
 def _counted(votes: Sequence[TurkVote | ImportedVote]) -> str:
     """As "20 votes of 4 workers"."""
     people = len({vote.worker for vote in votes})
-    return f"{len(votes):,} vote{'' if len(votes) == 1 else 's'} of {people} worker{'' if people == 1 else 's'}"
+    return f"{count_of(len(votes), 'vote')} of {count_of(people, 'worker')}"
 
 
 def _known(item: Item, rules: Rules) -> bool:
@@ -327,9 +328,7 @@ class _Pictures:
     def notes(self) -> tuple[str, ...]:
         """What was put right in pictures."""
         kinds = Counter(re.sub(r"\d+x\d+ pixels", "another size", note) for note in self._noted.elements())
-        return tuple(
-            f"{note.rstrip('.')} ({count:,} time{'' if count == 1 else 's'})." for note, count in kinds.items()
-        )
+        return tuple(f"{note.rstrip('.')} ({count_of(count, 'time')})." for note, count in kinds.items())
 
 
 def _hidden(name: str) -> bool:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from core.errors import UserError
 from core.studies import NewItem, Rules, Study, Worker
+from core.words import count_of
 from services.commands import Commands, in_words
 from services.studies.control_items import for_more
 from services.studies.draft_form import NumberField, typed_number
@@ -216,7 +217,7 @@ class LifeCycle:
         _need(study, "draft")
         words = (
             "The draft is gone for good: its questions, its instructions and its choice of "
-            f"{_count(study.items, 'image')}.",
+            f"{count_of(study.items, 'image')}.",
             "The images themselves stay, and so do the runs that they come from.",
         )
         return Consequences(f"Delete “{study.name}”?", words, "Delete the draft", final=True)
@@ -234,19 +235,19 @@ class LifeCycle:
         words = [
             "The rules become version 1 and are frozen: questions, control policy, eligibility, instructions and "
             "consent cannot be changed any more. More images and more votes can be asked for later.",
-            f"{_count(study.items, 'image')} get {rules.votes} votes each, of {rules.votes} different workers: "
+            f"{count_of(study.items, 'image')} get {rules.votes} votes each, of {rules.votes} different workers: "
             f"{study.items * rules.votes:,} votes. {rules.consensus} equal ones make a consensus.",
-            f"{_count(study.controls, 'control item')} stand between them."
+            f"{count_of(study.controls, 'control item')} stand between them."
             if study.controls and rules.controls.share
             else "There are no control items: nothing will filter unreliable votes.",
         ]
         if rules.training:
             words.append(
-                f"Everybody answers {_count(rules.training, 'training image')} first and is told after each what is "
+                f"Everybody answers {count_of(rules.training, 'training image')} first and is told after each what is "
                 "right. Nothing of it counts."
             )
         if quiz:
-            words.append(f"Who has no record yet answers {_count(quiz, 'quiz question')} first.")
+            words.append(f"Who has no record yet answers {count_of(quiz, 'quiz question')} first.")
         words.append("Nobody is invited by the start itself: the next page has the link and personal codes.")
         return Consequences(f"Start “{study.name}”?", tuple(words), "Start the study")
 
@@ -306,7 +307,7 @@ class LifeCycle:
         change = change_words((rules.votes, votes), (rules.consensus, consensus))
         words = [f"The rules get version {rules.version + 1}: {change}."]
         if more:
-            words.append(f"{_count(more, 'more vote')} will be collected, also of images that were finished.")
+            words.append(f"{count_of(more, 'more vote')} will be collected, also of images that were finished.")
         if consensus / votes < rules.consensus / rules.votes:
             words.append(
                 f"That is a weaker consensus than was announced: {_as_strict(rules, votes)} of {votes} would be as "
@@ -324,12 +325,12 @@ class LifeCycle:
         controls = for_more(study, self._drafts.items(study.id), new, self._drafts.disguise)
         words = [
             f"{drawn[0].upper()}{drawn[1:]}.",
-            f"{_count(len(new) * study.rules.votes, 'more vote')} will be collected.",
+            f"{count_of(len(new) * study.rules.votes, 'more vote')} will be collected.",
         ]
         if controls:
-            words.append(f"{_count(len(controls), 'control item')} are made of their source images.")
+            words.append(f"{count_of(len(controls), 'control item')} are made of their source images.")
         words.append("Images that were added cannot be taken out again.")
-        return Consequences(f"Add {_count(len(new), 'image')}?", tuple(words), "Add them")
+        return Consequences(f"Add {count_of(len(new), 'image')}?", tuple(words), "Add them")
 
     def _before_link_on(self, study: Study, sent: OpenInvitation) -> Consequences:
         _need(study, "running", "paused")
@@ -351,10 +352,10 @@ class LifeCycle:
         _need(study, "running", "paused")
         count = sent.codes
         words = (
-            f"{_count(count, 'new worker')} with made-up names are added to this study, each with a personal code.",
+            f"{count_of(count, 'new worker')} with made-up names are added to this study, each with a personal code.",
             "The codes are shown once, right after this: print or copy them before you leave the page.",
         )
-        return Consequences(f"Make {_count(count, 'personal code')}?", words, "Make them")
+        return Consequences(f"Make {count_of(count, 'personal code')}?", words, "Make them")
 
     def _before_enrol(self, study: Study, sent: EnrolWorkers) -> Consequences:
         _need(study, "running", "paused")
@@ -363,7 +364,7 @@ class LifeCycle:
             f"{', '.join(names)} can take part: the code that each of them has opens this study as well.",
             "The studio writes to nobody: tell them yourself.",
         )
-        return Consequences(f"Add {_count(len(names), 'worker')}?", words, "Add them")
+        return Consequences(f"Add {count_of(len(names), 'worker')}?", words, "Add them")
 
     def _before_panel(self, study: Study, sent: SetPanel) -> Consequences:
         _need(study, "running", "paused")
@@ -380,7 +381,7 @@ class LifeCycle:
             words.append("Who has judged all their images is given the completion code and the way back.")
         if panel.questions:
             words.append(
-                f"Everybody is asked {_count(len(panel.questions), 'question')} about themselves, once, before their "
+                f"Everybody is asked {count_of(len(panel.questions), 'question')} about themselves, once, before their "
                 "first image from now on. Each may be left open; answers stand apart from the votes."
             )
         return Consequences("Change how people of a panel take part?", tuple(words), "Change it")
@@ -434,7 +435,3 @@ def _panel_of(sent: SetPanel) -> Panel:
 def _need(study: Study, *states: str) -> None:
     if study.state not in states:
         raise UserError(f"This study is {study.state} by now. Please reload the page.")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

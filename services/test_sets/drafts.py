@@ -14,6 +14,7 @@ from core.masks import resized
 from core.perceptual_hashes import DISTANCE
 from core.progress import OnCount
 from core.test_sets import CaseOfSet, SetEntry, SetVersion, Split, version_id
+from core.words import count_of
 from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import View, ViewText
@@ -431,7 +432,8 @@ def _loose(entries: Sequence[SetEntry]) -> Iterator[Obstacle]:
     if loose:
         yield Obstacle(
             "no split",
-            f"{_images(len(loose))} in no split, and others are ({shown_cases(loose)}): part the draft again.",
+            f"{count_of(len(loose), 'image', 'is')} in no split, and others are ({shown_cases(loose)}): part "
+            "the draft again.",
             tuple(entry.image for entry in loose),
         )
 
@@ -442,14 +444,10 @@ def _leaks(units: Sequence[Unit], advice: str) -> Iterator[Obstacle]:
         return
     first = leaks[0]
     shown = [next(entry for entry in first if entry.split == split) for split in splits_of(first)]
-    many = "1 group" if len(leaks) == 1 else f"{len(leaks)} groups"
+    many = count_of(len(leaks), "group")
     yield Obstacle(
         "leak",
         f"{many} of images of one source, or of sources that look alike, would be in two splits: {shown_cases(shown)} "
         f"are in {' and '.join(splits_of(first))}. {advice}",
         tuple(entry.image for unit in leaks for entry in unit),
     )
-
-
-def _images(number: int) -> str:
-    return "1 image is" if number == 1 else f"{number} images are"

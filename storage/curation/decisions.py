@@ -18,6 +18,7 @@ from core.catalogue import CatalogueFilter
 from core.errors import UserError
 from core.stored_runs import VERDICTS, Verdict
 from core.types import LONGEST_REASON
+from core.words import count_of
 from storage.curation import entry_sets
 from storage.curation.decision_undo import DecisionKind, in_force, last_of, words_after
 from storage.curation.selection import Selection
@@ -198,7 +199,7 @@ class Decisions(Repository):
         """
         (without,) = db.execute(query, [pack(entries)]).fetchone()
         if without:
-            many = "An image belongs" if without == 1 else f"{without:,} images belong"
+            many = count_of(without, "image", "belongs")
             raise UserError(
                 f"{many} to a segmentation, which has protected classes and no label: choose classifications only.",
                 field="label",
@@ -386,9 +387,9 @@ def _entries(db: sqlite_utils.Database, target: Target) -> list[int]:
     if target.wanted is not None:
         found: list[int] = entry_sets.entries_of(Selection(db, target.wanted).whole).tolist()
         if target.expected is not None and len(found) != target.expected:
-            are = "is 1 image" if len(found) == 1 else f"are {len(found):,} images"
             raise UserError(
-                f"Nothing was changed: there {are} here now, and not {target.expected:,}. Look again, and decide then.",
+                f"Nothing was changed: {count_of(len(found), 'image', 'is')} here now, and not "
+                f"{target.expected:,}. Look again, and decide then.",
                 field="expected",
             )
     else:

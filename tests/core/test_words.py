@@ -8,6 +8,7 @@ from core.types import Task
 from core.words import (
     classes_in,
     contains,
+    count_of,
     find_phrase,
     forms_of,
     is_protected,
@@ -99,3 +100,14 @@ def test_the_drawn_world_protects_its_road_scenes() -> None:
         found = protected_words_in(caption(scene), ROAD)
         assert set(protected_words(scene)) - {"no"} <= set(found), caption(scene)
         assert set(found) <= {"road", "car", "cars", "pavement", "pedestrian", "pedestrians"}
+
+
+def test_a_count_carries_its_noun_and_verb_in_the_form_of_its_number():
+    assert count_of(1, "vote") == "1 vote"
+    assert count_of(0, "vote") == "0 votes"
+    assert count_of(2500, "protected class") == "2,500 protected classes"
+    assert count_of(1, "LoRA category") == "1 LoRA category"
+    assert count_of(2, "LoRA category", "has") == "2 LoRA categories have"
+    assert count_of(1, "image", "shows") == "1 image shows"
+    assert count_of(3, "image", "shows") == "3 images show"
+    assert count_of(2, "image", "was") == "2 images were"

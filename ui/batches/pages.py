@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.batches import FailedGroup
+from core.words import count_of
 from services.batches.estimate import Estimate
 from services.batches.service import PassStatus, Sampled
 from services.batches.status import BatchDetails, BatchView
@@ -12,7 +13,7 @@ from services.curation.views import address, facet_view
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
 from ui.diff import shortened, word_diff
-from ui.explore.parts import button, counted, differences, pill, problem
+from ui.explore.parts import button, differences, pill, problem
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card
@@ -134,7 +135,7 @@ def _approve(details: BatchDetails) -> Html:
     if not view.images.left:
         words = "No caption was written that could be drawn: see what failed, and try it again, or cancel the batch."
         return el("section", el("p", words, class_="notice"), id="part-approve")
-    images = counted(view.images.left)
+    images = count_of(view.images.left, "image")
     return card(
         None,
         "Look at some of the captions",
@@ -162,7 +163,7 @@ def _drawing_takes(found: Estimate) -> str:
     *_, disk, cost = found.words()
     if found.hours_of_images is None:
         return "How long it takes, nobody can tell: no image was drawn with these models and settings here before."
-    workers = counted(found.workers, "worker")
+    workers = count_of(found.workers, "worker")
     return f"It takes about {duration(3600 * found.hours_of_images)} with {workers}. {disk} {cost}"
 
 
@@ -246,7 +247,7 @@ def _figures(details: BatchDetails) -> Html:
     cost = money(status.cost, status.currency) if status.cost is not None else "cannot tell"
     no_price = "the plan names no price_an_hour" if status.cost is None else "the hours of work so far, by the clock"
     if each is not None:
-        of_each, why = money(each, status.currency), f"by {counted(view.accepted)} that people accepted"
+        of_each, why = money(each, status.currency), f"by {count_of(view.accepted, 'image')} that people accepted"
         if share is not None:
             why += f", of which studies find {100 * share:.0f} % valid ({view.valid} of {view.valid + view.invalid})"
     elif status.cost is None:

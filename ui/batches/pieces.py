@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from core.words import count_of
 from services.batches.service import PassStatus
 from services.batches.status import BatchView
 from ui.batches.words import BATCHES, counts_words
-from ui.explore.parts import counted
 from ui.markup import Html, el
 
 SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
@@ -14,7 +14,7 @@ NEW = f"{BATCHES}new"
 
 def about(view: BatchView) -> str:
     """What it is made of and with."""
-    return " · ".join([counted(view.status.sources, "source image"), view.batch.profile, view.batch.recipe])
+    return " · ".join([count_of(view.status.sources, "source image"), view.batch.profile, view.batch.recipe])
 
 
 def pass_bar(one: PassStatus) -> Html:

@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from core.catalogue import Cell
 from core.types import EDIT_TYPES
+from core.words import count_of
 from services.commands import Commands
 from services.curation.coverage import (
     CoverageTable,
@@ -34,7 +35,7 @@ from study.intervals import Proportion, wilson
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
-from ui.explore.parts import button, counted, short_model
+from ui.explore.parts import button, short_model
 from ui.frame import signed_in
 from ui.markup import Child, Html, el
 
@@ -167,7 +168,7 @@ def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str
         _toolbar(look, table, model),
         content,
         el("dialog", el("div", id="plan"), id="plan-dialog", class_="card", aria_labelledby="plan-title"),
-        status=el("span", counted(table.images), class_="pill"),
+        status=el("span", count_of(table.images, "image"), class_="pill"),
         signed_in=signed,
         sheets=("curate-coverage.css",),
         scripts=("curate-coverage.js",),
@@ -439,7 +440,7 @@ def _share(share: Proportion, words: str, nothing: str) -> str:
 def _told(what: str, figures: Figures, model: str) -> str:
     """All that is known of a cell, in sentences."""
     said = [
-        f"{what}: {counted(figures.images)}, {figures.open:,} open.",
+        f"{what}: {count_of(figures.images, 'image')}, {figures.open:,} open.",
         f"Accepted, of those decided: {figures.accepted.words}.",
     ]
     if model and not figures.read:
@@ -461,8 +462,10 @@ def _notes(look: Look, table: CoverageTable, model: str) -> Html:
         first = "An image with several edit types or classes counts in each: cells do not add up to the numbers at the "
         first += "names."
     elif table.neither:
-        have = "has" if table.neither == 1 else "have"
-        first = f"An image stands in one cell; {counted(table.neither)} {have} an edit of neither, which this table "
+        first = (
+            f"An image stands in one cell; {count_of(table.neither, 'image', 'has')} an edit of neither, "
+            "which this table "
+        )
         first += "leaves out."
     else:
         first = "An image stands in one cell."

@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from core.catalogue import CatalogueEntry
 from core.errors import UserError
+from core.words import count_of
 from services.commands import Commands
 from services.curation.gallery import MOST_IN_PAGE, PAGE, Gallery, Totals
 from services.curation.views import LONGEST_VIEW, View, address
@@ -24,7 +25,7 @@ from ui.curate.detail import detail_panel, no_detail, origin_part
 from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
-from ui.explore.parts import button, counted, icon, key
+from ui.explore.parts import button, icon, key
 from ui.frame import not_there, signed_in
 from ui.markup import Html, el
 from ui.security.request_limits import LIKE_PICTURE, answered, refusal, require_own_page
@@ -136,7 +137,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
             parts = {"filters": filter_column(read, found), "order": order_choice(read, found)}
             note = ""
             if found.waiting:
-                left_out = "1 image is" if found.waiting == 1 else f"{found.waiting:,} images are"
+                left_out = count_of(found.waiting, "image", "is")
                 note = f"{left_out} left out: what they show is still being looked at."
             is_filter = read.is_filter and not held
             return {"count": found.count.number, "parts": parts, "note": note, "filter": is_filter}
@@ -185,7 +186,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
         _selection_bar(),
         _dialogs(),
         el("template", json.dumps({**data, "cells": [cell(entry) for entry in first]}), id="first"),
-        status=el("span", counted(whole), class_="pill", id="whole"),
+        status=el("span", count_of(whole, "image"), class_="pill", id="whole"),
         signed_in=signed,
         scripts=SCRIPTS,
     )

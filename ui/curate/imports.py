@@ -18,6 +18,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 
 from core.csv_tables import csv_text
 from core.errors import UserError
+from core.words import count_of
 from formats.exporting import LAYOUTS
 from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
@@ -28,7 +29,7 @@ from storage.workspace import Workspace
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
 from ui.curate.sets_words import SETS, set_address
-from ui.explore.parts import bar, button, counted, icon, left, pill
+from ui.explore.parts import bar, button, icon, left, pill
 from ui.frame import not_there, signed_in
 from ui.markup import Child, Html, el, join
 from ui.security.request_limits import IMAGE_FILES, failed, refusal, require_own_page
@@ -327,9 +328,9 @@ def _counts(held: Import) -> str:
     known = held.images - held.made
     parts = [
         title,
-        counted(held.images),
+        count_of(held.images, "image"),
         f"{known:,} of them known" if known else "",
-        counted(held.sources, "source") if held.sources else "",
+        count_of(held.sources, "source") if held.sources else "",
     ]
     return " · ".join(part for part in parts if part)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.words import count_of
 from services.curation.coverage import facets_of
 from services.curation.plans import MOST_SOURCES, CellCommand, CellPlan, PlannedSource
 from storage.curation.catalogue import GRIDS
-from ui.explore.parts import button, counted, seconds
+from ui.explore.parts import button, seconds
 from ui.markup import Html, el
 
 _NONE: Mapping[str, str] = {
@@ -47,7 +48,7 @@ def plan_part(command: CellCommand, plan: CellPlan) -> Html:
         el(
             "div",
             button("Not now", "", "q", id="plan-no"),
-            button(["Begin ", counted(number, "run")], "", "p", id="plan-go"),
+            button(["Begin ", count_of(number, "run")], "", "p", id="plan-go"),
             class_="acts",
         ),
         id="plan",
@@ -66,7 +67,7 @@ def _begins(number: int) -> str:
 
 def _how_many(command: CellCommand, plan: CellPlan) -> Html:
     most = min(MOST_SOURCES, plan.available)
-    there = f"{counted(plan.available, 'picture')} could be taken"
+    there = f"{count_of(plan.available, 'picture')} could be taken"
     return el(
         "label",
         el("span", "Pictures"),
@@ -85,8 +86,8 @@ def _how_many(command: CellCommand, plan: CellPlan) -> Html:
 
 
 def _source(one: PlannedSource) -> Html:
-    has = counted(one.images) if one.images else "no image yet"
-    waits = f", {one.waiting} {'run waits' if one.waiting == 1 else 'runs wait'} already" if one.waiting else ""
+    has = count_of(one.images, "image") if one.images else "no image yet"
+    waits = f", {count_of(one.waiting, 'run', 'waits')} already" if one.waiting else ""
     return el(
         "li",
         el("img", src=f"/thumbs/{one.source_sha}.webp", alt="", width=56, height=56, loading="lazy"),
@@ -112,6 +113,6 @@ def _makes(command: CellCommand, plan: CellPlan) -> list[str]:
         said.append("How many images that is, and how long they take, is told once the captions are there.")
     else:
         takes = f": about {seconds(plan.seconds)} of drawing" if plan.seconds is not None else ""
-        said.append(f"At most {counted(plan.images)}{takes}.")
+        said.append(f"At most {count_of(plan.images, 'image')}{takes}.")
     said.append("Nothing is drawn yet. Explore shows these runs together: run their stages, look, and say yes there.")
     return said

@@ -14,6 +14,7 @@ from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Res
 
 from core.errors import UserError
 from core.test_sets import SPLITS, Role, SetVersion, Split, TestSet
+from core.words import count_of
 from services.commands import Commands, Missing
 from services.test_sets.drafts import Added, Readiness, ReleaseTestSet, SplitTestSet
 from services.test_sets.services import TestSetServices
@@ -36,7 +37,7 @@ from ui.curate.sets_words import (
     set_address,
     version_key,
 )
-from ui.explore.parts import counted, left
+from ui.explore.parts import left
 from ui.frame import not_there, signed_in
 from ui.markup import Html
 from ui.security.request_limits import answered
@@ -170,16 +171,19 @@ def _add_commands(app: FastAPI, workspace: Workspace, commands: Commands) -> Non
     add("draft-test-set", lambda _, made: {"go": set_address(made["test_set"], version=DRAFT)})
     add("discard-test-set-draft", after_discard)
     add("add-to-test-set", lambda _, added: {"said": added_words(added)})
-    add("remove-from-test-set", lambda _, done: {"said": f"{counted(done['removed'])} taken out."})
-    add("relabel-in-test-set", lambda _, done: {"said": f"{counted(done['relabelled'])} relabelled."})
-    add("set-split-in-test-set", lambda _, done: {"said": f"{counted(done['resplit'])} put into another split."})
+    add("remove-from-test-set", lambda _, done: {"said": f"{count_of(done['removed'], 'image')} taken out."})
+    add("relabel-in-test-set", lambda _, done: {"said": f"{count_of(done['relabelled'], 'image')} relabelled."})
+    add(
+        "set-split-in-test-set",
+        lambda _, done: {"said": f"{count_of(done['resplit'], 'image')} put into another split."},
+    )
 
 
 def added_words(added: Added) -> str:
     """What came of adding images, in a sentence."""
     already = f"; {added.already:,} were in it already" if added.already else ""
     left_out = f"; {added.left_out:,} are not in the catalogue any more" if added.left_out else ""
-    return f"{counted(added.added)} added{already}{left_out}."
+    return f"{count_of(added.added, 'image')} added{already}{left_out}."
 
 
 def _add_work(app: FastAPI, workspace: Workspace, services: TestSetServices) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.test_sets import SetEntry, SetVersion, TestSet
+from core.words import count_of
 from services.test_sets.versions import Difference
 from ui.curate.sets_words import (
     PAGE,
@@ -17,7 +18,7 @@ from ui.curate.sets_words import (
     splits_in_words,
     version_title,
 )
-from ui.explore.parts import counted, pill
+from ui.explore.parts import pill
 from ui.markup import Child, Html, el
 
 KINDS: tuple[tuple[str, str, str], ...] = (
@@ -87,7 +88,7 @@ def difference_page(
 
 def _words(kind: str, number: int) -> str:
     _, words, means = next(one for one in KINDS if one[0] == kind)
-    return f"{counted(number)} {words}: {means}" if number else f"No image {words}"
+    return f"{count_of(number, 'image')} {words}: {means}" if number else f"No image {words}"
 
 
 def _choice(old: SetVersion, new: SetVersion, sets: Sequence[TestSet]) -> Html:
@@ -114,7 +115,7 @@ def _choice(old: SetVersion, new: SetVersion, sets: Sequence[TestSet]) -> Html:
 def _about(version: SetVersion, with_set: bool) -> Html:
     splits = splits_in_words(version)
     named = f"{version.set_name}, {version_title(version)}" if with_set else version_title(version)
-    words = f"{named}: {counted(version.entries)}" + (f" ({splits})" if splits else "")
+    words = f"{named}: {count_of(version.entries, 'image')}" + (f" ({splits})" if splits else "")
     return el("small", words, el("code", version.id[:SHORT]) if version.id else None, class_="mut about")
 
 

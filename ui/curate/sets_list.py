@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.test_sets import SetVersion, TestSet
+from core.words import count_of
 from ui.curate.frame import curate_page
 from ui.curate.sets_words import set_address, splits_in_words, version_title
-from ui.explore.parts import counted, icon, pill
+from ui.explore.parts import icon, pill
 from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input
 from ui.study.words import when
@@ -86,7 +87,11 @@ def _none() -> Html:
 
 def _line(held: TestSet, labels: int) -> Html:
     version, released = shown_version(held), [one for one in held.versions if not one.is_draft]
-    facts = [counted(version.entries), counted(labels, "label") if version.entries else "", splits_in_words(version)]
+    facts = [
+        count_of(version.entries, "image"),
+        count_of(labels, "label") if version.entries else "",
+        splits_in_words(version),
+    ]
     known = [
         el("span", el("b", version_title(one)), " ", el("small", when(one.released), class_="mut"), class_="released")
         for one in reversed(released[-3:])

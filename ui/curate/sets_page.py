@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from core.test_sets import SPLITS, Split
+from core.words import count_of
 from formats.exporting import LAYOUTS
 from services.test_sets.drafts import SplitResult
 from services.test_sets.versions import Verified
@@ -30,7 +31,7 @@ from ui.curate.sets_words import (
     version_title,
 )
 from ui.evaluate.words import evaluate_address
-from ui.explore.parts import bar, button, counted, icon, left, pill
+from ui.explore.parts import bar, button, icon, left, pill
 from ui.markup import Child, Html, el
 from ui.study.words import when
 
@@ -106,7 +107,7 @@ def _versions(shown: ShownVersion) -> Html:
                 "a",
                 el("b", f"Version {version.place}"),
                 pill("draft", "warn") if version.is_draft else None,
-                el("small", f"{counted(version.entries)} · {told}", class_="mut"),
+                el("small", f"{count_of(version.entries, 'image')} · {told}", class_="mut"),
                 href=set_address(shown.held.id, version=version_key(version)),
                 class_="version-line on" if on else "version-line",
                 aria_current="page" if on else None,
@@ -255,7 +256,7 @@ def _before_release(shown: ShownVersion) -> Html:
     if not lines:
         lines.append(el("li", icon("check"), el("span", "Nothing known stands against a release."), class_="fine"))
     if readiness.not_compared and shown.version.splits.keys() - {""}:
-        words = f"{counted(readiness.not_compared, 'source')} not compared with the others yet: a release does it."
+        words = f"{count_of(readiness.not_compared, 'source')} not compared with the others yet: a release does it."
         lines.append(el("li", icon("alert"), el("span", words), class_="note"))
     full = shown.version.entries > 0
     return el(
@@ -358,17 +359,17 @@ def verified_part(found: Verified, orphans: Sequence[str]) -> Html:
     """What came of a look at all files of a version."""
     lines: list[Child] = []
     if found.whole:
-        words = f"{counted(found.files, 'file')} read: all there and whole, and the id says what is in it."
+        words = f"{count_of(found.files, 'file')} read: all there and whole, and the id says what is in it."
         lines.append(el("li", icon("check"), el("span", words), class_="fine"))
     if not found.id_holds:
         words = "The id does not follow from what is in this version: its rows were changed behind the studio's back."
         lines.append(el("li", icon("cross"), el("span", words), class_="stop"))
     for title, shas in (("missing", found.missing), ("damaged", found.damaged)):
         if shas:
-            words = f"{counted(len(shas), 'file')} {title}: bring them back from a backup."
+            words = f"{count_of(len(shas), 'file')} {title}: bring them back from a backup."
             lines.append(el("li", icon("cross"), el("span", words, _names(shas)), class_="stop", data_found=title))
     if orphans:
-        words = f"{counted(len(orphans), 'file')} in the folder of images belong to nothing; that does no harm."
+        words = f"{count_of(len(orphans), 'file')} in the folder of images belong to nothing; that does no harm."
         lines.append(
             el("li", icon("question"), el("span", words, _names(orphans)), class_="note", data_found="orphans")
         )
@@ -383,7 +384,7 @@ def _names(names: Sequence[str]) -> Html:
 def split_words(done: SplitResult) -> str:
     """What came of a split."""
     said = ", ".join(f"{SPLIT_WORDS[split]} {done.splits[split]:,}" for split in SPLITS if split in done.splits)
-    return f"{counted(done.groups, 'group')} of images that stay together: {said}."
+    return f"{count_of(done.groups, 'group')} of images that stay together: {said}."
 
 
 # ---- The images
@@ -392,7 +393,9 @@ def split_words(done: SplitResult) -> str:
 def _images(shown: ShownVersion) -> Html:
     wanted, version = shown.wanted, shown.version
     filtered = bool(wanted.query)
-    words = counted(shown.found) if not filtered else f"{shown.found:,} of {counted(version.entries)}"
+    words = (
+        count_of(shown.found, "image") if not filtered else f"{shown.found:,} of {count_of(version.entries, 'image')}"
+    )
     places = pages(
         set_address(shown.held.id), {"version": version_key(version), **wanted.query}, wanted.page, shown.found
     )

@@ -6,10 +6,11 @@ import shlex
 from urllib.parse import urlencode
 
 from core.test_sets import SPLITS, SetVersion, Split
+from core.words import count_of
 from formats.exporting import LAYOUTS
 from services.test_sets.versions import ImageOfSet
 from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words
-from ui.explore.parts import Size, button, counted, key, picture, pill
+from ui.explore.parts import Size, button, key, picture, pill
 from ui.markup import Child, Html, el, join
 from ui.study.fields import area, number_input, select, text_input, tick, wrong
 from ui.study.fields import field as labelled
@@ -90,7 +91,7 @@ def _release_window(shown: ShownVersion) -> Html:
     splits = splits_in_words(version)
     unaccepted = next((one for one in readiness.obstacles if one.kind == "not accepted"), None)
     said = [
-        f"Version {version.place} of “{version.set_name}” will hold {counted(version.entries)}"
+        f"Version {version.place} of “{version.set_name}” will hold {count_of(version.entries, 'image')}"
         + (f": {splits}." if splits else ", in no splits."),
         "Nothing in it changes after that: no image, label, split or mask, and neither name, note nor thresholds.",
         "Its id is a hash of all of these. The same release elsewhere gets the same id.",
@@ -121,7 +122,8 @@ def _release_window(shown: ShownVersion) -> Html:
         ),
         tick(
             "unreviewed",
-            f"Unreviewed too: with {counted(len(unaccepted.images))} that nobody accepted, or that were rejected",
+            f"Unreviewed too: with {count_of(len(unaccepted.images), 'image')} that nobody accepted, or that "
+            "were rejected",
             False,
         )
         if unaccepted is not None
@@ -135,7 +137,8 @@ def _discard_window(shown: ShownVersion) -> Html:
     only = len(shown.held.versions) == 1
     words = "Nothing of it was released, so the test set goes too." if only else "What was released stays."
     said = (
-        f"The draft goes with its list of {counted(shown.version.entries)}; the images stay in the workspace. {words}"
+        f"The draft goes with its list of {count_of(shown.version.entries, 'image')}; the images stay in the "
+        f"workspace. {words}"
     )
     return _window(
         "discard", "Discard the draft?", el("p", said), submit="Discard it", send="discard-test-set-draft", bad=True

@@ -11,13 +11,14 @@ from urllib.parse import urlencode
 
 from core.settings import UnderTestSettings
 from core.types import TaskKind
+from core.words import count_of
 from evaluation.class_mapping import MappingReport, MappingRow
 from services.evaluation.service import READING
 from services.evaluation.types import ClassMapping, ModelChoice, Pending, SubjectView
 from services.work_queue import WorkView
 from ui.evaluate.words import EVALUATE, Place, evaluate_address
 from ui.explore.model_form import model_fields
-from ui.explore.parts import bar, button, counted, left, notice, pill, problem
+from ui.explore.parts import bar, button, left, notice, pill, problem
 from ui.markup import Child, Html, el
 from ui.study.fields import area, field
 
@@ -109,7 +110,7 @@ def _gallery_line(kind: TaskKind, images: int) -> Html:
         el(
             "div",
             el("b", el("a", "The whole gallery", href=to)),
-            el("small", counted(images, "generated image"), class_="mut"),
+            el("small", count_of(images, "generated image"), class_="mut"),
             class_="what",
         ),
         pill(_KINDS[kind], "acc"),
@@ -128,9 +129,9 @@ def _subject_line(one: SubjectView) -> Html:
     name: Child = one.title
     if not one.problem:
         name = el("a", one.title, href=evaluate_address(version=one.subject.version))
-    figures = f"{counted(one.sources, 'source')} · {counted(one.cases, 'test case')}"
+    figures = f"{count_of(one.sources, 'source')} · {count_of(one.cases, 'test case')}"
     if one.controls:
-        figures += f" · {counted(one.controls, 'reconstruction')}"
+        figures += f" · {count_of(one.controls, 'reconstruction')}"
     return el(
         "div",
         el("div", el("b", name), el("small", figures, class_="mut"), class_="what"),
@@ -225,7 +226,7 @@ def control_part(work: WorkView | None, can_make: bool) -> Html | None:
     one.
     """
     if work is not None and work.active:
-        words = f"{work.done:,} of {counted(work.total, 'reconstruction')} drawn" if work.total else "Drawing begins"
+        words = f"{work.done:,} of {count_of(work.total, 'reconstruction')} drawn" if work.total else "Drawing begins"
         told = "Stopping: what was drawn stays." if work.stopping else f"{words}{left(work.seconds_left)}"
         cancel = button("Cancel", look="s", data_send="cancel-control-set", data_work=work.id, disabled=work.stopping)
         inside = [el("p", told, class_="small"), bar(work.done / work.total if work.total else None), cancel]
@@ -317,7 +318,8 @@ def _reading(stand: Stand) -> Html | None:
         words = (
             f"{pending.read:,} of {pending.images:,} images are read: originals, test cases and reconstructions."
             if begun
-            else f"{counted(pending.images)} to read: originals, test cases and reconstructions, each picture once."
+            else f"{count_of(pending.images, 'image')} to read: originals, test cases and reconstructions, each "
+            "picture once."
         )
         stopped = work is not None and work.state == "cancelled"
         act = button("Go on" if begun else "Begin", look="p", data_send="begin-predictions", id="begin")
@@ -336,7 +338,7 @@ def _reading(stand: Stand) -> Html | None:
         )
     if pending.unreadable:
         again = button("Try these again", look="s", data_send="begin-predictions")
-        words = f"{counted(pending.unreadable)} could not be read."
+        words = f"{count_of(pending.unreadable, 'image')} could not be read."
         return el("div", failed, el("p", words), again, class_="acts")
     return failed
 
@@ -357,7 +359,7 @@ def _mapping(report: MappingReport) -> list[Child]:
     if report.mapped:
         mapped = [_mapped_row(row) for row in report.mapped]
         table = _rows_folded(("label", "class of the model", "by"), mapped, "mapped")
-        said.append(el("details", el("summary", f"{counted(len(mapped), 'label')} mapped"), table, class_="more-line"))
+        said.append(el("details", el("summary", f"{count_of(len(mapped), 'label')} mapped"), table, class_="more-line"))
     if len(report.left_over) > FEW:
         names = el("p", f"{', '.join(report.left_over)}.", class_="mut small")
         words = f"{len(report.left_over):,} classes of the model without a label"

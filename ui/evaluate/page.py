@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 
 from core.types import TaskKind
+from core.words import count_of
 from services.evaluation.facts import SUFFIXES
 from services.evaluation.ranking import Ranking
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
@@ -14,7 +15,7 @@ from ui.evaluate.ranking import ranking_part, ranking_waited_for
 from ui.evaluate.result import result_part
 from ui.evaluate.retraining import retraining_waited_for
 from ui.evaluate.words import EVALUATE, Links, Place
-from ui.explore.parts import counted, pill, problem
+from ui.explore.parts import pill, problem
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.theme import ASSETS
@@ -111,12 +112,12 @@ def _head(
     choices: Sequence[ModelChoice] = (),
     versions: Sequence[SubjectView] = (),
 ) -> Html:
-    figures = [counted(subject.sources, "source")]
+    figures = [count_of(subject.sources, "source")]
     if place.split:
         figures.append(place.split if place.split == WITHOUT_SPLIT else f"split {place.split}")
-    figures.append(counted(subject.cases, "test case"))
+    figures.append(count_of(subject.cases, "test case"))
     if subject.controls:
-        figures.append(counted(subject.controls, "reconstruction"))
+        figures.append(count_of(subject.controls, "reconstruction"))
     about: list[Child] = [el("h1", subject.title), pill(" · ".join(figures))]
     if stand is not None:
         change = el(
@@ -188,7 +189,7 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
     dark = "@media (prefers-color-scheme: dark) { :root { color-scheme: dark; } }"
     title = f"{found.model} on {found.subject.title}"
     about: list[Child] = [
-        pill(f"{counted(found.subject.sources, 'source')} · {counted(found.subject.cases, 'test case')}"),
+        pill(f"{count_of(found.subject.sources, 'source')} · {count_of(found.subject.cases, 'test case')}"),
         pill(f"split {found.subject.subject.split}") if found.subject.subject.split else None,
     ]
     identity = found.identity

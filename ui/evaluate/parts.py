@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from core.words import count_of
 from evaluation.by_source import Figure, Floats
 from services.evaluation.types import Cell, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS, first_table
 from ui.evaluate.plots import confusion_table
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import button, counted
+from ui.explore.parts import button
 from ui.markup import Child, Html, el
 
 MOST_LABELS = 14
@@ -58,10 +59,13 @@ def validity_card(found: Evaluated, links: Links) -> Html:
         elif links.study is not None:
             plan = links.study
             draft = button("Draft a study", look="s", data_send="draft-evaluation-study", title=plan.words, id="draft")
-            told = f"{counted(plan.judged)} would tell it to about ± {50 * plan.width:.1f} points"
+            told = f"{count_of(plan.judged, 'image')} would tell it to about ± {50 * plan.width:.1f} points"
             acts = el("p", draft, " ", el("small", told, class_="mut"), class_="acts")
         return card("failures that are valid", CANNOT_TELL, f"{why[:1].upper()}{why[1:]}.", None, "validity", acts)
-    words = f"{ends_of(held.by_strata)}; as measured {per_cent(held.as_measured.value)}, {counted(held.judged)} judged"
+    words = (
+        f"{ends_of(held.by_strata)}; as measured {per_cent(held.as_measured.value)}, "
+        f"{count_of(held.judged, 'image')} judged"
+    )
     return card(
         f"{_WRONG[found.kind][0]} and valid, of all test cases",
         per_cent(held.by_strata.value),
@@ -116,7 +120,7 @@ def validity_table(found: Evaluated) -> Html | None:
     return el(
         "section",
         el("h2", "What validity does to it"),
-        el("p", f"{counted(held.judged)} judged by people", class_="mut"),
+        el("p", f"{count_of(held.judged, 'image')} judged by people", class_="mut"),
         el("table", el("tbody", rows)),
         el("p", missing, class_="mut small") if missing else None,
         class_="card box",

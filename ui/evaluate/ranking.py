@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from core.words import count_of
 from evaluation.ranking import BUDGETS, Order
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
 from ui.evaluate.plots import found_plot
-from ui.explore.parts import counted, problem
+from ui.explore.parts import problem
 from ui.markup import Child, Html, el
 
 OPENED = 100
@@ -88,9 +89,9 @@ def _sentence(orders: dict[str, Order], found: Ranking) -> str:
     if not ours.all_faults:
         return "No valid fault is known among these test cases: no order is better than another."
     budget = next((one for one in BUDGETS[1:] if ours.images[one] >= FEW_IMAGES), BUDGETS[-1])
-    images, faults = ours.images[budget], counted(ours.all_faults, "different fault")
+    images, faults = ours.images[budget], count_of(ours.all_faults, "different fault")
     return (
-        f"The first {images:,} of {counted(found.known, 'test case')} ({_share(budget)}) show "
+        f"The first {images:,} of {count_of(found.known, 'test case')} ({_share(budget)}) show "
         f"{ours.faults[budget]:,} of the {faults}; as many at random show {chance.faults[budget]:,}. A fault is "
         f"{'the class that is lost' if segments else 'a class, what is said instead,'} and the edit."
     )
@@ -104,7 +105,7 @@ def _table(found: Ranking, listed: Listed) -> Html:
         el("th", "APFD", scope="col", class_="n", title="How early faults come: 1 where none could come earlier"),
     ]
     heads += [
-        el("th", f"in {_share(budget)}", el("small", counted(images[budget])), scope="col", class_="n")
+        el("th", f"in {_share(budget)}", el("small", count_of(images[budget], "image")), scope="col", class_="n")
         for budget in BUDGETS
     ]
     rows = []
@@ -138,8 +139,8 @@ def _curves(orders: dict[str, Order], images: int) -> Html:
     words = "; ".join(
         f"{_WORDS[name]}: {orders[name].found(images // 10):,} faults in the first tenth" for name in there
     )
-    faults = counted(named[0][1].all_faults, "different fault")
-    ends = f"Across: the {counted(images, 'test case')}, in order. Up: how many of the {faults} they show."
+    faults = count_of(named[0][1].all_faults, "different fault")
+    ends = f"Across: the {count_of(images, 'test case')}, in order. Up: how many of the {faults} they show."
     return el("figure", found_plot(named, images, words), el("figcaption", ends, class_="mut small"))
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from core.words import count_of
 from evaluation.effectiveness import ClassRow, Effectiveness
 from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import edits_part
@@ -27,7 +28,6 @@ from ui.evaluate.parts import (
 from ui.evaluate.plots import calibration_plot, change_axis, change_plot, parts_bar
 from ui.evaluate.segmenter import of_segmenter
 from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
-from ui.explore.parts import counted
 from ui.markup import Child, Html, el
 
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
@@ -85,14 +85,14 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
         held.error_generated.why
         if held.error_generated.value is None
         else f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
-        f"{counted(held.sources, 'source')}"
+        f"{count_of(held.sources, 'source')}"
     )
     cards = cards_of(
         card("error, original → generated", error, told, links.opened(Cell("wrong")), "error"),
         excess_card(held.excess, held.error_reconstructed, "wrong", links),
         validity_card(found, links),
         card(
-            f"what {counted(held.cases, 'test case')} {'is' if held.cases == 1 else 'are'} worth",
+            f"what {count_of(held.cases, 'test case', 'is')} worth",
             value,
             why,
             links.opened(Cell("generated")),
@@ -185,7 +185,7 @@ def _sources(held: Effectiveness, links: Links) -> Html:
         el("h2", "Sources and flips"),
         el(
             "p",
-            f"{counted(together.all_wrong + together.some_wrong + together.none_wrong, 'source')} by their test cases",
+            f"{count_of(together.all_wrong + together.some_wrong + together.none_wrong, 'source')} by their test cases",
             class_="mut",
         ),
         bar,

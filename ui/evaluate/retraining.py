@@ -13,6 +13,7 @@ from typing import Any
 
 from core.model_sections import in_bytes
 from core.types import TaskKind
+from core.words import count_of
 from evaluation.retraining.arm_statistics import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
 from services.evaluation.retraining.jobs import Kept, RetrainChoices
 from services.evaluation.retraining.results import Opened, Retrained, sides_words
@@ -21,7 +22,7 @@ from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
-from ui.explore.parts import bar, button, counted, left, problem
+from ui.explore.parts import bar, button, left, problem
 from ui.markup import Child, Html, el, join
 from ui.study.fields import field, number_input, select, tick
 
@@ -231,7 +232,13 @@ def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:
         el("th", "arm", scope="col"),
         el("th", "learns from", scope="col", class_="n"),
         [
-            el("th", f"on {one.name}", el("small", link(counted(one.images), one.name)), scope="col", class_="n")
+            el(
+                "th",
+                f"on {one.name}",
+                el("small", link(count_of(one.images, "image"), one.name)),
+                scope="col",
+                class_="n",
+            )
             for one in found.sets
         ],
         el("th", "won back", scope="col", class_="n"),
@@ -270,7 +277,7 @@ def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:
 
 def _opens_words(one: Opened, kind: TaskKind) -> str:
     """What a link opens, with how many of them where it is not all."""
-    what = counted(one.images)
+    what = count_of(one.images, "image")
     if one.arm:
         wrong = f"that most trainings are wrong about: {what}" if one.arm != BEFORE else f"that it gets wrong: {what}"
         lowest = f"of which fewest pixels are right, a tenth of all: {what}"
@@ -304,5 +311,5 @@ def _earlier(kept: Sequence[Kept]) -> Html | None:
 def _when(kept: Kept) -> str:
     found, recipe = kept.found, kept.found.recipe
     at = datetime.fromisoformat(kept.created).strftime("%Y-%m-%d %H:%M UTC")
-    seeds = f"{found.seeds} trainings an arm" if found.seeds > 1 else "1 training an arm"
-    return f"{at}, {recipe.name}, {seeds}, {recipe.updates:,} updates of {counted(recipe.batch)}"
+    seeds = f"{count_of(found.seeds, 'training')} an arm"
+    return f"{at}, {recipe.name}, {seeds}, {recipe.updates:,} updates of {count_of(recipe.batch, 'image')}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from core.words import count_of
 from evaluation.by_source import Figure
 from evaluation.segmentation import LossEffect, LostClass, SegmentationEffect, SegmentedClass
 from services.evaluation.types import Cell, CellKind, Evaluated
@@ -24,7 +25,7 @@ from ui.evaluate.parts import (
 )
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import button, counted
+from ui.explore.parts import button
 from ui.markup import Child, Html, el
 
 
@@ -40,7 +41,7 @@ def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> li
     )
     told = (
         f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
-        f"{counted(held.sources, 'source')}"
+        f"{count_of(held.sources, 'source')}"
         if there
         else held.miou_generated.why
     )
@@ -67,7 +68,7 @@ def _lost_card(losses: LossEffect, links: Links) -> Html:
         return card("loses a class", CANNOT_TELL, "It finds no protected class on an original.", None, "lost")
     link = links.opened(Cell("wrong"))
     if drawn.value is None:
-        told = f"{ends_of(lost)}; of {counted(losses.cases, 'test case')}, a class that it finds on the original"
+        told = f"{ends_of(lost)}; of {count_of(losses.cases, 'test case')}, a class that it finds on the original"
         return card("loses a class", per_cent(lost.value), told, link, "lost")
     value = [per_cent(drawn.value, unit=False), " → ", per_cent(lost.value)]
     told = f"{points(losses.excess.value)} points ({ends_of(losses.excess, True)}); of what it finds on the original"
@@ -154,11 +155,11 @@ def _sources(held: SegmentationEffect, losses: LossEffect, unchecked: int, links
         told = f"{worth.effective:,.0f} (design effect {worth.design_effect:.1f})"
     else:
         told = f"{CANNOT_TELL}: {worth.why}"
-    what = f"what {counted(losses.cases, 'test case')} {'is' if losses.cases == 1 else 'are'} worth"
+    what = f"what {count_of(losses.cases, 'test case', 'is')} worth"
     rows.append((what, linked(told, link("generated", losses.cases))))
     holding = f"{CANNOT_TELL}: no check says of a mask that it holds"
     if held.kept:
-        holding = f"{per_cent(kept.value)} ({ends_of(kept)}), {held.kept:,} of {counted(held.cases, 'test case')}"
+        holding = f"{per_cent(kept.value)} ({ends_of(kept)}), {held.kept:,} of {count_of(held.cases, 'test case')}"
     check = None
     if links.can_check and unchecked:
         check = button("Check the masks", look="s", data_send="check-masks", id="check-masks")
@@ -166,7 +167,7 @@ def _sources(held: SegmentationEffect, losses: LossEffect, unchecked: int, links
     return el(
         "section",
         el("h2", "Sources and lost classes"),
-        el("p", f"{counted(losses.sources, 'source')} by their test cases", class_="mut"),
+        el("p", f"{count_of(losses.sources, 'source')} by their test cases", class_="mut"),
         bar,
         el("dl", [[el("dt", name), el("dd", value)] for name, value in rows], class_="facts-list"),
         class_="card box",

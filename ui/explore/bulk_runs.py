@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.types import GENERATION, TaskKind
+from core.words import count_of
 from pipeline.profiles.profile import Profile
 from pipeline.recipes import stage_doing, stage_title
 from services.runs.accepted import accepted_of
@@ -73,8 +74,7 @@ def _for_all(together: TogetherState, profile: Profile, runs: str) -> Html:
         disabled=not start,
         title="Caption, keywords, alternatives and counterfactual captions of each; no image is drawn yet",
     )
-    more = " more" if drawn else ""
-    images = f"{together.images}{more} images" if together.images != 1 else f"1{more} image"
+    images = count_of(together.images, "more image" if drawn else "image")
     draw = button(
         f"Generate {images}" if together.images else "Generate",
         "together-generate",
@@ -228,7 +228,7 @@ def _far(state: RunState) -> list[Child]:
         return [pill([icon("check"), "drawn"], "ok")]
     if state.gate.plan is not None:
         number = len(state.gate.plan.images)
-        return [pill(f"{number} image{'s' if number > 1 else ''} to draw", "acc")]
+        return [pill(f"{count_of(number, 'image')} to draw", "acc")]
     done = [name for name in state.recipe.names if name in state.run.values and name not in state.stale]
     return [pill(f"{len(done)} of {len(state.recipe.names)} stages" if done else "not begun")]
 
@@ -237,7 +237,7 @@ def _results(state: RunState) -> Child:
     number, accepted = len(state.run.test_cases), len(accepted_of(state.run))
     if not number:
         return None
-    words = f"{number} result" if number == 1 else f"{number} results"
+    words = count_of(number, "result")
     words = f"{words}, {accepted} accepted" if accepted else words
     return el("a", words, href=f"?run={state.run.id}", data_go="open", data_run=state.run.id)
 

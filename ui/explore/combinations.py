@@ -6,6 +6,7 @@ import json
 
 from core.settings import Combinations, CounterfactualSettings
 from core.types import Edit
+from core.words import count_of
 from services.runs.combinations import STAGE, Grid, grid_of, pairs_of
 from services.runs.state import RunState
 from ui.explore.forms import setting_input
@@ -33,7 +34,7 @@ def combinations_part(state: RunState) -> Html | None:
     if grid.problem:
         said = "Which become captions"
     elif grid.at_most:
-        said = f"up to {grid.at_most} caption{'s' if grid.at_most > 1 else ''}: the language model chooses"
+        said = f"up to {count_of(grid.at_most, 'caption')}: the language model chooses"
     parts: list[Child] = [_ways(grid, settings)]
     if grid.problem:
         parts.append(el("p", grid.problem, class_="note"))

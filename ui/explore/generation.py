@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from core.settings import SEED_MODES, GenerationSettings, SeedMode
 from core.stored_runs import Job
 from core.types import StageName
+from core.words import count_of
 from pipeline.methods import method_of
 from pipeline.profiles.profile import Profile
 from pipeline.recipes import stage_title
@@ -243,7 +244,7 @@ def _gate(state: RunState) -> Html:
         return el("div", el("p", gate.closed, class_="mut"), class_="gate closed", id="gate")
     number, captions = len(gate.plan.images), gate.plan.captions
     active = state.job is not None and state.job.active
-    words = f"{_count(number, 'image')} from {_count(captions, 'caption')}"
+    words = f"{count_of(number, 'image')} from {count_of(captions, 'caption')}"
     return el(
         "div",
         el(
@@ -256,7 +257,7 @@ def _gate(state: RunState) -> Html:
             class_="what",
         ),
         button(
-            [f"Generate {_count(number, 'image')}", key("Ctrl ↵")],
+            [f"Generate {count_of(number, 'image')}", key("Ctrl ↵")],
             "generate",
             "p",
             id="generate",
@@ -339,9 +340,9 @@ def _where(state: RunState) -> str | None:
 def _explained(gate: Gate, state: RunState) -> str:
     again = _again(gate)
     if again:
-        return f"{_count(again, 'image')} {'is' if again == 1 else 'are'} tried again with another seed."
+        return f"{count_of(again, 'image', 'is')} tried again with another seed."
     if gate.made:
-        return f"{_count(gate.made, 'image')} of them made before and kept."
+        return f"{count_of(gate.made, 'image')} of them made before and kept."
     if gate.seed and state.settings.generation.seed_mode == "next":
         return f"All images of these captions are made; these would be others (seed {gate.seed})."
     if state.run.test_cases:
@@ -374,7 +375,3 @@ def _progress(state: RunState) -> Html:
         class_="gate",
         id="gate",
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from core.types import Task
+from core.words import count_of
 from pipeline.profiles.profile import Profile
 from pipeline.recipes import DEFAULT, Recipe, recipe_of, stage_doing, stage_title
 from services.edit_conflicts import clock
@@ -207,7 +208,7 @@ def _in_short(state: RunState) -> str:
         words = [f"label {task.label}" if task.label else "no label yet"]
     else:
         number = len(task.protected)
-        words = [task.kind, f"{number} protected class" if number == 1 else f"{number} protected classes"]
+        words = [task.kind, count_of(number, "protected class")]
         words += ["with its mask"] if run.mask_sha is not None else []
     return " · ".join([*words, state.recipe.title])
 

@@ -132,11 +132,6 @@ def _far(text: str, near: int, follows: bool, precedes: bool) -> Child:
     return ["".join(words[:start]), el("span", "".join(words[start:end]), class_="far"), "".join(words[end:])]
 
 
-def counted(number: int, noun: str = "image") -> str:
-    """A number with its noun: "1 image", "2,500 images"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def seconds(value: float) -> str:
     """Such as 0.04 s, 0.3 s, 11 s, 2 min 5 s."""
     if value < 0.095:

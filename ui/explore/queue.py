@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.words import count_of
 from pipeline.recipes import stage_doing, stage_title
 from services.jobs import JobView, Part
 from ui.explore.parts import CONTROL, bar, button, icon, left
@@ -92,7 +93,7 @@ def _what(job: JobView) -> str:
         return CONTROL
     if job.parts:
         number = len(job.waiting)
-        return f"{number} image" if number == 1 else f"{number} images"
+        return count_of(number, "image")
     return stage_title(job.stages[0]).lower() if len(job.stages) == 1 else "the stages of text"
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import groupby
 
 from core.stored_runs import EditedShare, RunSummary
+from core.words import count_of
 from pipeline.recipes import known_recipes, stage_doing, stage_title
 from services.jobs import JobView
 from services.runs.life_cycle import Listing
@@ -50,7 +51,7 @@ def state_of(run: RunSummary, job: JobView | None) -> str:
         if job.state == "waiting" or (job.stage is None and job.stages):
             return "in the queue"
         return CONTROL if job.stage is None else stage_doing(job.stage)
-    results = f"{run.test_cases} result" if run.test_cases == 1 else f"{run.test_cases} results"
+    results = count_of(run.test_cases, "result")
     if run.job in ("interrupted", "failed"):
         return f"{run.job} · {results}" if run.test_cases else str(run.job)
     if run.accepted:

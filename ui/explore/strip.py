@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from core.stored_runs import StoredTestCase
 from core.types import Task
+from core.words import count_of
 from pipeline.checks.texts import failed
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
@@ -162,7 +163,7 @@ def _thumb(case: StoredTestCase, state: RunState, comparison: ModelComparison, o
 
 def _count(held: Strip, task: Task) -> str:
     """Such as: 6 results, 3 accepted, 1 rejected."""
-    words = [f"{len(held.all)} result" if len(held.all) == 1 else f"{len(held.all)} results"]
+    words = [count_of(len(held.all), "result")]
     ours = [case for case in held.all if case.task == task]
     for verdict in ("accepted", "rejected"):
         number = sum(case.review is not None and case.review.verdict == verdict for case in ours)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
 from core.studies import Item, Question, Study, StudyData, Vote
+from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
 from study.consensus import counted
 from study.questions import wording
@@ -20,7 +21,7 @@ from ui.explore.parts import Size, bar, differences, key, picture, pill
 from ui.markup import Child, Html, el
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar
-from ui.study.words import count, divided_votes, image_url, in_order, when
+from ui.study.words import divided_votes, image_url, in_order, when
 
 SHOWN = 12
 """On the page of results."""
@@ -278,7 +279,7 @@ def all_disagreements(report: Report, data: StudyData, wanted: DisagreementFilte
     ]
     return el(
         "section",
-        el("header", el("h2", count(len(found), "disagreement")), el("span", class_="grow"), choices),
+        el("header", el("h2", count_of(len(found), "disagreement")), el("span", class_="grow"), choices),
         tiles(report, part, items) if part else el("p", "None of these.", class_="mut"),
         el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
         class_="card box",
@@ -450,7 +451,7 @@ def _rules(report: Report) -> Html:
 def _nothing(report: Report) -> Html:
     waiting = report.images.waiting
     if waiting:
-        still = f"{count(waiting, 'image')} still {'waits' if waiting == 1 else 'wait'} for votes"
+        still = f"{count_of(waiting, 'image')} still waiting for votes"
         words = f"No image with all its votes lacks a consensus. {still}."
     elif not report.votes_counted:
         words = "There is no vote yet."

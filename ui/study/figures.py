@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from core.words import count_of
 from study.intervals import percent
 from study.report_types import QuestionResult, Report, Slice, Slices
 from study.slices import NONE
@@ -26,7 +27,7 @@ from ui.study.plots import (
     share_axis,
     votes_over_time,
 )
-from ui.study.words import count, ends, same_share, share, text_of_question, when
+from ui.study.words import ends, same_share, share, text_of_question, when
 
 FOLDED = 12
 """So many rows of a table of classes are shown at once; the others unfold."""
@@ -107,7 +108,7 @@ def _rating_row(result: QuestionResult) -> Html:
 def _other_row(result: QuestionResult) -> Html:
     name = el("th", result.question.id, scope="row", title=text_of_question(result.question))
     if result.question.kind == "text":
-        return el("tr", name, el("td", count(len(result.remarks), "answer"), " in free text"))
+        return el("tr", name, el("td", count_of(len(result.remarks), "answer"), " in free text"))
     counts = {answer.answer: answer.votes for answer in result.answers}
     said = ", ".join(f"{votes} {answer}" for answer, votes in counts.items() if votes) or "no vote yet"
     return el("tr", name, el("td", answer_bar(counts), el("span", said, class_="mut small")))
@@ -207,7 +208,10 @@ def agreement_box(report: Report) -> Html:
     body: list[Child] = []
     if found.raw.value is not None:
         body.append(agreement_scale(found))
-        on = f"{count(found.raw.n_items, 'item')} with two votes or more, {found.raw.raters:.3g} votes each on average"
+        on = (
+            f"{count_of(found.raw.n_items, 'item')} with two votes or more, {found.raw.raters:.3g} votes each "
+            "on average"
+        )
         if found.prevalence is not None:
             on += f"; {percent(found.prevalence)} of votes are “{found.frequent}”"
         body.append(el("p", on, class_="mut small"))
@@ -330,16 +334,16 @@ def _words(result: QuestionResult, report: Report) -> Html:
             lines.append(f"{_rate('With your adjudications', result.adjudicated)} Not part of the result.")
         lines.append(f"By single votes: {result.votes.words}.")
         if result.second.majority.value is not None:
-            ties = f", {count(result.second.ties, 'tie')} left out" if result.second.ties else ""
+            ties = f", {count_of(result.second.ties, 'tie')} left out" if result.second.ties else ""
             lines.append(f"By the most frequent answer: {result.second.majority.words}{ties}.")
         lines.append(result.second.words)
     elif result.mean is not None:
         lines.append(f"Mean rating: {result.mean.words}.")
     lost = result.after.discarded + result.after.short
     if lost and not result.question.valid:
-        lines.append(f"{count(lost, 'image')} without a consensus.")
+        lines.append(f"{count_of(lost, 'image')} without a consensus.")
     if result.after.waiting:
-        lines.append(f"{count(result.after.waiting, 'image')} still waiting for votes.")
+        lines.append(f"{count_of(result.after.waiting, 'image')} still waiting for votes.")
     return el("ul", [el("li", line) for line in lines], class_="words")
 
 

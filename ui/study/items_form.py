@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from core.studies import LONGEST_WHY, Item, Question, Rules, Study
+from core.words import count_of
 from services.studies.control_items import MADE
 from services.studies.item_filter import model_name
 from study.questions import asked, wording
@@ -292,7 +293,7 @@ def given_shown(items: Sequence[Item], kind: str, name: str) -> Html:
     summary = [f"{count} made of the {_MADE_OF.get(what, what)}" for what, count in sorted(made.items())]
     if given:
         summary.append(f"{given} given")
-    count = f"{len(there)} {name} item{'s' if len(there) > 1 else ''}"
+    count = count_of(len(there), f"{name} item")
     return el(
         "div",
         el("p", el("b", count), ": ", ", ".join(summary), "."),

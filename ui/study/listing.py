@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from core.stored_studies import LogEntry
 from core.studies import Study
+from core.words import count_of
 from study.templates import TEMPLATES, Template
 from ui.explore.parts import bar, icon, pill
 from ui.frame import page
@@ -82,11 +83,11 @@ def _line(study: Study) -> Html:
     else:
         counted = f"{study.votes:,} of {study.needed:,} votes"
         progress = el("span", bar(share), el("small", counted, class_="mut"), class_="progress")
-    people = f"{study.workers:,} annotator{'' if study.workers == 1 else 's'}" if study.workers else "nobody yet"
+    people = count_of(study.workers, "annotator") if study.workers else "nobody yet"
     facts = [
-        f"{study.items:,} image{'' if study.items == 1 else 's'}",
+        count_of(study.items, "image"),
         f"{study.rules.votes} votes each",
-        f"{study.controls:,} control item{'' if study.controls == 1 else 's'}",
+        count_of(study.controls, "control item"),
         people if study.state != "draft" else "",
     ]
     return el(

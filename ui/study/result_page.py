@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.studies import Study, StudyData
+from core.words import count_of
 from study.agreement import Agreement
 from study.intervals import percent
 from study.methods import paragraph
@@ -14,7 +15,7 @@ from ui.markup import Child, Html, el, fingerprint
 from ui.study.disagreements import disagreements_box, item_address
 from ui.study.figures import agreement_box, by_question, questions_in_detail, slices, timeline
 from ui.study.frame import study_address
-from ui.study.words import count, ends, figure, same_share, share, why
+from ui.study.words import ends, figure, same_share, share, why
 from ui.study.workers import workers_box
 
 EXPORTS = (
@@ -150,12 +151,14 @@ def progress(report: Report) -> Html:
     needed = report.items * report.study.rules.votes
     words = [
         el("b", f"{report.votes_counted:,} of {needed:,} votes"),
-        f" count · {report.complete:,} of {count(report.items, 'image')} complete",
+        f" count · {report.complete:,} of {count_of(report.items, 'image')} complete",
     ]
     if report.votes_excluded:
-        words.append(f" · {count(report.votes_excluded, 'vote')} of excluded workers left out")
+        words.append(f" · {count_of(report.votes_excluded, 'vote')} of excluded workers left out")
     if report.votes_surplus:
-        words.append(f" · {count(report.votes_surplus, 'vote')} beyond the first {report.study.rules.votes} left out")
+        words.append(
+            f" · {count_of(report.votes_surplus, 'vote')} beyond the first {report.study.rules.votes} left out"
+        )
     return el(
         "div",
         bar(report.votes_counted / needed if needed else 0.0),
@@ -222,9 +225,9 @@ def _discarded(report: Report) -> Html:
     elif part.rate.n:
         lines.append("every image with all its votes has a consensus")
     if part.short:
-        lines.append(f"{count(part.short, 'image')} of them with too few votes")
+        lines.append(f"{count_of(part.short, 'image')} of them with too few votes")
     if part.waiting:
-        lines.append(f"{count(part.waiting, 'image')} still {'waits' if part.waiting == 1 else 'wait'} for votes")
+        lines.append(f"{count_of(part.waiting, 'image')} still waiting for votes")
     return _tile("No consensus", f"{part.discarded + part.short:,}", *lines, name="discarded")
 
 
@@ -246,7 +249,7 @@ def _excluded(report: Report) -> Html:
     rule = sum(exclusion.by == "rule" for exclusion in report.exclusions)
     lines: list[Child] = []
     if out:
-        lines.append(f"workers · {count(report.votes_excluded, 'vote')} left out")
+        lines.append(f"workers · {count_of(report.votes_excluded, 'vote')} left out")
         if rule < out:
             lines.append(f"{rule} by the control rule, {out - rule} by a person")
     elif total:
@@ -254,7 +257,7 @@ def _excluded(report: Report) -> Html:
     else:
         lines.append("nobody has voted yet")
     if report.controls.value is not None:
-        lines.append(f"{percent(report.controls.value)} of {count(report.controls.n, 'control answer')} right")
+        lines.append(f"{percent(report.controls.value)} of {count_of(report.controls.n, 'control answer')} right")
     elif report.study.rules.controls.share:
         lines.append("no control item was answered yet")
     else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from core.studies import Question, Rules, Study, Worker
+from core.words import count_of
 from services.studies.life_cycle import NewCodes
 from study.panel import Panel, written_questions
 from study.templates import task_of
@@ -110,7 +111,7 @@ def progress_part(study: Study) -> Html:
         el(
             "p",
             f"{study.votes:,} of {study.needed:,} votes that count, {missing:,} missing; "
-            f"{study.workers:,} annotator{'' if study.workers == 1 else 's'}. {now}",
+            f"{count_of(study.workers, 'annotator')}. {now}",
             class_="mut",
         ),
         id="part-progress",
@@ -359,7 +360,7 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
         ),
         (
             "Training",
-            f"{rules.training} image{'s' if rules.training > 1 else ''} with feedback, of everybody, before all else"
+            f"{count_of(rules.training, 'image')} with feedback, of everybody, before all else"
             if rules.training
             else "none",
         ),

@@ -45,11 +45,6 @@ def ends(part: Slice) -> str:
     return f"Wilson 95 %: {100 * part.rate.low:.1f} to {100 * part.rate.high:.1f} · n = {part.rate.n:,}"
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun: "1 vote", "2,500 votes"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def same_share(after: Slice, before: Slice) -> bool:
     """Whether two shares are of the same counts: nothing to show twice."""
     return (after.rate.count, after.rate.n) == (before.rate.count, before.rate.n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.studies import WORK, Item, Study, StudyData, Vote
+from core.words import count_of
 from study.consensus import Outcome, counted
 from study.control_items import right
 from study.intervals import Proportion, percent
@@ -15,7 +16,7 @@ from ui.markup import Attribute, Child, Html, el
 from ui.study.disagreements import item_address, said_answers, worker_address
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar, worker_scatter
-from ui.study.words import count, image_url, when
+from ui.study.words import image_url, when
 
 SHOWN = 8
 """On the page of results."""
@@ -61,7 +62,7 @@ def all_workers(report: Report) -> Html:
     waiting = sum(worker.decided["pending"] for worker in fit)
     approve = el(
         "button",
-        f"Approve {count(waiting, 'pending assignment')} of {count(len(fit), 'worker')}",
+        f"Approve {count_of(waiting, 'pending assignment')} of {count_of(len(fit), 'worker')}",
         type="button",
         class_="btn s",
         id="approve-all",
@@ -91,7 +92,7 @@ def all_workers(report: Report) -> Html:
             "section",
             el(
                 "header",
-                el("h2", count(len(report.workers) - idle, "worker")),
+                el("h2", count_of(len(report.workers) - idle, "worker")),
                 el("span", f"and {idle:,} who joined or were invited and have {nothing}", class_="mut small")
                 if idle
                 else None,
@@ -188,7 +189,7 @@ def _record(report: Report, worker: WorkerFigures) -> list[Child]:
         said.append(pill("no record yet"))
     else:
         tone: Tone = "ok" if worker.approval > 0.95 else "warn"
-        said.append(pill(percent(worker.approval), tone, title=f"{count(worker.finished, 'assignment')} decided"))
+        said.append(pill(percent(worker.approval), tone, title=f"{count_of(worker.finished, 'assignment')} decided"))
     return said
 
 
@@ -290,7 +291,8 @@ def worker_page(report: Report, data: StudyData, worker: WorkerFigures, page: in
             "section",
             el(
                 "h2",
-                count(len(votes) - trained, "vote") + (f" and {count(trained, 'training answer')}" if trained else ""),
+                count_of(len(votes) - trained, "vote")
+                + (f" and {count_of(trained, 'training answer')}" if trained else ""),
             ),
             el("div", table, class_="scroll") if shown else el("p", "No vote yet.", class_="mut"),
             el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,

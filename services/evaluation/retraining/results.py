@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.types import TaskKind, from_plain, to_plain
+from core.words import count_of
 from evaluation.by_source import Figure
 from evaluation.report import per_cent, with_interval
 from evaluation.retraining.arm_statistics import (
@@ -203,7 +204,7 @@ def retrained_markdown(found: Retrained) -> str:
         "",
         _cell(found.answer),
         "",
-        f"{found.seeds} {'trainings' if found.seeds > 1 else 'training'} an arm, {begun}; each of {recipe.updates:,} "
+        f"{count_of(found.seeds, 'training')} an arm, {begun}; each of {recipe.updates:,} "
         f"updates of {recipe.batch:,} images by {recipe.optimiser.upper()} at {rate}, so that arms differ in their "
         "images alone. The state that is best on the tuning sources is measured. Accuracies are shares of "
         f"{'pixels' if found.kind == 'segmentation' else 'images'}. Intervals (95 %) are over seeds and sources.",
@@ -224,7 +225,7 @@ def retrained_markdown(found: Retrained) -> str:
             (row.arm, with_interval(row.accuracy), "–" if row.arm == ORIGINAL else with_interval(row.gain, points=True))
             for row in of_set
         ]
-        lines += ["", f"## On {shown.name}", "", f"{shown.images:,} images of {_sources(shown.sources)}.", ""]
+        lines += ["", f"## On {shown.name}", "", f"{shown.images:,} images of {count_of(shown.sources, 'source')}.", ""]
         lines += _table(head, body)
     if found.miou:
         names = [one.name for one in found.sets]
@@ -255,10 +256,6 @@ def sides_words(found: Retrained) -> str:
         f"Sources{split}: {learn:,} to learn from, {tune:,} to tune with, {test:,} to measure with. What was made of a "
         f"source is on its side, and no image is on two or looks like one of another.{unseen}"
     )
-
-
-def _sources(number: int) -> str:
-    return f"{number:,} source{'' if number == 1 else 's'}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

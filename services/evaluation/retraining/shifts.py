@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.perceptual_hashes import near_any
+from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.arm_statistics import ON_SHIFT
 from evaluation.segmentation import IGNORED
-from services.evaluation.retraining.training import Behind, Examples, LeftOut, Parted, RetrainPlan, many
+from services.evaluation.retraining.training import Behind, Examples, LeftOut, Parted, RetrainPlan
 from services.evaluation.subjects import Cases, Images, MaskOf, Masks, masks_of
 from storage.curation.case_columns import SetRow
 
@@ -106,7 +107,7 @@ def with_shift(
         (len(apart) - len(wanted), "the mask has nothing that is learnt."),
     ):
         if left:
-            notes.append(f"{_OF}, {many(left, 'image')} left out: {why}")
+            notes.append(f"{_OF}, {count_of(left, 'image', 'is')} left out: {why}")
     if not wanted:
         left_out = (*planned.left_out, LeftOut(ON_SHIFT, "None of its images can be measured with."))
         return replace(planned, left_out=left_out, notes=tuple(notes))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from core.errors import UserError
 from core.perceptual_hashes import Groups, join_alike, near_any
 from core.types import TaskKind
+from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.arm_statistics import (
     AUGMENTED,
@@ -222,14 +223,14 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
     """
     shas, notes = cases.originals.shas, list[str]()
     if len(shas) < len(SIDES):
-        several = "sources" if len(shas) > 1 else "source"
         raise UserError(
-            f"It has {len(shas)} {several}: to learn, to tune and to measure takes a source for each at least."
+            f"It has {count_of(len(shas), 'source')}: to learn, to tune and to measure takes a source for each "
+            "at least."
         )
     usable, lacking = _usable(cases, mapping), "a mask" if cases.view.kind == "segmentation" else "a label"
     without = sum(int((~one).sum()) for one in usable)
     if without:
-        notes.append(f"{many(without, 'image')} left out: without {lacking} that the model can say.")
+        notes.append(f"{count_of(without, 'image', 'is')} left out: without {lacking} that the model can say.")
     side = _sides(shas, looks, asked.split_seed)
     for one in SIDES:
         if one not in side:
@@ -247,7 +248,8 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
         )
     if alike:
         notes.append(
-            f"{many(len(alike), 'image')} left out: each looks like an image of another side that is measured or "
+            f"{count_of(len(alike), 'image', 'is')} left out: each looks like an image of another side that is "
+            "measured or "
             "tuned with."
         )
     parted = Parted(side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ())
@@ -302,7 +304,9 @@ def plan(
             raise UserError(f"There is no test case to {name}: part the sources by another seed{other}.")
     faulty = int(rejected[parted.rows(1, generated, "test")].sum())
     if faulty:
-        notes.append(f"{many(faulty, 'test case')} not measured with: people found them invalid, or rejected them.")
+        notes.append(
+            f"{count_of(faulty, 'test case', 'is')} not measured with: people found them invalid, or rejected them."
+        )
     arms = [Arm(ORIGINAL, originals)]
     for key in ARM_KEYS:
         if key not in asked.arms:
@@ -508,11 +512,6 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
         )
         raise UserError(f"{what}: there is nothing to tell apart by learning.")
     return usable
-
-
-def many(number: int, what: str) -> str:
-    """Such as “3 images are”."""
-    return f"{number:,} {what}{'' if number == 1 else 's'} {'is' if number == 1 else 'are'}"
 
 
 def _digest(lines: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from core.errors import UserError
 from core.model_sections import in_bytes
 from core.types import from_plain
+from core.words import count_of
 from evaluation.retraining.stored_training import REMOVED, is_trained, kept_state, remove_training, weights_in
 from evaluation.retraining.trained_file import header_of, with_header
 from evaluation.retraining.training import ABOUT
@@ -168,11 +169,12 @@ def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], remo
     lines = []
     if removed:
         freed = in_bytes(sum(one.size for one in removed))
-        lines += [f"{_counted(len(removed))} removed, {freed}. What came of them stays.", ""]
+        lines += [f"{count_of(len(removed), 'training')} removed, {freed}. What came of them stays.", ""]
     if not found:
         return "\n".join([*lines, "There are no trainings in this workspace."])
     lines += [
-        f"{_counted(len(found))} in {workspace.trainings}, {in_bytes(disk_of(workspace))} with their masks.",
+        f"{count_of(len(found), 'training')} in {workspace.trainings}, {in_bytes(disk_of(workspace))} with "
+        "their masks.",
         "",
         "| training | model | images | arm | used last | size | of the retraining | `--remove-old` |",
         "| --- | --- | --- | --- | --- | ---: | --- | --- |",
@@ -284,10 +286,6 @@ def _bytes(folder: Path) -> int:
             except FileNotFoundError:
                 continue
     return total
-
-
-def _counted(number: int) -> str:
-    return f"{number:,} training{'' if number == 1 else 's'}"
 
 
 def _when(moment: str) -> str:

@@ -115,11 +115,11 @@ def test_a_number_of_all_is_of_those_that_were_drawn_of_each_class() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('classes = ["brid", "bird"]', "Without an item: a class of choose.classes: brid; there are bird, car, boat."),
-        ("a_class = 5", "choose.a_class is 5, and a class has fewer items that fit the plan: car (3)."),
+        ('classes = ["brid", "bird"]', "Without an item: 1 class of choose.classes: brid; there are bird, car, boat."),
+        ("a_class = 5", "choose.a_class is 5, and 1 class has fewer items that fit the plan: car (3)."),
         (
             'a_class = 2\nclasses = ["car", "bird"]\nattributes = { weather = ["foggy"] }',
-            "choose.a_class is 2, and a class has fewer items that fit the plan: car (1).",
+            "choose.a_class is 2, and 1 class has fewer items that fit the plan: car (1).",
         ),
         (
             'keys = ["bird/0.png", "bird/99.png", "x"]',

@@ -196,7 +196,7 @@ def test_a_study_that_runs_takes_no_image_that_would_be_asked_nothing(workspace:
     }
     assert import_items(workspace, study_id, files_of("a.zip", zip_of(files)))[0] == 2, "a draft can still be changed"
     workspace.studies.start(study_id)
-    with pytest.raises(UserError, match=r"^One image would be asked nothing, .*: leave such images out"):
+    with pytest.raises(UserError, match=r"^1 image would be asked nothing, .*: leave such images out"):
         import_items(workspace, study_id, files_of("a.zip", zip_of(files)))
     files["l.csv"] = "image,classes\na.png,road\nb.png,road; sky\n"
     import_items(workspace, study_id, files_of("a.zip", zip_of(files)))

@@ -606,7 +606,7 @@ def test_training_items_are_made_apart_from_the_others_and_can_be_given(lead: Le
     assert "The training asks for 20 images" in many["parts"]["part-missing"] and "training" in many["problems"]
     assert "The training asks for 20 images" in lead.act(study, "start-study", 400)["error"]
     assert "from 0 to 20" in lead.save(study, training="21")["problems"]["training"]
-    assert "A training item is never shown" in lead.save(study, training="0")["parts"]["part-missing"]
+    assert "1 training item is never shown" in lead.save(study, training="0")["parts"]["part-missing"]
     assert lead.studies.get(study).training == 1, "the given one"
     lead.save(study, training="1")
     told_first = lead.post(f"{study}/before/start-study")["words"]
