@@ -62,31 +62,37 @@ def percent(share: float) -> str:
 
 
 def wilson(count: int, n: int, confidence: float = CONFIDENCE, nothing: str = "nothing was counted yet") -> Proportion:
-    """count / n with its Wilson score interval.
+    """Return count / n with its Wilson score interval (`wilson_ends`).
 
-    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), z the normal quantile of the confidence (Wilson 1927, Journal of
-    the American Statistical Association 22; `scipy.stats.binomtest(...).proportion_ci(method="wilson")`). The n things
-    have to be independent: count images, not the votes on them. `nothing` says why there is no figure when n is 0.
-    Raises ValueError unless 0 <= count <= n.
+    The n things have to be independent: count images, not the votes on them. `nothing` says why there is no figure
+    when n is 0. Raises ValueError unless 0 <= count <= n.
     """
     if not 0 <= count <= n:
         raise ValueError(f"A share needs a count between 0 and n: {count} of {n}.")
     if n == 0:
         return Proportion(0, 0, None, None, None, f"undefined: {nothing}")
-    # In plain figures, as a page may show thousands: `binomtest` takes 0.4 ms, since it also tests something.
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    value, scale = count / n, 1 + z * z / n
-    middle, half = (
-        (value + z * z / (2 * n)) / scale,
-        z * math.sqrt(value * (1 - value) / n + (z / (2 * n)) ** 2) / scale,
-    )
-    low, high = 0.0 if count == 0 else middle - half, 1.0 if count == n else middle + half
+    value = count / n
+    low, high = wilson_ends(value, n, confidence)
     words = (
         f"{percent(value)} ({count} of {n}; {100 * confidence:.4g} % Wilson interval {_ends(low, high)} %)"
         if n > 1
         else f"{count} of 1: one image says next to nothing"
     )
     return Proportion(count, n, value, low, high, words)
+
+
+def wilson_ends(share: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the ends of the Wilson score interval of a share of n things; n need not be whole.
+
+    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), z the normal quantile of the confidence (Wilson 1927, Journal of
+    the American Statistical Association 22; `scipy.stats.binomtest(...).proportion_ci(method="wilson")`).
+    """
+    # In plain figures, as a page may show thousands: `binomtest` takes 0.4 ms, since it also tests something.
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    scale = 1 + z * z / n
+    middle = (share + z * z / (2 * n)) / scale
+    half = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2) / scale
+    return 0.0 if share == 0 else max(0.0, middle - half), 1.0 if share == 1 else min(1.0, middle + half)
 
 
 def bootstrap(

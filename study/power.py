@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.studies import Rules
 from core.words import count_of
 from study.control_items import controls_wanted
-from study.intervals import percent
+from study.intervals import percent, wilson_ends
 
 LOST = 0.05
 """Share of votes that control items cost: 120 of 2,500 in the paper."""
@@ -89,7 +89,7 @@ def plan(
     share = survival(accuracy, rules.votes, rules.consensus).share
     said_valid = valid * _agrees(accuracy, rules) + (1 - valid) * _agrees(1 - accuracy, rules)
     rate = said_valid / share
-    low, high = _wilson(rate, items * share)
+    low, high = wilson_ends(rate, items * share)
     votes = items * rules.votes
     shown = votes / (1 - lost) / (1 - rules.controls.share)
     quiz, training = rules.eligibility.quiz, rules.training
@@ -141,13 +141,6 @@ def _agrees(p_yes: float, rules: Rules) -> float:
     """The chance of a consensus on yes."""
     found = survival(p_yes, rules.votes, rules.consensus)
     return found.share * found.yes
-
-
-def _wilson(rate: float, n: float) -> tuple[float, float]:
-    """The Wilson interval (see `intervals.wilson`) at an expected rate and number, which need not be whole."""
-    z = 1.959963984540054
-    middle, half = rate + z * z / (2 * n), z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-    return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
 
 
 def _chosen(share: float) -> str:

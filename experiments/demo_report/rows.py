@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from study.intervals import wilson_ends
+
 
 @dataclass(frozen=True)
 class Row:
@@ -42,7 +44,7 @@ class Row:
             return "not measured"
         text = _figure(self.value, self.unit)
         if self.unit == "%" and self.count:
-            low, high = wilson(self.value, self.count)
+            low, high = wilson_ends(self.value, self.count)
             text += f" ({low * 100:.0f} to {high * 100:.0f}, n = {self.count})"
         return text
 
@@ -51,18 +53,6 @@ def share(what: str, hits: Sequence[bool], floor: float, beside: str = "") -> Ro
     """The share of `hits` that are true."""
     value = sum(hits) / len(hits) if hits else math.nan
     return Row(what, value, floor, "%", len(hits), beside)
-
-
-def wilson(value: float, count: int, z: float = 1.96) -> tuple[float, float]:
-    """The 95 % interval of a share, after Wilson: sensible near 0 and 1 too.
-
-    >>> [round(x, 3) for x in wilson(0.9, 100)]
-    [0.826, 0.945]
-    """
-    middle = value + z * z / (2 * count)
-    spread = z * math.sqrt(value * (1 - value) / count + z * z / (4 * count * count))
-    scale = 1 + z * z / count
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
 
 
 def percent(hits: Sequence[bool]) -> str:

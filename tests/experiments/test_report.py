@@ -19,7 +19,7 @@ from demo.scene import COLOURS, HILLS, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES,
 from evaluation.metrics import MASK_BANDS
 from experiments.demo_report.facts import facts_of, facts_of_scene
 from experiments.demo_report.images import Overlap, lost_and_added
-from experiments.demo_report.rows import Row, missed, share, table, wilson
+from experiments.demo_report.rows import Row, missed, share, table
 from experiments.demo_report.walk import (
     ListeningModels,
     Walk,
@@ -149,12 +149,6 @@ def test_a_missed_floor_is_named_and_a_reached_one_is_not() -> None:
     ]
     assert "80.0 %" in sentences[0] and "90 %" in sentences[0]
     assert "not measured" in table(rows)
-
-
-def test_the_interval_holds_the_share_and_narrows_with_more_scenes() -> None:
-    few, many = wilson(0.9, 20), wilson(0.9, 2000)
-    assert few[0] < many[0] < 0.9 < many[1] < few[1] <= 1
-    assert wilson(1.0, 50)[1] == 1.0
 
 
 def test_edits_are_planned_only_among_what_the_judges_can_recognise() -> None:
