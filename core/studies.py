@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from core.form_numbers import FormNumber
 
 QuestionKind = Literal["yes-no", "choice", "scale", "text"]
 QUESTION_KINDS: tuple[QuestionKind, ...] = get_args(QuestionKind)
@@ -20,6 +22,8 @@ WORK: tuple[ItemKind, ...] = ("item", "control", "quiz")
 """What is approved or rejected. Training is none of it: whoever counts anything says which kinds count."""
 LONGEST_WHY = 1000
 """Characters that say why the right answers of a training item are right."""
+LONGEST_STUDY_TEXT = 10_000
+"""Characters of the instructions, and of the consent."""
 MOST_TRAINING = 20
 """Training items of a study, at most."""
 AssignmentState = Literal["leased", "submitted", "expired"]
@@ -68,13 +72,17 @@ class Question:
 class Eligibility:
     """Who may take part. The defaults are the paper's: more than 95 % approved, at least 50 finished."""
 
-    min_approval: float = 0.95
+    min_approval: Annotated[
+        float, FormNumber(0, 99.99, "Approval above", "approved of all decided assignments", "%", whole=False)
+    ] = 0.95
     """Approved / (approved + rejected) has to be above it, 0 to 1."""
-    min_finished: int = 50
+    min_finished: Annotated[
+        int, FormNumber(0, 100_000, "Decided assignments", "at least, in all studies; 0 asks for none")
+    ] = 50
     """Approved and rejected assignments in all studies, at least; 0 lets in everybody not below `min_approval`."""
-    quiz: int = 0
+    quiz: Annotated[int, FormNumber(0, 50, "Quiz", "in place of a record; 0 for none", "questions")] = 0
     """Quiz items that stand in for a record that is too short; 0 for no quiz."""
-    quiz_pass: float = 0.8
+    quiz_pass: Annotated[float, FormNumber(0, 100, "Right in the quiz", "at least", "%", whole=False)] = 0.8
     """Share of the quiz that has to be right, 0 to 1."""
 
 
@@ -82,12 +90,15 @@ class Eligibility:
 class ControlPolicy:
     """Fixed before the first vote: what control items do."""
 
-    share: float = 0.1
+    share: Annotated[float, FormNumber(0, 50, "Share of control items", "0 for none", "%", whole=False)] = 0.1
     """Of what a worker is shown, 0 to 0.5."""
-    min_seen: int = 4
-    """No worker is judged before so many control items. With 4 and 0.75 one slip is forgiven: who is right 95 times of
-    100 is excluded at that point once in 70, who guesses twice in three."""
-    min_right: float = 0.75
+    min_seen: Annotated[int, FormNumber(1, 100, "Control items, judged after", "at the earliest")] = 4
+    """Control items that a worker sees before they are judged. With 4 and 0.75 one slip is forgiven: who is right 95
+    times of 100 is excluded at that point once in 70, who guesses twice in three."""
+    min_right: Annotated[
+        float,
+        FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),
+    ] = 0.75
     """A worker with a smaller share of control items right is excluded, and all votes of theirs are replaced."""
 
 
@@ -118,13 +129,17 @@ class Rules:
     questions: tuple[Question, ...]
     template: str = ""
     """The name of the question template it began with; "" for one's own."""
-    votes: int = 5
+    votes: Annotated[int, FormNumber(1, 50, "Votes an image", "by as many different workers")] = 5
     """Votes of distinct workers that every item gets (K)."""
-    consensus: int = 4
-    """So many equal answers of K, or the question of the item is discarded."""
+    consensus: Annotated[
+        int, FormNumber(1, 50, "Consensus", "so many equal answers, or the question of the image is discarded")
+    ] = 4
+    """Equal answers, of K, that decide; without them the question of the item is discarded."""
     controls: ControlPolicy = field(default_factory=ControlPolicy)
     eligibility: Eligibility = field(default_factory=Eligibility)
-    training: int = 0
+    training: Annotated[
+        int, FormNumber(0, MOST_TRAINING, "Training", "before all else, with feedback; 0 for none", "images")
+    ] = 0
     """Training items that every worker answers before all else, and is told of each what is right; 0 for none."""
     show_source: bool = False
     """Source and generated image side by side, the side at random and recorded."""
@@ -134,16 +149,22 @@ class Rules:
     """What a worker agrees to before the first item."""
     instructions: str = ""
     examples: tuple[Example, ...] = ()
-    most_items: int = 0
-    """So many items a worker judges at most, those with a known answer apart; 0 for as many as there are."""
-    lease_minutes: float = 15.0
-    """An item that nobody answered for so long goes to somebody else."""
-    seconds_expected: float = 8.0
-    """A vote takes about so long: for the plan."""
-    too_fast_seconds: float = 1.0
+    most_items: Annotated[
+        int, FormNumber(0, 100_000, "Images a person, at most", "so that nobody judges everything; 0 for no limit")
+    ] = 0
+    """Items that one worker judges at most, those with a known answer apart; 0 for as many as there are."""
+    lease_minutes: Annotated[
+        float, FormNumber(1, 240, "An image is held for", "then somebody else gets it", "min", whole=False)
+    ] = 15.0
+    """Minutes after which an item that was not answered goes to somebody else."""
+    seconds_expected: Annotated[float, FormNumber(0.1, 600, "Time a vote takes", "for the plan", "s", whole=False)] = (
+        8.0
+    )
+    too_fast_seconds: Annotated[
+        float, FormNumber(0, 60, "Too fast below", "reported, nobody is excluded for it", "s", whole=False)
+    ] = 1.0
     """A vote that took less is counted as too fast (reported, never excluded by itself)."""
-    seed: int = 0
-    """Of the order of the items and the sides."""
+    seed: Annotated[int, FormNumber(0, 2**31 - 1, "Seed", "of samples, order and sides")] = 0
     left_out: tuple[LeftOut, ...] = ()
     """What is not made as a control, quiz or training item, though it could be."""
     version: int = 0

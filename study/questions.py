@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from core.studies import MOST_TRAINING, QUESTION_KINDS, Answers, ControlPolicy, Eligibility, NewItem, Question, Rules
-from study.templates import TEMPLATES, Template
-
-__all__ = ["TEMPLATES", "Template", "asked", "check_answers", "check_rules", "wording"]
+from core.form_numbers import form_numbers
+from core.studies import LONGEST_STUDY_TEXT, QUESTION_KINDS, Answers, NewItem, Question, Rules
 
 MAX_TEXT = 2000
 """Characters of an answer in free text."""
 MAX_QUESTIONS = 20
-MAX_VOTES = 50
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _UNDER_LABEL = re.compile(r"\b(an?|An?) \{label\}")
 _NO_AN = re.compile(r"(?:one|once|uni(?!n|m)|use|usu|ut[ei]|eu|ufo)", re.IGNORECASE)
@@ -85,41 +83,72 @@ def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) ->
     return kept
 
 
+@dataclass(frozen=True)
+class RuleProblem:
+    """One thing that is wrong with the rules of a study, at one field of the form."""
+
+    field: str
+    text: str
+    label: str = ""
+    """What the field is called, where the text does not say it."""
+
+    @property
+    def words(self) -> str:
+        """The text away from its field."""
+        return f"{self.label}: {self.text[:1].lower()}{self.text[1:]}" if self.label else self.text
+
+
 def check_rules(rules: Rules) -> None:
-    """Whether a study can go by these rules. Raises ValueError with one sentence that says what to change."""
-    if not rules.questions:
-        raise ValueError("A study needs at least one question.")
-    if len(rules.questions) > MAX_QUESTIONS:
-        raise ValueError(f"A study has at most {MAX_QUESTIONS} questions: please take some out.")
-    earlier: dict[str, Question] = {}
-    for question in rules.questions:
-        _check_question(question, earlier)
-        earlier[question.id] = question
-    if all(question.kind == "text" for question in rules.questions):
-        raise ValueError("Ask at least one question with fixed answers: free text cannot be counted.")
-    if not 1 <= rules.votes <= MAX_VOTES:
-        raise ValueError(f"An item gets 1 to {MAX_VOTES} votes.")
+    """Raise ValueError with the first problem of the rules, in one sentence."""
+    for problem in problems_of(rules):
+        raise ValueError(problem.words)
+
+
+def problems_of(rules: Rules) -> Iterator[RuleProblem]:
+    """Yield what keeps a study from going by these rules, each at the field where it can be put right."""
+    yield from _question_problems(rules.questions)
+    for part in (rules, rules.controls, rules.eligibility):
+        for name, number in form_numbers(part).items():
+            try:
+                number.check(getattr(part, name))
+            except ValueError as error:
+                yield RuleProblem(name, str(error), number.label)
     if not rules.votes < 2 * rules.consensus <= 2 * rules.votes:
-        raise ValueError(
+        yield RuleProblem(
+            "consensus",
             f"The consensus has to be more than half of the votes and at most all of them: of {rules.votes} votes, "
-            f"{rules.votes // 2 + 1} to {rules.votes}."
+            f"{rules.votes // 2 + 1} to {rules.votes}.",
         )
-    _check_controls(rules.controls)
-    _check_eligibility(rules.eligibility)
-    if not 0 <= rules.training <= MOST_TRAINING:
-        raise ValueError(f"There are at most {MOST_TRAINING} training items; 0 means no training.")
-    if not 1 <= rules.lease_minutes <= 240:
-        raise ValueError("An item can be held for 1 to 240 minutes.")
-    if not 0 < rules.seconds_expected <= 600:
-        raise ValueError("The time that a vote is expected to take has to be more than 0 and at most 600 seconds.")
-    if not 0 <= rules.too_fast_seconds <= 60:
-        raise ValueError("A vote can count as too fast below 0 to 60 seconds.")
-    if len(rules.instructions) > 10_000 or len(rules.consent) > 10_000:
-        raise ValueError("Instructions and consent may have at most 10,000 characters each.")
+    for name, text in (("instructions", rules.instructions), ("consent", rules.consent)):
+        if len(text) > LONGEST_STUDY_TEXT:
+            yield too_long(name, text)
     if len(rules.examples) > 12:
-        raise ValueError("The instructions can show at most 12 examples.")
+        yield RuleProblem("examples", "The instructions can show at most 12 examples.")
     if any(len(example.answer) > 200 or len(example.why) > 500 for example in rules.examples):
-        raise ValueError("An example's answer has at most 200 characters and its reason at most 500.")
+        yield RuleProblem("examples", "An example's answer has at most 200 characters and its reason at most 500.")
+
+
+def too_long(name: str, text: str) -> RuleProblem:
+    """Return the problem of instructions or a consent with too many characters."""
+    words = f"This has {len(text)} characters; at most {LONGEST_STUDY_TEXT:,} fit."
+    return RuleProblem(name, words, name.capitalize())
+
+
+def _question_problems(questions: Sequence[Question]) -> Iterator[RuleProblem]:
+    """Yield what is wrong with each question, checked with the sound ones before it, then with all of them together."""
+    if not questions:
+        yield RuleProblem("questions", "A study needs at least one question.")
+    sound: dict[str, Question] = {}
+    for place, question in enumerate(questions):
+        try:
+            _check_question(question, sound)
+            sound[question.id] = question
+        except ValueError as error:
+            yield RuleProblem(f"questions.{place}.text", str(error))
+    if len(questions) > MAX_QUESTIONS:
+        yield RuleProblem("questions", f"A study has at most {MAX_QUESTIONS} questions: please take some out.")
+    if questions and len(sound) == len(questions) and all(question.kind == "text" for question in questions):
+        yield RuleProblem("questions", "Ask at least one question with fixed answers: free text cannot be counted.")
 
 
 def _check_question(question: Question, earlier: Mapping[str, Question]) -> None:
@@ -158,25 +187,3 @@ def _check_question(question: Question, earlier: Mapping[str, Question]) -> None
             raise ValueError(f"{name}: it follows “{question.follows}”, which is no question before it.")
         if question.follows_answer not in before.answers():
             raise ValueError(f"{name}: it follows the answer “{question.follows_answer}”, which “{before.text}” lacks.")
-
-
-def _check_controls(policy: ControlPolicy) -> None:
-    """The shares and counts of the control policy."""
-    if not 0 <= policy.share <= 0.5:
-        raise ValueError("The share of control items has to be between 0 and 50 %.")
-    if not 1 <= policy.min_seen <= 100:
-        raise ValueError("A worker is judged after 1 to 100 control items.")
-    if not 0 <= policy.min_right <= 1:
-        raise ValueError("The share of control items that has to be right is between 0 and 100 %.")
-
-
-def _check_eligibility(eligibility: Eligibility) -> None:
-    """The shares and counts of who may take part."""
-    if not 0 <= eligibility.min_approval < 1:
-        raise ValueError("The approval rate has to be above some value from 0 to 99 %: nobody can be above 100 %.")
-    if not 0 <= eligibility.min_finished <= 100_000:
-        raise ValueError("The number of finished assignments asked for has to be between 0 and 100,000.")
-    if not 0 <= eligibility.quiz <= 50:
-        raise ValueError("A quiz has at most 50 items; 0 means no quiz.")
-    if not 0 <= eligibility.quiz_pass <= 1:
-        raise ValueError("The share of the quiz that has to be right is between 0 and 100 %.")

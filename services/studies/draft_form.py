@@ -6,71 +6,29 @@ because something else is wrong. What is right by itself may still not go togeth
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from pydantic import BeforeValidator
 
-from core.studies import MOST_TRAINING, QUESTION_KINDS, Example, Question, QuestionKind, Rules
+from core.form_numbers import FormNumber, form_numbers
+from core.studies import (
+    LONGEST_STUDY_TEXT,
+    QUESTION_KINDS,
+    ControlPolicy,
+    Eligibility,
+    Example,
+    Question,
+    QuestionKind,
+    Rules,
+)
 from storage.engine.rows import whole
-from study.questions import check_rules
+from study.questions import RuleProblem, too_long
 
 LONGEST_NAME = 120
-LONGEST_TEXT = 10_000
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """One thing that is wrong, at one field of the form."""
-
-    field: str
-    text: str
-    label: str = ""
-    """What the field is called, where the text does not say it."""
-
-    @property
-    def words(self) -> str:
-        """The text away from its field."""
-        return f"{self.label}: {self.text[:1].lower()}{self.text[1:]}" if self.label else self.text
-
-
-@dataclass(frozen=True)
-class NumberField:
-    """A number of the form. `percent`: typed as 0 to 100, held as 0 to 1."""
-
-    name: str
-    low: float
-    high: float
-    whole: bool = True
-    percent: bool = False
-    label: str = ""
-
-
-NUMBERS = (
-    NumberField("votes", 1, 50, label="Votes an image"),
-    NumberField("consensus", 1, 50, label="Consensus"),
-    NumberField("most_items", 0, 100_000, label="Images a person, at most"),
-    NumberField("lease_minutes", 1, 240, whole=False, label="An image is held for"),
-    NumberField("seconds_expected", 0.1, 600, whole=False, label="Time a vote takes"),
-    NumberField("too_fast_seconds", 0, 60, whole=False, label="Too fast below"),
-    NumberField("seed", 0, 2**31 - 1, label="Seed"),
-    NumberField("share", 0, 50, whole=False, percent=True, label="Share of control items"),
-    NumberField("min_seen", 1, 100, label="Control items, judged after"),
-    NumberField("min_right", 0, 100, whole=False, percent=True, label="Control items right"),
-    NumberField("min_approval", 0, 99.99, whole=False, percent=True, label="Approval above"),
-    NumberField("min_finished", 0, 100_000, label="Decided assignments"),
-    NumberField("training", 0, MOST_TRAINING, label="Training"),
-    NumberField("quiz", 0, 50, label="Quiz"),
-    NumberField("quiz_pass", 0, 100, whole=False, percent=True, label="Right in the quiz"),
-)
-_OF_CONTROLS = ("share", "min_seen", "min_right")
-_OF_ELIGIBILITY = ("min_approval", "min_finished", "quiz", "quiz_pass")
-_QUESTION = "questions.{place}.text"
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
-_BASE = Rules(questions=(Question("valid", "Is it valid?", "yes-no", valid=("yes",)),))
+_Part = TypeVar("_Part", Rules, ControlPolicy, Eligibility)
 
 
 def read_name(data: Mapping[str, Any]) -> str:
@@ -84,38 +42,35 @@ def read_name(data: Mapping[str, Any]) -> str:
     return name
 
 
-def read_draft_name(data: Mapping[str, Any], held: str) -> tuple[str, tuple[Trouble, ...]]:
+def read_draft_name(data: Mapping[str, Any], held: str) -> tuple[str, tuple[RuleProblem, ...]]:
     """The name after what was typed, and what is wrong with it."""
     if "name" not in data:
         return held, ()
     try:
         return read_name(data), ()
     except ValueError as error:
-        return held, (Trouble("name", str(error)),)
+        return held, (RuleProblem("name", str(error)),)
 
 
-def read_rules(data: Mapping[str, Any], held: Rules) -> tuple[Rules, tuple[Trouble, ...]]:
-    """The rules after what was typed, and what could not be read. What is missing in `data` stays as it is."""
-    trouble: list[Trouble] = []
-    numbers: dict[str, float | int] = {}
-    for field in NUMBERS:
-        if field.name not in data:
-            continue
-        try:
-            numbers[field.name] = read_number(data[field.name], field)
-        except ValueError as error:
-            trouble.append(Trouble(field.name, str(error), field.label))
-    changed: dict[str, Any] = {
-        name: value for name, value in numbers.items() if name not in _OF_CONTROLS + _OF_ELIGIBILITY
-    }
-    changed["controls"] = replace(held.controls, **{k: v for k, v in numbers.items() if k in _OF_CONTROLS})  # type: ignore[arg-type]
-    changed["eligibility"] = replace(held.eligibility, **{k: v for k, v in numbers.items() if k in _OF_ELIGIBILITY})  # type: ignore[arg-type]
+def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[RuleProblem, ...]]:
+    """Return the rules after what was typed, and what could not be read. A field missing in `data` stays as it is."""
+    problems: list[RuleProblem] = []
+
+    def with_numbers(part: _Part) -> _Part:
+        numbers: dict[str, Any] = {}
+        for name, number in form_numbers(part).items():
+            try:
+                numbers |= {name: number.read(data[name])} if name in data else {}
+            except ValueError as error:
+                problems.append(RuleProblem(name, str(error), number.label))
+        return replace(part, **numbers)
+
+    changed: dict[str, Any] = {}
     for name in ("instructions", "consent"):
         if name in data:
             text = _text(data[name])
-            if len(text) > LONGEST_TEXT:
-                words = f"This has {len(text)} characters; at most {LONGEST_TEXT:,} fit."
-                trouble.append(Trouble(name, words, name.capitalize()))
+            if len(text) > LONGEST_STUDY_TEXT:
+                problems.append(too_long(name, text))
             else:
                 changed[name] = text
     for name in ("show_source", "show_captions"):
@@ -124,38 +79,14 @@ def read_rules(data: Mapping[str, Any], held: Rules) -> tuple[Rules, tuple[Troub
     if isinstance(data.get("questions"), list):
         changed["questions"] = _questions(data["questions"])
     if isinstance(data.get("examples"), list):
-        changed["examples"] = _examples(data["examples"], held.examples)
-    return replace(held, **changed), tuple(trouble)
+        changed["examples"] = _examples(data["examples"], rules.examples)
+    controls, eligibility = with_numbers(rules.controls), with_numbers(rules.eligibility)
+    return replace(with_numbers(rules), controls=controls, eligibility=eligibility, **changed), tuple(problems)
 
 
-def read_number(value: object, field: NumberField) -> float | int:
-    """A number as it was typed, within its range: a comma parts the thousands of a whole number, or is a decimal one.
-
-    Raises ValueError with a sentence.
-    """
-    unit = " %" if field.percent else ""
-    span = f"from {field.low:g} to {field.high:,.10g}{unit}"
-    kind = "a whole number" if field.whole else "a number"
-    text = str(value).strip().rstrip("%").strip() if isinstance(value, str | int | float) else ""
-    thousands = field.whole and _THOUSANDS.fullmatch(text)
-    text = text.replace(",", "" if thousands else ".")
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or (field.whole and number != int(number)):
-        raise ValueError(f"Give {kind} {span}.")
-    if not field.low <= number <= field.high:
-        raise ValueError(f"It has to be {kind} {span}.")
-    if field.whole:
-        return int(number)
-    # 95 % is held as 0.95 and not as 0.9500000000000001.
-    return round(number / 100, 10) if field.percent else number
-
-
-def typed_number(field: NumberField) -> BeforeValidator:
-    """The validator of a field of a command that holds a number as it was typed."""
-    return BeforeValidator(lambda value: read_number(value, field))
+def typed_number(number: FormNumber) -> BeforeValidator:
+    """Return the validator of a field of a command whose number comes as it was typed."""
+    return BeforeValidator(number.read)
 
 
 def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
@@ -170,42 +101,6 @@ def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
         return text
 
     return BeforeValidator(read)
-
-
-def troubles(rules: Rules) -> tuple[Trouble, ...]:
-    """What does not go together in these rules, each at the field where it can be put right."""
-    found: list[Trouble] = []
-
-    def check(field: str, **part: Any) -> bool:
-        try:
-            check_rules(replace(_BASE, **part))
-        except ValueError as error:
-            found.append(Trouble(field, str(error)))
-            return False
-        return True
-
-    if not rules.questions:
-        check("questions", questions=())
-    sound: list[Question] = []
-    # A question is checked with those before it; a free text alone is no fault of its own, so the first one is joined.
-    for place, question in enumerate(rules.questions):
-        if check(_QUESTION.format(place=place), questions=(*sound, question, _counted(sound, question))):
-            sound.append(question)
-    if rules.questions and len(sound) == len(rules.questions):
-        check("questions", questions=rules.questions)
-    check("consensus", votes=rules.votes, consensus=rules.consensus)
-    check("share", controls=rules.controls)
-    check("min_finished", eligibility=rules.eligibility)
-    check("training", training=rules.training)
-    check("instructions", instructions=rules.instructions, consent=rules.consent)
-    check("examples", examples=rules.examples)
-    return tuple(found)
-
-
-def _counted(before: Sequence[Question], question: Question) -> Question:
-    """A question with fixed answers and a short name that no other has."""
-    taken = {other.id for other in (*before, question)}
-    return replace(_BASE.questions[0], id=next(f"q{n}" for n in range(len(taken) + 1) if f"q{n}" not in taken))
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:

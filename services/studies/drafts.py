@@ -27,11 +27,12 @@ from services.evaluation.model_outcomes import RunMasks, measure
 from services.runs.predictions import PredictionService
 from services.studies import draft_form
 from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
-from services.studies.draft_form import Trouble, typed_text
+from services.studies.draft_form import typed_text
 from services.studies.draft_saves import DraftSaves, form_state
 from services.studies.item_filter import ItemFilter, draw, items_of, model_name, most_read, note_of, pool_of
 from storage.curation.selection import UNREAD
 from storage.workspace import Workspace
+from study.questions import RuleProblem, problems_of
 from study.readiness import Finding, findings
 from study.templates import TEMPLATES
 
@@ -179,7 +180,7 @@ class DraftState:
     study: Study
     items: tuple[Item, ...]
     """Of all kinds."""
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[RuleProblem, ...]
     """What is wrong with the form: first what was typed and could not be read, then what does not go together."""
     unread: int
     """How many of the troubles are of what could not be read."""
@@ -196,7 +197,7 @@ class DraftState:
     def problems(self) -> Mapping[str, str]:
         """What is wrong, by field."""
         problems: dict[str, str] = {}
-        stops: list[Trouble | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
+        stops: list[RuleProblem | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
         for entry in stops:
             problems.setdefault(entry.field, entry.text)
         return problems
@@ -258,10 +259,10 @@ class Drafts:
 
     # What there is
 
-    def state(self, study_id: str, unread: Sequence[Trouble] = ()) -> DraftState:
+    def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
         """All there is to say of a draft. `unread`: what was typed and could not be read."""
         study, items = self._studies.get(study_id), self.items(study_id)
-        troubles = (*unread, *draft_form.troubles(study.rules))
+        troubles = (*unread, *problems_of(study.rules))
         # `findings` says what is missing of sound rules only.
         found = findings(study.rules, items, self.known_workers())
         return DraftState(study, items, troubles, len(unread), found, self.models())
@@ -484,7 +485,7 @@ class Drafts:
 
         return self.change(sent, of_items=remove)
 
-    def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[Trouble, ...]:
+    def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[RuleProblem, ...]:
         """Save what can be read of the form, and a change of the rules; gives what could not be read."""
         name, typed, unread = _read(sent.form, study)
         rules = change(typed)
@@ -520,7 +521,7 @@ def model_asker(
     return ask
 
 
-def _read(form: Mapping[str, Any], study: Study) -> tuple[str, Rules, tuple[Trouble, ...]]:
+def _read(form: Mapping[str, Any], study: Study) -> tuple[str, Rules, tuple[RuleProblem, ...]]:
     """Name and rules after what was typed, and what of it could not be read."""
     rules, of_rules = draft_form.read_rules(form, study.rules)
     name, of_name = draft_form.read_draft_name(form, study.name)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from core.catalogue import CatalogueFilter, Facet
 from core.errors import UserError
+from core.form_numbers import FormNumber
 from core.masks import numbers_of
 from core.stored_studies import Candidate
 from core.studies import NewItem
@@ -21,7 +22,7 @@ from core.types import EDIT_TYPES, Task
 from core.words import classes_in
 from evaluation.metrics import share
 from services.evaluation.model_outcomes import Mask, RunMasks, kind_of, verdict_with_masks
-from services.studies.draft_form import NumberField, typed_number, typed_text
+from services.studies.draft_form import typed_number, typed_text
 from storage.curation.catalogue import Catalogue
 from storage.curation.selection import UNREAD
 from storage.workspace import Workspace
@@ -56,7 +57,7 @@ class ItemFilter(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     how: Annotated[How, BeforeValidator(_offered)] = "random"
-    count: Annotated[int, typed_number(NumberField("count", 1, MOST))] = 100
+    count: Annotated[int, typed_number(FormNumber(1, MOST))] = 100
     reviewed: Annotated[Reviewed, BeforeValidator(_offered)] = "all"
     kind: Annotated[Kind, BeforeValidator(_offered)] = "any"
     model: Annotated[str, typed_text(400)] = ""

@@ -11,11 +11,12 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from pydantic import Field
 
 from core.errors import UserError
+from core.form_numbers import FormNumber, form_numbers
 from core.studies import NewItem, Rules, Study, Worker
 from core.words import count_of
 from services.commands import Commands, in_words
 from services.studies.control_items import for_more
-from services.studies.draft_form import NumberField, typed_number
+from services.studies.draft_form import typed_number
 from services.studies.drafts import Drafts, StudyCommand
 from services.studies.item_filter import ItemFilter
 from storage.engine.rows import whole
@@ -27,7 +28,7 @@ from study.readiness import check_more, findings
 from study.rule_changes import change_words
 
 MOST_CODES = 200
-_Count = Annotated[int, typed_number(NumberField("votes", 1, 50))]
+_Count = Annotated[int, typed_number(form_numbers(Rules)["votes"])]
 
 
 class DeleteDraft(StudyCommand):
@@ -103,7 +104,7 @@ class MakeCodes(StudyCommand):
     """Add new workers, each with a personal code."""
 
     name: ClassVar[str] = "make-codes"
-    codes: Annotated[int, typed_number(NumberField("codes", 1, MOST_CODES))] = Field(
+    codes: Annotated[int, typed_number(FormNumber(1, MOST_CODES))] = Field(
         description=f"How many workers, 1 to {MOST_CODES}"
     )
 

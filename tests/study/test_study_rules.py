@@ -10,8 +10,8 @@ from scipy import stats
 from core.studies import ControlPolicy, Eligibility, Exclusion, NewItem, Question, Rules, Worker
 from study.control_items import controls_wanted, judge, made_controls, next_kind, right
 from study.eligibility import quiz_needed, standing
-from study.questions import MAX_TEXT, TEMPLATES, asked, check_answers, check_rules, wording
-from study.templates import task_of
+from study.questions import MAX_TEXT, asked, check_answers, check_rules, wording
+from study.templates import TEMPLATES, task_of
 from tests.support.study_data import BIRD, ROAD, START, excluded, item
 
 LANCE = TEMPLATES["lance"].rules()
@@ -140,21 +140,21 @@ def with_question(**fields):
         (with_question(kind="text"), "fixed answers"),
         (with_question(follows="other", follows_answer="yes"), "no question before"),
         (replace(LANCE, questions=(*LANCE.questions[:5], replace(LANCE.questions[5], follows_answer="?"))), "lacks"),
-        (replace(BIRD, votes=0), "1 to 50 votes"),
+        (replace(BIRD, votes=0), "Votes an image: .* from 1 to 50"),
         (replace(BIRD, votes=4, consensus=2), "of 4 votes, 3 to 4"),
         (replace(BIRD, consensus=6), "more than half"),
-        (replace(BIRD, controls=ControlPolicy(share=0.6)), "between 0 and 50 %"),
-        (replace(BIRD, controls=ControlPolicy(min_seen=0)), "after 1 to 100"),
-        (replace(BIRD, controls=ControlPolicy(min_right=1.5)), "between 0 and 100 %"),
-        (replace(BIRD, eligibility=Eligibility(min_approval=1.0)), "nobody can be above"),
-        (replace(BIRD, eligibility=Eligibility(min_finished=-1)), "finished assignments"),
-        (replace(BIRD, eligibility=Eligibility(quiz=51)), "at most 50"),
-        (replace(BIRD, eligibility=Eligibility(quiz_pass=2)), "quiz that has to be right"),
-        (replace(BIRD, lease_minutes=0), "1 to 240 minutes"),
-        (replace(BIRD, seconds_expected=0), "more than 0"),
-        (replace(BIRD, too_fast_seconds=-1), "too fast"),
+        (replace(BIRD, controls=ControlPolicy(share=0.6)), "Share of control items: .* from 0 to 50 %"),
+        (replace(BIRD, controls=ControlPolicy(min_seen=0)), "judged after: .* from 1 to 100"),
+        (replace(BIRD, controls=ControlPolicy(min_right=1.5)), "Control items right: .* from 0 to 100 %"),
+        (replace(BIRD, eligibility=Eligibility(min_approval=1.0)), "Approval above: .* from 0 to 99.99 %"),
+        (replace(BIRD, eligibility=Eligibility(min_finished=-1)), "Decided assignments: .* from 0 to 100,000"),
+        (replace(BIRD, eligibility=Eligibility(quiz=51)), "Quiz: .* from 0 to 50"),
+        (replace(BIRD, eligibility=Eligibility(quiz_pass=2)), "Right in the quiz: .* from 0 to 100 %"),
+        (replace(BIRD, lease_minutes=0), "held for: .* from 1 to 240"),
+        (replace(BIRD, seconds_expected=0), "Time a vote takes: .* from 0.1 to 600"),
+        (replace(BIRD, too_fast_seconds=-1), "Too fast below: .* from 0 to 60"),
         (replace(BIRD, consent="x" * 10_001), "10,000"),
-        (replace(BIRD, lease_minutes=float("nan")), "1 to 240 minutes"),
+        (replace(BIRD, lease_minutes=float("nan")), "from 1 to 240"),
     ],
 )  # fmt: skip
 def test_rules_that_do_not_do(rules, said):

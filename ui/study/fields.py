@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from core.form_numbers import form_numbers
 from ui.explore.parts import icon
 from ui.markup import Child, Html, el, join
 
@@ -49,9 +50,13 @@ def number_input(name: str, value: float | int, unit: str = "", **attributes: st
     return el("span", box, el("span", unit, class_="unit") if unit else None, class_="with-unit")
 
 
-def percent_input(name: str, share: float, **attributes: str | int | bool | None) -> Html:
-    """A share (0 to 1), typed as per cent."""
-    return number_input(name, round(100 * share, 8), "%", **attributes)
+def number_field(
+    part: object, name: str, problems: Problems, prefix: str = "", **attributes: str | int | bool | None
+) -> Html:
+    """A number of a dataclass (see `FormNumber`) with its label and hint."""
+    number = form_numbers(part)[name]
+    control = number_input(prefix + name, number.shown(getattr(part, name)), number.unit, **attributes)
+    return field(prefix + name, number.label, control, problems, number.hint or None)
 
 
 def area(name: str, value: str, rows: int = 4, **attributes: str | int | bool | None) -> Html:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from core.errors import UserError
+from core.form_numbers import FormNumber, form_numbers
 from core.studies import Example, Item, Rules, Study
-from services.studies.draft_form import LONGEST_NAME, NumberField, Trouble, read_number
+from services.studies.draft_form import LONGEST_NAME
 from services.studies.drafts import DraftState
 from study.power import PowerPlan, items_for, plan
+from study.questions import RuleProblem
 from study.readiness import Finding
 from study.templates import task_of
 from ui.explore.parts import button, icon, pill
@@ -22,8 +24,7 @@ from ui.study.fields import (
     card,
     field,
     icon_button,
-    number_input,
-    percent_input,
+    number_field,
     text_input,
     wrong,
 )
@@ -31,13 +32,6 @@ from ui.study.frame import study_address, study_head
 from ui.study.items_form import given_shown, items_card, training_shown
 from ui.study.questions_form import questions_card
 from ui.study.words import image_url
-
-_FIELDS = (
-    NumberField("valid", 0, 100, whole=False, percent=True),
-    NumberField("accuracy", 50, 100, whole=False, percent=True),
-    NumberField("minutes", 0.5, 600, whole=False),
-    NumberField("width", 0.5, 99, whole=False, percent=True),
-)
 
 
 def setup_page(shown: DraftState, assumed: Assumptions, signed_in: bool) -> str:
@@ -113,86 +107,28 @@ def dialogs() -> Html:
 
 def votes_card(rules: Rules, problems: Problems) -> Html:
     """How many votes, and when they count."""
-    line = el(
-        "div",
-        field("votes", "Votes an image", number_input("votes", rules.votes), problems, "by as many different workers"),
-        field(
-            "consensus",
-            "Consensus",
-            number_input("consensus", rules.consensus),
-            problems,
-            "so many equal answers, or the question of the image is discarded",
-        ),
-        field(
-            "most_items",
-            "Images a person, at most",
-            number_input("most_items", rules.most_items),
-            problems,
-            "so that nobody judges everything; 0 for no limit",
-        ),
-        field(
-            "seconds_expected",
-            "Time a vote takes",
-            number_input("seconds_expected", rules.seconds_expected, "s"),
-            problems,
-            "for the plan",
-        ),
-        class_="fields",
-    )
     rare = el(
         "details",
         el("summary", "Time limits and the drawing of lots"),
-        el(
-            "div",
-            field(
-                "lease_minutes",
-                "An image is held for",
-                number_input("lease_minutes", rules.lease_minutes, "min"),
-                problems,
-                "then somebody else gets it",
-            ),
-            field(
-                "too_fast_seconds",
-                "Too fast below",
-                number_input("too_fast_seconds", rules.too_fast_seconds, "s"),
-                problems,
-                "reported, nobody is excluded for it",
-            ),
-            field("seed", "Seed", number_input("seed", rules.seed), problems, "of samples, order and sides"),
-            class_="fields",
-        ),
+        _numbers(rules, problems, "lease_minutes", "too_fast_seconds", "seed"),
         class_="more-line",
         data_keep="rare",
     )
-    lead = "The paper asks 5 people and counts a question only where 4 of them agree."
-    return card(3, "Votes and consensus", line, rare, lead=lead)
+    return card(
+        3,
+        "Votes and consensus",
+        _numbers(rules, problems, "votes", "consensus", "most_items", "seconds_expected"),
+        rare,
+        lead="The paper asks 5 people and counts a question only where 4 of them agree.",
+    )
 
 
 def controls_card(rules: Rules, items: Sequence[Item], problems: Problems) -> Html:
     """What filters unreliable votes."""
-    line = el(
-        "div",
-        field("share", "Share of control items", percent_input("share", rules.controls.share), problems, "0 for none"),
-        field(
-            "min_seen",
-            "Judged after",
-            number_input("min_seen", rules.controls.min_seen),
-            problems,
-            "control items, at the earliest",
-        ),
-        field(
-            "min_right",
-            "Right, at least",
-            percent_input("min_right", rules.controls.min_right),
-            problems,
-            "below it all votes of this worker are replaced",
-        ),
-        class_="fields",
-    )
     return card(
         4,
         "Control items",
-        line,
+        _numbers(rules.controls, problems, "share", "min_seen", "min_right"),
         given_shown(items, "control", "control"),
         lead="Images whose answer is known. They look like any other; who fails them is excluded, and their votes are "
         "collected anew. They are made of source images: as they are, and with a wrong label or beside another scene; "
@@ -203,45 +139,22 @@ def controls_card(rules: Rules, items: Sequence[Item], problems: Problems) -> Ht
 
 def eligibility_card(rules: Rules, items: Sequence[Item], problems: Problems) -> Html:
     """Who may vote."""
-    wanted = rules.eligibility
-    line = el(
-        "div",
-        field(
-            "min_approval",
-            "Approval above",
-            percent_input("min_approval", wanted.min_approval),
-            problems,
-            "approved of all decided assignments",
-        ),
-        field(
-            "min_finished",
-            "Decided, at least",
-            number_input("min_finished", wanted.min_finished),
-            problems,
-            "assignments in all studies; 0 asks for none",
-        ),
-        field(
-            "training",
-            "Training",
-            number_input("training", rules.training, "images"),
-            problems,
-            "before all else, with feedback; 0 for none",
-        ),
-        field(
-            "quiz", "Quiz", number_input("quiz", wanted.quiz, "questions"), problems, "in place of a record; 0 for none"
-        ),
-        field("quiz_pass", "Right in the quiz", percent_input("quiz_pass", wanted.quiz_pass), problems, "at least"),
-        class_="fields",
-    )
+    asked = rules.eligibility
+    fields = [number_field(asked, name, problems) for name in ("min_approval", "min_finished", "quiz", "quiz_pass")]
+    fields.insert(2, number_field(rules, "training", problems))
     return card(
         5,
         "Who may vote",
-        line,
+        el("div", fields, class_="fields"),
         training_shown(rules, items),
         given_shown(items, "quiz", "quiz"),
         lead="Somebody with the record that is asked for begins at once; somebody new takes the quiz first. Training "
         "is for everybody: whoever answers is told whether it was right, what is right and why. It counts for nothing.",
     )
+
+
+def _numbers(part: object, problems: Problems, *names: str) -> Html:
+    return el("div", [number_field(part, name, problems) for name in names], class_="fields")
 
 
 def texts_card(rules: Rules, problems: Problems) -> Html:
@@ -333,39 +246,33 @@ def example_window(groups: Sequence[tuple[str, Sequence[str]]]) -> Html:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a person expects before the first vote. Shares 0 to 1, minutes of an annotator, width 0 to 1."""
+    """What a person expects before the first vote. Shares 0 to 1; nothing of it is part of the study."""
 
-    valid: float = 0.95
-    accuracy: float = 0.95
-    minutes: float = 30.0
-    width: float = 0.05
+    valid: Annotated[float, FormNumber(0, 100, "Expected valid", unit="%", whole=False)] = 0.95
+    accuracy: Annotated[float, FormNumber(50, 100, "A vote is right", unit="%", whole=False)] = 0.95
+    minutes: Annotated[float, FormNumber(0.5, 600, "A person gives", unit="min", whole=False)] = 30.0
+    width: Annotated[float, FormNumber(0.5, 99, "Interval wanted", unit="points", whole=False)] = 0.05
 
 
 def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
-    """What was typed. Raises UserError."""
+    """Return what was typed. Raises UserError."""
     read: dict[str, float] = {}
-    for held in _FIELDS:
-        if held.name in data:
+    for name, number in form_numbers(Assumptions).items():
+        if name in data:
             try:
-                read[held.name] = float(read_number(data[held.name], held))
+                read[name] = number.read(data[name])
             except ValueError as error:
-                raise UserError(str(error), field=f"plan.{held.name}") from error
+                raise UserError(str(error), field=f"plan.{name}") from error
     return Assumptions(**read)
 
 
 def assumptions_form(assumed: Assumptions) -> Html:
-    """The fields whose values the figures go by; nothing of them is part of the study."""
-    own: dict[str, str | int | bool | None] = {"data_no_save": True, "data_plan": True}
-    return el(
-        "div",
-        field("plan.valid", "Expected valid", number_input("plan.valid", 100 * assumed.valid, "%", **own), {}),
-        field(
-            "plan.accuracy", "A vote is right", number_input("plan.accuracy", 100 * assumed.accuracy, "%", **own), {}
-        ),
-        field("plan.minutes", "A person gives", number_input("plan.minutes", assumed.minutes, "min", **own), {}),
-        field("plan.width", "Interval wanted", number_input("plan.width", 100 * assumed.width, "points", **own), {}),
-        class_="assumed",
-    )
+    """The fields whose values the figures go by."""
+    fields = [
+        number_field(assumed, name, {}, prefix="plan.", data_no_save=True, data_plan=True)
+        for name in form_numbers(Assumptions)
+    ]
+    return el("div", fields, class_="assumed")
 
 
 def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
@@ -425,12 +332,12 @@ def _x(percent: float) -> str:
     return f"{8 + 3.84 * percent:.1f}"
 
 
-def missing_part(study: Study, troubles: Sequence[Trouble], found: Sequence[Finding]) -> Html:
+def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[Finding]) -> Html:
     """What stops the start, what a lead should know, and the buttons."""
-    stops: list[Trouble | Finding] = [*troubles, *(finding for finding in found if finding.stops)]
+    stops: list[RuleProblem | Finding] = [*troubles, *(finding for finding in found if finding.stops)]
     notes = [finding for finding in found if not finding.stops]
     lines = [
-        _line(entry.field, entry.words if isinstance(entry, Trouble) else entry.text, "cross", "stop")
+        _line(entry.field, entry.words if isinstance(entry, RuleProblem) else entry.text, "cross", "stop")
         for entry in stops
     ]
     lines += [_line(entry.field, entry.text, "alert", "note") for entry in notes]

@@ -28,6 +28,7 @@ from services.studies.drafts import StudyCommand
 from services.studio import Studio
 from storage.studies.studies import Studies
 from study.control_items import pictures_of
+from study.questions import problems_of
 from study.templates import TEMPLATES
 from tests.services.runs.test_predictions import Bright
 from tests.support.scripted import studio_in
@@ -162,12 +163,12 @@ def test_what_is_no_number_is_told_and_the_rest_counts(typed: object) -> None:
     ],
 )
 def test_what_does_not_go_together_is_told_where_it_is_put_right(change: dict[str, Any], field: str) -> None:
-    assert [entry.field for entry in drafts.troubles(replace(TEMPLATES["classification"].rules(), **change))] == [field]
+    assert [entry.field for entry in problems_of(replace(TEMPLATES["classification"].rules(), **change))] == [field]
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "own"])
 def test_every_template_is_sound(name: str) -> None:
-    assert not drafts.troubles(TEMPLATES[name].rules())
+    assert not list(problems_of(TEMPLATES[name].rules()))
 
 
 def test_short_names_come_of_the_words_and_are_unique() -> None:
