@@ -1,7 +1,7 @@
-"""Drives a recipe: a request in, events out, with a store that holds what is there and takes what is made.
+"""The driver runs a recipe: a request in, events out, with a store that keeps values and images.
 
-Page, command line and scripts run their stages and draw their images by the one `Driver`. It decides what is made anew
-and what is still fresh, stops when asked to, and goes on from what the store holds. Knows no page and no database.
+Page, command line and scripts all use it. It decides what is still fresh and what has to be made again, stops if asked
+to, and resumes from what the store has. Knows no page and no database.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from pipeline.stages.generation import FixedWorklist, Plan, PlannedImage, Workli
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be done for one source image. Plain data: it may be pickled and sent to another process."""
+    """A request for one source image. Plain data that can be pickled and sent to another process."""
 
     task: Task
     settings: Settings
-    """Of the type that the recipe names."""
+    """Settings of the recipe's type."""
     recipe: str = DEFAULT
     """The name of a recipe."""
     seed: int = 0
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """The templates that take the place of the profile's, by the names of their slots."""
+    """Prompt templates that replace the profile's, by slot."""
     stages: tuple[StageName, ...] | None = None
-    """The text stages to go through, in order; None for all. One that is fresh is left as it is."""
+    """Text stages to run, in order. None for all. Fresh ones are left as they are."""
     anew: StageName = ""
-    """The stage that is run in any case."""
+    """A stage that runs even if it is fresh."""
     images: tuple[PlannedImage, ...] | None = None
-    """The images to draw; None for all that the captions then ask for, without those that are drawn already."""
+    """Images to draw. None for all images of the captions that are not drawn yet."""
     watched: bool = True
-    """Whether somebody watches the images come. Else there are no previews, and small ones are drawn together."""
+    """True if somebody watches. Otherwise there are no previews, and small images are drawn together."""
 
 
 @dataclass(frozen=True)
@@ -60,26 +60,26 @@ class StageBegan:
 
     stage: StageName
     number: int
-    """Its place in the recipe, from 1."""
+    """Place of the stage in the recipe, from 1."""
     total: int
-    """All stages of the recipe, the drawing among them."""
+    """Number of stages of the recipe, including the drawing."""
 
 
 @dataclass(frozen=True)
 class StageDone:
-    """A text stage has its value, and the store has it too."""
+    """A text stage has its value, which is in the store."""
 
     stage: StageName
     value: StageValue[Any]
     reused: bool = False
-    """It was there before and is still fresh."""
+    """True if the value was fresh and is kept."""
     unchanged: bool = False
-    """It was made once more from the same inputs, and came out as it was."""
+    """True if the stage ran again on the same inputs and gave the same value."""
 
 
 @dataclass(frozen=True)
 class DrawingBegan:
-    """The images are drawn now."""
+    """Drawing begins."""
 
 
 @dataclass(frozen=True)
@@ -87,82 +87,82 @@ class Placed:
     """The generator is loaded."""
 
     words: str
-    """Where it runs and why, such as "cpu, float32: no GPU was found"."""
+    """Device and reason in words, such as "cpu, float32: no GPU was found"."""
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What the image that is being drawn looks like so far."""
+    """A preview of the image that is being drawn."""
 
     image: Image.Image
 
 
 @dataclass(frozen=True)
 class ImageDone:
-    """An image is there, and the store has it."""
+    """An image is done and is in the store."""
 
     lineage: Lineage
     reused: bool = False
-    """It was there before, and would be drawn in the same way."""
+    """True if the image was there and would be drawn in the same way."""
 
 
 @dataclass(frozen=True)
 class ImageFailed:
-    """An image could not be made, and the store knows it too; the next one begins."""
+    """An image could not be made, which the store has noted. The next one begins."""
 
     image: PlannedImage
-    """With the seed that was taken."""
+    """The image with the seed that was used."""
     error: Exception
-    """A UserError where it is known what it means."""
+    """The error, as a UserError if its meaning is known."""
 
 
 Event = StageBegan | StageDone | DrawingBegan | Placed | Progress | Preview | ImageDone | ImageFailed
 Emit = Callable[[Event], None]
-"""Is told every event, in the thread that drives. What it raises ends the work."""
+"""Called with every event, in the driver's thread. An error raised there ends the work."""
 
 
 class Store(Protocol):
-    """Where the driver finds what is there of one source image, and leaves what it made."""
+    """Values and images of one source image: the driver reads and saves them here."""
 
     def source(self) -> Image.Image:
-        """The source image, RGB; always the same one."""
+        """Return the source image, RGB, always the same."""
         ...
 
     def mask(self) -> NamedMask | None:
-        """The mask of the source image; None without one."""
+        """Return the mask of the source image, or None."""
         ...
 
     def latest(self, request: Request) -> Request:
-        """The request with task, settings and prompts as they are now, where somebody may change them meanwhile."""
+        """Return the request with the present task, settings and prompts, which may change meanwhile."""
         ...
 
     def values(self) -> Mapping[StageName, StageValue[Any]]:
-        """The value of each stage that has one."""
+        """Return the value of each stage that has one."""
         ...
 
     def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
-        """What models gave at a stage so far, oldest first: each further try takes another seed."""
+        """Return the earlier values of models at a stage, oldest first. Each further try takes another seed."""
         ...
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None: ...
 
     def drawn(self) -> Collection[Lineage]:
-        """How the images that are there came about."""
+        """Return the lineages of the images that are there."""
         ...
 
     def save_case(self, case: TestCase) -> None: ...
 
     def failures(self) -> Collection[Failure]:
-        """What could not be made so far; none where nothing is kept of it."""
+        """Return the failures noted so far."""
         ...
 
     def save_failure(self, failure: Failure) -> None:
-        """Takes the place of what is known of the same stage, or of the same image."""
+        """Note a failure. It replaces an earlier one of the same stage or image."""
         ...
 
 
 class MemoryStore:
-    """A store that lasts as long as its object."""
+    """A store in memory."""
 
     def __init__(
         self,
@@ -171,8 +171,8 @@ class MemoryStore:
         mask: NamedMask | None = None,
         cases: Iterable[TestCase] = (),
     ) -> None:
-        """`values` are `StageValue`s, or bare values. Nothing says what a bare one was made from: later stages read it,
-        but it counts as stale, and a request that goes through its own stage makes it anew.
+        """`values` are `StageValue`s or bare values. Later stages read a bare value, but its inputs are unknown, so it
+        counts as stale and a request for its stage makes it again.
         """
         self._source, self._mask = source, mask
         self.held = {
@@ -209,18 +209,18 @@ class MemoryStore:
         return ()
 
     def save_failure(self, failure: Failure) -> None:
-        """Who asks is told of it by an event."""
+        """Keep nothing: an event tells of the failure."""
 
 
 def ignore(_event: Event) -> None:
-    """For whoever wants no events."""
+    """Ignore an event."""
 
 
 class Driver:
-    """Recipes with the models of one profile, each loaded when it is first needed. `speeds` is what its images took.
+    """Runs recipes with the models of one profile, each loaded at its first use. `speeds` has its drawing times.
 
-    `prompts` takes the place of the profile's prompt set, for a run that was made with another one. May be used from
-    any thread, by one request at a time.
+    `prompts` replaces the profile's prompt set, for a run that was made with another one. May be used from any thread,
+    by one request at a time.
     """
 
     def __init__(self, profile: Profile, models: Models, prompts: PromptSet | None = None) -> None:
@@ -238,13 +238,13 @@ class Driver:
         cancelled: threading.Event | None = None,
         worklist: Worklist | None = None,
     ) -> None:
-        """Do what is asked for. `worklist` takes the place of the request's images where they may change meanwhile.
+        """Carry out a request. `worklist` replaces the request's images if they may change meanwhile.
 
-        An image that cannot be made is told by ImageFailed, and the next one begins; the store decides whether it is
-        tried again another time, then with the next seed.
+        ImageFailed tells of an image that cannot be made, and the next one begins. The store decides whether it is
+        tried again later, with the next seed.
 
-        Raises UserError for what a person has to put right, UnreadableReply, and Cancelled between two replies or
-        within one denoising step when asked to stop. What was done by then is in the store.
+        Raises UserError for what a person has to correct, UnreadableReply, and Cancelled, between two replies or
+        within one denoising step after being asked to stop. The store keeps what was finished.
         """
         recipe, sha = recipe_of(request.recipe), image_sha(store.source())
         draws = worklist is not None or request.images is None or bool(request.images)
@@ -270,7 +270,7 @@ class Driver:
         later: tuple[StageName, ...],
         said: dict[StageName, EarlyReply],
     ) -> None:
-        """`later` are the stages that are run after it, for which `said` holds what was said by then."""
+        """Run one stage. `later` are the stages that follow in this request; `said` has early replies for them."""
         prompts, held, source = self.prompts(recipe, request.prompts), store.values(), store.source()
         made_by = self.producers(recipe, prompts, request.settings)
         stale = stale_stages(recipe, request.task, source_sha, held, request.settings, made_by)
@@ -310,7 +310,7 @@ class Driver:
                     "programs that use it, or take a profile with smaller models."
                 ) from error
             raise
-        stop_if(cancelled)  # asked to stop while the model spoke: what it said is not wanted any more
+        stop_if(cancelled)  # asked to stop while the model replied: its reply is dropped
         store.save_value(name, value)
         emit(StageDone(name, value, unchanged=before is not None and value.value == before))
 
@@ -331,11 +331,11 @@ class Driver:
         ahead: Collection[StageName] = (),
         said: dict[StageName, EarlyReply] | None = None,
     ) -> StageValue[Any]:
-        """The value of one stage from these values of earlier ones, with its key; nothing is saved.
+        """Run one stage on the values of earlier ones and return its value with its key. Saves nothing.
 
-        `settings` is the profile's where none are given, `before` as in `StageInputs`. `ahead` are the later stages for
-        which its request may ask too; what is said for such stages is put into `said`, where each of them finds it.
-        Raises UserError when the stage reads a value that is not there, and what the stage raises.
+        `settings` defaults to the profile's, `before` is as in `StageInputs`. `ahead` are later stages that the same
+        model request may cover; their replies go into `said`, where they find them. Raises UserError if a value that
+        the stage reads is missing, and errors of the stage.
         """
         stage, settings = recipe.stage(name), settings or recipe.settings_in(self.profile)
         prompts = prompts or self.prompts(recipe)
@@ -404,7 +404,7 @@ class Driver:
         description = method_of(recipe.method)
         own = description.settings_of(settings)
         method = description.with_models(self.models, prompts, self.profile.tasks.labels)
-        if placing := getattr(method, "placing", ""):  # of a method whose models run in several ways
+        if placing := getattr(method, "placing", ""):  # for methods whose models run in several ways
             emit(Placed(placing))
         given = Source(source, request.task, recipe.source_caption(values), store.mask())
         prepared = self._preparations.prepared(description, method, given, own, emit, cancelled)
@@ -444,9 +444,9 @@ class Driver:
         cancelled: threading.Event | None = None,
         recipe: str = DEFAULT,
     ) -> list[TestCase]:
-        """The images of these captions alone, kept in memory. `settings` is the profile's where none are given.
+        """Draw these captions and return their images. `settings` defaults to the profile's.
 
-        Raises what makes one of them fail.
+        Raises the error of the first image that fails.
         """
         settings = settings or recipe_of(recipe).settings_in(self.profile)
         images = generation.plan(captions, settings.generation, seed).images
@@ -463,9 +463,9 @@ class Driver:
     # What would be done
 
     def prompts(self, recipe: Recipe, edited: Mapping[StageName, str] | None = None) -> PromptSet:
-        """The prompts of a recipe, with the templates that a person edited; those of other recipes are passed over.
+        """Return the prompts of a recipe with a person's edited templates. Templates of other recipes are ignored.
 
-        Raises PromptError for a template that does not fit.
+        Raises PromptError for an invalid template.
         """
         if recipe not in self._loaded:
             self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
@@ -473,7 +473,7 @@ class Driver:
         return edited_prompts(held, recipe.prompt_slots, recipe.own_prompts(edited or {}))
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
-        """What would produce the values of the text stages now. Loads nothing."""
+        """Return the present producers of the text stages' values. Loads nothing."""
         return producers(recipe, self.profile.captioner.title, self.profile.language.title, prompts, settings)
 
     def made(
@@ -485,10 +485,10 @@ class Driver:
         prompts: PromptSet,
         held: InMask = NO_MASK,
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
-        """Of the images that are drawn, those that this recipe would draw in the same way now, by caption and seed.
+        """Return the drawn images that this recipe would draw in the same way now, by caption and seed.
 
-        `held` is what the mask of the source says of the protected classes. What nobody can tell (a model without a
-        name, the prompt of a method that says none) counts as the same.
+        `held` tells where the source's mask has the protected classes. Unknown things (a model without a name, a method
+        without a prompt) count as the same.
         """
         method = method_of(recipe.method)
         own = method.settings_of(settings)
@@ -514,9 +514,9 @@ class Driver:
         size: tuple[int, int] | None = None,
         failures: Collection[Failure] = (),
     ) -> Plan:
-        """What a yes at the gate would start; nothing as long as there are no captions.
+        """Return the plan that a yes at the gate would start, empty without captions.
 
-        The time is estimated for a source of `size`; without one the image is a square.
+        The time is estimated for a source of `size`, by default a square.
         """
         method = method_of(recipe.method)
         each = self.speeds.seconds(method.effort(method.settings_of(settings), size or (1, 1)))

@@ -1,4 +1,4 @@
-"""What the stages need of a model, and no more. `pipeline.models` fills these with real ones."""
+"""Seams: the protocols of models and methods that stages and driver rely on. `pipeline.models` implements them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ OnStep = Callable[[int, int], None]
 
 
 class Captioner(Protocol):
-    """Says what an image shows."""
+    """Captions images."""
 
     name: str
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The caption and the prompt that was sent ("" for a model that takes none)."""
+        """Return the caption and the prompt that was sent ("" for a model without prompts)."""
         ...
 
 
 @dataclass(frozen=True)
 class CaptionRequest:
-    """One of the images that a captioner is given together. What it means stands at `Captioner.caption`."""
+    """One image of a batch for a captioner. The fields are the arguments of `Captioner.caption`."""
 
     image: Image.Image
     task: Task
@@ -48,15 +48,15 @@ class CaptionRequest:
 
 @runtime_checkable
 class BatchCaptioner(Protocol):
-    """A captioner that looks at several images at once."""
+    """A captioner that takes several images at once."""
 
     name: str
 
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> Sequence[tuple[str, str] | UserError]:
-        """What `caption` gives for each, but for the noise of floating-point numbers, or why there is nothing: its
-        words hang on its own seed only. Raises what makes all of them fail.
+        """Return for each request what `caption` returns, apart from floating-point noise, or the UserError that it
+        raises. Each caption depends on its own seed only. Raises errors that make all of them fail.
         """
         ...
 
@@ -74,18 +74,17 @@ class LanguageModel(Protocol):
         stop: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
     ) -> str:
-        """The continuation, without the prompt. Raises UserError when the prompt does not fit the context.
+        """Return the continuation, without the prompt. Raises UserError if the prompt does not fit the context.
 
-        `schema` is a JSON schema that the reply has to fit where the model can be held to one: as JSON, or as the lines
-        that it stands for (see `pipeline.stages.reply_schema`). Whoever reads the reply takes both, and neither for
-        granted.
+        `schema` is a JSON schema for the reply, used by models that can be constrained to one: as JSON, or as lines
+        (see `pipeline.stages.reply_schema`). The reader accepts both and relies on neither.
         """
         ...
 
 
 @dataclass(frozen=True)
 class LanguageRequest:
-    """One of the prompts that a language model is given together. What it means stands at `LanguageModel.complete`."""
+    """One prompt of a batch for a language model. The fields are the arguments of `LanguageModel.complete`."""
 
     prompt: str
     seed: int
@@ -102,17 +101,17 @@ class BatchLanguageModel(Protocol):
     def complete_many(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> Sequence[str | UserError]:
-        """The reply to each in order, or why there is none. It is the one that `complete` would give: which others
-        stand beside it changes nothing, but for the noise of floating-point numbers.
+        """Return for each request, in order, the reply that `complete` returns, apart from floating-point noise, or the
+        UserError that it raises. Replies do not depend on the other requests.
 
-        `on_reply` is told how many are there so far, in the thread that asked; raising from it stops the work. Raises
-        Cancelled, and what makes all of them fail.
+        Calls `on_reply` in the calling thread with the number of replies so far. An error raised there stops the work.
+        Raises Cancelled, and errors that make all requests fail.
         """
         ...
 
 
 class Embedder(Protocol):
-    """Places images and texts in one space: unit vectors, whose product is the cosine similarity."""
+    """Embeds images and texts in one space as unit vectors, whose product is the cosine similarity."""
 
     name: str
 
@@ -123,26 +122,26 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class BatchEmbedder(Protocol):
-    """An embedder that places several images, or texts, at once."""
+    """An embedder that takes several images, or texts, at once."""
 
     name: str
 
     def images(self, images: Sequence[Image.Image]) -> Sequence[Sequence[float]]:
-        """What `image` gives for each, but for the noise of floating-point numbers."""
+        """Return what `image` returns for each, apart from floating-point noise."""
         ...
 
     def texts(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """What `text` gives for each, in the same way."""
+        """Return what `text` returns for each, apart from floating-point noise."""
         ...
 
 
 class Sentences(Protocol):
-    """Places phrases in a space in which those that mean the same are near each other."""
+    """Embeds phrases so that phrases of the same meaning are close."""
 
     name: str
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A unit vector for each text."""
+        """Return a unit vector for each text."""
         ...
 
 
@@ -152,7 +151,7 @@ class Detector(Protocol):
     name: str
 
     def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
-        """RGB, of any size with roughly the aspect of the RGB `image`."""
+        """Return an RGB image of any size with roughly the aspect of the RGB `image`."""
         ...
 
 
@@ -162,14 +161,13 @@ class Generator(Protocol):
     name: str
 
     def on(self, kind: ControlKind) -> Generator:
-        """The same for another kind of control image. Raises UserError when there is none."""
+        """Return this generator for another kind of control image. Raises UserError if it has none."""
         ...
 
     def preview(self) -> Image.Image | None:
-        """What the image being drawn would look like if it were finished now: small, RGB, cheap to make.
+        """Return a small RGB preview of the image that is being drawn, or None if there is nothing to show.
 
-        To be asked from within `on_step`, whose image it is then; None where there is nothing to show. Asking changes
-        nothing in the result.
+        Call it from within `on_step`. It is cheap and does not change the result.
         """
         ...
 
@@ -181,7 +179,7 @@ class Generator(Protocol):
         seed: int,
         on_step: OnStep,
     ) -> Image.Image:
-        """RGB, the size of `control`. The same seed gives the same pixels on the same machine."""
+        """Return an RGB image of the size of `control`. The same seed gives the same pixels on the same machine."""
         ...
 
 
@@ -192,23 +190,23 @@ class DrawRequest:
     prompt: str
     seed: int
     place: int
-    """Its place in the batch, from 0."""
+    """Zero-based place in the batch."""
 
 
 @dataclass(frozen=True)
 class DrawnImage:
-    """What became of it."""
+    """The result of a `DrawRequest`."""
 
     image: Image.Image | None
-    """RGB, the size of the control image or of the picture that was edited; None where it was refused."""
+    """RGB, the size of the control image or of the edited picture. None if it was refused."""
     batch: DrawnBatch
-    """The batch that it was drawn in: a smaller one than was asked for where there is too little memory."""
+    """The batch that it was drawn in: smaller than requested if memory was short."""
     safe: bool | None = None
-    """What the safety checker says; None where there is none."""
+    """Verdict of the safety checker, or None without one."""
     refused: UserError | None = None
-    """Why there is no image."""
+    """The reason if there is no image."""
     compiling: float = 0.0
-    """Seconds of the whole draw that went into compiling, which no later one takes."""
+    """Seconds of the draw spent on compiling, which later draws save."""
 
 
 @runtime_checkable
@@ -218,11 +216,11 @@ class BatchGenerator(Protocol):
     name: str
 
     def preview(self) -> Image.Image | None:
-        """As that of a `Generator`; of several images side by side."""
+        """Like `Generator.preview`, with several images side by side."""
         ...
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """How many images of a size are best drawn at once here; `watched` where somebody waits for each of them."""
+        """Return the best number of images of this size to draw at once. `watched` means that somebody waits for each."""
         ...
 
     def draw(
@@ -233,17 +231,17 @@ class BatchGenerator(Protocol):
         settings: GenerationSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """What became of each. `size` is that of the batch, which is filled up where fewer are `wanted`: then each has
-        the same pixels whatever is drawn beside it, on the same machine.
+        """Draw all images. The batch is filled up to `size`, so that the pixels of an image do not depend on the images
+        beside it (on the same machine).
 
-        `on_step` is told of the steps of all of them together.
+        `on_step` counts the steps of the batch.
         """
         ...
 
 
 @runtime_checkable
 class LotGenerator(BatchGenerator, Protocol):
-    """A batch generator whose images may each be drawn on a control image of their own: those of several sources."""
+    """A batch generator that takes a control image for each image, so that a batch may hold several sources."""
 
     def draw_lot(
         self,
@@ -253,59 +251,59 @@ class LotGenerator(BatchGenerator, Protocol):
         settings: GenerationSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """As `draw`, on the control image of each, all of one size. Each has the pixels that `draw` gives it alone, in
-        a batch of the same size at the same place.
+        """Like `draw`, with a control image for each, all of one size. Each image has the pixels that `draw` gives it
+        alone at the same place in a batch of the same size.
         """
         ...
 
     def reading_length(self, prompt: str) -> int:
-        """How long a prompt is as the model reads it: those of one length are drawn together, others apart."""
+        """Return the length of a prompt as the model reads it. Only prompts of one length share a batch."""
         ...
 
 
 class Editor(Protocol):
-    """Changes a picture as an instruction says, several times at once. It does not promise what stays in its place."""
+    """Changes a picture by instructions, several at once. It gives no guarantee about what stays in its place."""
 
     @property
     def name(self) -> str: ...
 
     def preview(self) -> Image.Image | None:
-        """As that of a `BatchGenerator`."""
+        """Like `BatchGenerator.preview`."""
         ...
 
     def batch(self, size: tuple[int, int]) -> int:
-        """How many images of a size are best made at once here."""
+        """Return the best number of images of this size to make at once."""
         ...
 
     def draw(
         self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """What became of each: the picture as its prompt, an instruction, changes it. `size` and `on_step` are as in
-        `BatchGenerator.draw`; the sides of the picture are as `core.images.editing_size` gives them.
+        """Edit the picture by the prompt of each request, an instruction. `size` and `on_step` as in
+        `BatchGenerator.draw`. The picture has a size from `core.images.editing_size`.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Source:
-    """What test cases are made from."""
+    """The source of test cases."""
 
     image: Image.Image
     """RGB."""
     task: Task
     caption: str = ""
-    """What the image shows, for the checks and for methods that edit it; "" where nobody said."""
+    """Caption of the image, for checks and for methods that edit the image. "" if there is none."""
     mask: NamedMask | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a method made of a source once, for all captions and seeds. A method's own subclass holds what it needs."""
+    """The preparation of a source, made once for all captions and seeds. Each method adds its own fields in a subclass."""
 
     source: Source
     settings: MethodSettings
     artifacts: Mapping[str, Image.Image]
-    """What of it is kept beside every image, by name, the size of the source."""
+    """Images of the source's size that are kept beside every result, by name."""
 
 
 P = TypeVar("P", bound=Prepared)
@@ -313,9 +311,9 @@ P_contra = TypeVar("P_contra", bound=Prepared, contravariant=True)
 
 
 class Method(Protocol[P]):
-    """How a test case is made from a source: `prepare` once, then `make` for each caption and seed.
+    """Makes test cases from a source: `prepare` once, then `make` for each caption and seed.
 
-    What is known of it without its models stands in `pipeline.methods`.
+    `pipeline.methods` describes each method without its models.
     """
 
     name: str
@@ -327,19 +325,19 @@ class Method(Protocol[P]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> P:
-        """What all images of a source share. The same source and settings give the same.
+        """Make everything that all images of a source share. The same source and settings give the same result.
 
-        It may be used for other settings too, as long as the method's description gives them the same
-        `preparation_key`. Raises Cancelled when asked to stop, and UserError for what a person has to put right.
+        It serves all settings for which the method's description gives the same `preparation_key`. Raises Cancelled if
+        asked to stop, and UserError for what a person has to correct.
         """
         ...
 
     def make(self, prepared: P, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
-        """One test case. The same arguments give the same pixels on the same machine. Raises what the models raise."""
+        """Make one test case. The same arguments give the same pixels on the same machine. Raises errors of the models."""
         ...
 
     def preview(self) -> Image.Image | None:
-        """That of the generator: see `Generator.preview`."""
+        """Return the generator's preview (see `Generator.preview`)."""
         ...
 
 
@@ -354,47 +352,47 @@ class CaseRequest:
 
 @runtime_checkable
 class BatchMethod(Protocol[P_contra]):
-    """A method that can make several test cases of a source at once."""
+    """A method that makes several test cases of a source at once."""
 
     def batch(self, prepared: P_contra, waiting: int, watched: bool = True) -> int:
-        """How many are made at once where so many wait; 1 for one after another. `watched` as in `BatchGenerator`."""
+        """Return the batch size if `waiting` images are left, 1 for one after another. `watched` as in
+        `BatchGenerator`.
+        """
         ...
 
     def make_batch(
         self, prepared: P_contra, images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """Draws all of them, and gives for each what checks it and gives the test case, or raises why there is none.
+        """Draw all images. Return for each a function that checks it and returns the test case, or raises an error.
 
-        `size` is that of the batch, and `on_step` as in `BatchGenerator.draw`. Raises what makes all of them fail.
+        `size` and `on_step` as in `BatchGenerator.draw`. Raises errors that make all images fail.
         """
         ...
 
 
 @runtime_checkable
 class LotMethod(BatchMethod[P_contra], Protocol[P_contra]):
-    """A method that can make test cases of several sources at once."""
+    """A method that makes test cases of several sources at once."""
 
     def lot(self, settings: MethodSettings, size: tuple[int, int]) -> int:
-        """How many are best made at once of sources of a `size`, where nobody watches; 0 where the models take one
-        source at a time.
+        """Return the best batch size for sources of this size while nobody watches. 0 if the models take one source at
+        a time.
         """
         ...
 
     def reading_length(self, prepared: P_contra, counterfactual: CounterfactualCaption) -> int:
-        """That of the prompt: see `LotGenerator`."""
+        """Return the length of the prompt (see `LotGenerator.reading_length`)."""
         ...
 
     def make_lot(
         self, prepared: Sequence[P_contra], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """As `make_batch`, of the source of each. What they were prepared with differs in nothing that
-        `MethodDescription.shape` names.
-        """
+        """Like `make_batch`, with a prepared source for each image. All have the same `MethodDescription.shape`."""
         ...
 
 
 class Models(Protocol):
-    """The models of a profile, each loaded when it is first asked for."""
+    """The models of a profile, each loaded at its first use."""
 
     @property
     def captioner(self) -> Captioner: ...
@@ -404,7 +402,7 @@ class Models(Protocol):
     def generator(self) -> Generator: ...
     @property
     def editor(self) -> Editor:
-        """Raises UserError where the profile has none."""
+        """Raises UserError if the profile has none."""
         ...
 
     @property
@@ -414,9 +412,9 @@ class Models(Protocol):
     def detector(self, kind: ControlKind) -> Detector: ...
 
     def generator_name(self, kind: ControlKind) -> str:
-        """The name of the generator for a kind of control image; "" when there is none. Loads nothing."""
+        """Return the generator's name for a kind of control image, or "" without one. Loads nothing."""
         ...
 
     def editor_name(self) -> str:
-        """The name of the editor; "" when there is none. Loads nothing."""
+        """Return the editor's name, or "" without one. Loads nothing."""
         ...
