@@ -220,7 +220,7 @@ class BatchGenerator(Protocol):
         ...
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """Return the best number of images of this size to draw at once. `watched` means that somebody waits for each."""
+        """Return the best number of images of this size to draw at once. `watched`: somebody waits for each."""
         ...
 
     def draw(
@@ -298,7 +298,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The preparation of a source, made once for all captions and seeds. Each method adds its own fields in a subclass."""
+    """The preparation of a source, shared by all captions and seeds. Each method adds fields in a subclass."""
 
     source: Source
     settings: MethodSettings
@@ -333,7 +333,7 @@ class Method(Protocol[P]):
         ...
 
     def make(self, prepared: P, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
-        """Make one test case. The same arguments give the same pixels on the same machine. Raises errors of the models."""
+        """Make one test case. Equal arguments give equal pixels on the same machine. Raises the models' errors."""
         ...
 
     def preview(self) -> Image.Image | None:
