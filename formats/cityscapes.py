@@ -49,8 +49,8 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Kept:
         numbers = number_of(example)
         image, mask = named(example)[0], f"gtFine/{city(example)}/{example.name}_gtFine_labelIds.png"
         draft.put(mask, picture.mask if all(old == new for old, new in numbers.items()) else _mapped(picture, numbers))
-        says = ("classes of masks", "splits") if example.split else ("classes of masks",)
-        draft.record(picture, image, mask, says, mask_numbers={str(new): old for old, new in numbers.items()})
+        details = ("classes of masks", "splits") if example.split else ("classes of masks",)
+        draft.record(picture, image, mask, details, mask_numbers={str(new): old for old, new in numbers.items()})
     draft.classes["masks"] = {str(number): name for number, name in common.items()}
     first = split_folder(splits_of(examples)[0] or "test", "val")
     return Kept(

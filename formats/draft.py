@@ -1,7 +1,7 @@
-"""The folder that an export is written into: called unfinished until all of it is there, its manifest last.
+"""Write the folder of an export. It is called unfinished until all of it is there; its manifest comes last.
 
-The manifest (`manifest.json`) names every file with its sha256. A folder without one is not whole. The same set gives
-the same bytes, so nothing in here knows the time or the machine.
+The manifest (`manifest.json`) names every file with its sha256. A folder without one is incomplete. The same set gives
+the same bytes, so nothing here knows the time or the machine.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 KIND = "DILLEMA Studio test set"
 EXPORTING, IMPORTING = "export", "import"
-"""What progress calls the work."""
+"""Names of the work in progress reports."""
 WORKERS = max(2, min(8, os.cpu_count() or 2))
-"""Threads that read and write files: they wait for the disk or hash, which other threads do not wait for."""
+"""Threads that read and write files. While one waits for the disk or hashes, the others go on."""
 _UNFINISHED = re.compile(r"\.unfinished-(?:\d+-)?[0-9a-f]{8}(?:\.before)?$")
 _BEFORE = ".before"
-"""What the export that is replaced is called, while the new one takes its place."""
-_SAID_AT_ONCE = 200
+"""Ending of the replaced export's name while the new one takes its place."""
+_DETAILED_AT_ONCE = 200
 """Examples whose captions, edits and facts are in memory at once."""
-SAID = ("labels", "captions", "edits", "classes of masks", "splits")
-"""What a format may say of an example, besides its pictures."""
+DETAILS = ("labels", "captions", "edits", "classes of masks", "splits")
+"""Kinds of details that a format may hold of an example, besides its pictures."""
 _AHEAD = 4
-"""As many files a thread are in memory at once."""
+"""Files in memory at once, for each thread."""
 _PARTS = 1000
-"""Of a file, written by one call; systems take 1024."""
+"""Most parts of a file that are written by one call. Systems take 1024."""
 
 T = TypeVar("T")
 U = TypeVar("U")
 Parts = Sequence[bytes | memoryview]
 Named = Callable[[Example], tuple[str, str | None]]
-"""The names of the files of an example: of its image, and of its mask where a mask is to be written as it is."""
-Said = Callable[[Sequence[Example]], Iterable[Example]]
-"""Gives some examples again, in their order, with all that is known of them."""
+"""Return the names of an example's image file and mask file; None for a mask that is not written as it is."""
+Complete = Callable[[Sequence[Example]], Iterable[Example]]
+"""Return some examples in their order, with captions, edits and facts."""
 
 
 @dataclass(frozen=True)
@@ -81,38 +81,38 @@ class Picture:
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The example as `row_of` has it."""
+        """The example as flat data, by `row_of`."""
         return row_of(self.example)
 
 
 class Draft:
-    """A folder while it is written. One thread at a time, but for what `pictures` does itself."""
+    """A folder while it is written, by one thread at a time. The threads of `pictures` are its own."""
 
     def __init__(
         self,
         folder: Path,
         progress: OnProgress | None,
         cancelled: threading.Event | None,
-        said: Said | None = None,
+        complete: Complete | None = None,
     ) -> None:
         self.folder = folder
-        self._progress, self._cancelled, self._said = progress, cancelled, said
+        self._progress, self._cancelled, self._complete = progress, cancelled, complete
         self._files: list[dict[str, Any]] = []
         self._folders = {str(folder)}
         self._loading: list[Generator[Picture]] = []
         self.classes: dict[str, Any] = {}
-        """What the class list will say; a format may add to it."""
+        """Content of the class list. A format may add to it."""
         self.masks = False
         """True if one of the examples has a mask."""
         self.left_out: Counter[str] = Counter()
-        """Numbers of images by what the files of the format do not say of them. `records.jsonl` says it."""
+        """Number of images by kind of detail that stands in `records.jsonl` alone."""
         self._records: HashedFile | None = None
         self._sheet: Sheet | None = None
 
     def put(self, name: str, data: bytes | Parts, sha: str = "") -> None:
-        """One file whole, from its bytes or their parts in order. Any thread may call it.
+        """Write a whole file from its bytes or their parts in order. Any thread may call it.
 
-        `sha` is the sha256 of all of it, where that is known already.
+        `sha` is the sha256 of the whole file, or "" to compute it.
         """
         parts: Parts = [data] if isinstance(data, bytes) else data
         if not sha:
@@ -130,7 +130,7 @@ class Draft:
 
     @contextmanager
     def stream(self, name: str) -> Iterator[HashedFile]:
-        """A long file, piece by piece."""
+        """Write a long file piece by piece."""
         with open(self._path(name), "xb") as file:
             hashed = HashedFile(file)
             yield hashed
@@ -139,7 +139,7 @@ class Draft:
 
     @contextmanager
     def records(self, examples: Sequence[Example]) -> Iterator[None]:
-        """While it holds, the format writes the examples, and `record` each of them."""
+        """Open `records.jsonl` for a format that writes the examples and calls `record` for each of them."""
         self.classes, self._sheet = classes_of(examples), Sheet(len(examples))
         self.masks = any(example.mask is not None for example in examples)
         with self.stream(RECORDS) as self._records:
@@ -148,25 +148,26 @@ class Draft:
         self.put(CLASSES, (json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n").encode())
 
     def record(
-        self, picture: Picture, file: str, mask_file: str | None = None, says: Collection[str] = SAID, **more: Any
+        self, picture: Picture, file: str, mask_file: str | None = None, details: Collection[str] = DETAILS, **more: Any
     ) -> None:
-        """Write the row of an example in `records.jsonl`: the same in every format. `says` is what the files of the
-        format say of it, too; the rest is counted as left out.
+        """Write the row of an example in `records.jsonl`: the same in every format.
+
+        `details` are the kinds that the files of the format hold too; the others are counted as left out.
         """
         assert self._records is not None and self._sheet is not None
-        self.left_out.update(name for name in SAID if name not in says and _known(picture.example, name))
+        self.left_out.update(name for name in DETAILS if name not in details and _has(picture.example, name))
         width, height = picture.size
         row = {"file": file, "mask_file": mask_file, "width": width, "height": height, **more}
         self._records.write(json_lines([{**picture.row, **row}]))
         self._sheet.offer(picture.example.image)
 
     def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
-        """The examples in their order with the bytes of their files, checked. Tells progress; stops when asked to.
+        """Yield the examples in their order with the checked bytes of their files. Report progress; stop when asked to.
 
-        With `named` the files are written under these names by the threads that read them, a few ahead. Raises
-        UserError for a file that is missing or not the one that the set names, OSError where one cannot be written.
+        With `named` the threads that read the files also write them under these names, a few ahead. Raises UserError
+        for a file that is missing or not the one that the set names, OSError if one cannot be written.
         """
-        loading = in_threads(lambda example: self._loaded(example, named), self._told(examples), self._cancelled)
+        loading = in_threads(lambda example: self._loaded(example, named), self._completed(examples), self._cancelled)
         self._loading.append(loading)
         pace = Pace(len(examples))
         for done, picture in enumerate(loading, start=1):
@@ -180,10 +181,10 @@ class Draft:
             loading.close()
 
     def finish(self, layout: str, test_set: TestSet, examples: int) -> None:
-        """Wait until all files are on the disk; then the manifest, on the disk too."""
+        """Wait until all files are on the disk, then write the manifest and wait for it too."""
         stop_if(self._cancelled)
         _settle(self.folder)
-        held = {
+        manifest = {
             "format": FORMAT,
             "kind": KIND,
             "layout": layout,
@@ -201,40 +202,40 @@ class Draft:
             "files": self.files,
         }
         with open(self.folder / MANIFEST, "x", encoding="utf-8") as file:
-            json.dump(held, file, ensure_ascii=False, indent=1)
+            json.dump(manifest, file, ensure_ascii=False, indent=1)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
 
     @property
     def files(self) -> tuple[dict[str, Any], ...]:
-        """What the manifest will say of the files so far: name, bytes, sha256; by name."""
+        """The files so far as the manifest lists them: name, bytes, sha256; sorted by name."""
         return tuple(sorted(self._files, key=lambda file: str(file["name"])))
 
-    def _told(self, examples: Sequence[Example]) -> Iterable[Example]:
-        """The examples with all that is known of them."""
-        if self._said is None:
+    def _completed(self, examples: Sequence[Example]) -> Iterable[Example]:
+        """Return the examples with captions, edits and facts."""
+        if self._complete is None:
             return examples
-        starts = range(0, len(examples), _SAID_AT_ONCE)
-        return chain.from_iterable(self._said(examples[start : start + _SAID_AT_ONCE]) for start in starts)
+        starts = range(0, len(examples), _DETAILED_AT_ONCE)
+        return chain.from_iterable(self._complete(examples[start : start + _DETAILED_AT_ONCE]) for start in starts)
 
     def _loaded(self, example: Example, named: Named | None) -> Picture:
-        """An example with the bytes of its files, checked, and written where they have names."""
+        """Read the files of an example, check them, and write them if they have names."""
         mask = None if example.mask is None else bytes(_read(example.mask, example.name))
-        held = _read(example.image, example.name)
-        if hashlib.sha256(held).hexdigest() != example.sha:
+        image = _read(example.image, example.name)
+        if hashlib.sha256(image).hexdigest() != example.sha:
             raise UserError(f"The image of “{example.name}” was changed or is damaged: restore {example.image.name}.")
-        size = png_size(held)
+        size = png_size(image)
         if mask is not None and example.mask_sha not in ("", hashlib.sha256(mask).hexdigest()):
             raise UserError(f"The mask of “{example.name}” was changed or is damaged: restore it from a backup.")
         if mask is not None and png_size(mask) != size:
             mask = _at_size(mask, size)
-        parts: Parts = [held]
+        parts: Parts = [image]
         sha = example.sha
         if example.role == "generated":
             lineage = example.facts.get("lineage")
             method = lineage.get("method", "") if isinstance(lineage, dict) else ""
-            parts, sha = parts_with_texts(held, {XMP_KEYWORD: xmp(str(method))}), ""
+            parts, sha = parts_with_texts(image, {XMP_KEYWORD: xmp(str(method))}), ""
         if named is None:
             return Picture(example, size, mask, b"".join(parts))
         image_file, mask_file = named(example)
@@ -256,49 +257,49 @@ class Draft:
 
 
 class HashedFile:
-    """A file to write into that knows the hash of what was written. Cannot seek."""
+    """A file that hashes what is written into it. Cannot seek."""
 
     def __init__(self, file: Any) -> None:
         self._file, self._hash, self._bytes = file, hashlib.sha256(), 0
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Some bytes more."""
+        """Write more bytes."""
         self._hash.update(data)
         self._bytes += len(memoryview(data).cast("B"))
         return int(self._file.write(data))
 
     def tell(self) -> int:
-        """How many bytes there are."""
+        """Return the number of bytes so far."""
         return self._bytes
 
     def flush(self) -> None:
-        """To the system."""
+        """Hand the bytes to the system."""
         self._file.flush()
 
     def close(self) -> None:
-        """For writers that close their file; `Draft.stream` does it."""
+        """Do nothing: some writers close their file, which `Draft.stream` does."""
 
     def seekable(self) -> bool:
-        """No."""
+        """Return False."""
         return False
 
     def readable(self) -> bool:
-        """No."""
+        """Return False."""
         return False
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     @property
     def sha256(self) -> str:
-        """Of all bytes so far."""
+        """Hash of all bytes so far."""
         return self._hash.hexdigest()
 
 
 def in_threads(work: Callable[[T], U], items: Iterable[T], cancelled: threading.Event | None = None) -> Generator[U]:
-    """The results in the order of the items; a few are worked on ahead. What one raises is raised in its place.
+    """Yield the results in the order of the items, working a few ahead. An error is raised in its item's place.
 
     Raises Cancelled when the person asked to stop.
     """
@@ -323,12 +324,12 @@ def drafted(
     replace: bool = False,
     progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
-    said: Said | None = None,
+    complete: Complete | None = None,
 ) -> Iterator[Draft]:
-    """A draft that takes the name `into` when all went well, and is gone when not.
+    """Open a draft. It takes the name `into` when all went well, and is removed otherwise.
 
-    Raises UserError when `into` is a file, or a folder that is not empty: unless `replace`, and all that it holds is of
-    an earlier export.
+    Raises UserError if `into` is a file, or a folder that is not empty, unless `replace` and all files in it are of an
+    earlier export.
     """
     into = Path(os.path.abspath(into))
     try:
@@ -336,7 +337,7 @@ def drafted(
         _require_free(into, replace)
         into.parent.mkdir(parents=True, exist_ok=True)
         with _unfinished(into) as folder:
-            draft = Draft(folder, progress, cancelled, said)
+            draft = Draft(folder, progress, cancelled, complete)
             try:
                 yield draft
             finally:
@@ -352,17 +353,17 @@ def drafted(
 
 
 def read_manifest(data: bytes) -> dict[str, Any] | None:
-    """What a manifest of this studio says; None for anything else."""
+    """Return the content of a manifest of this studio; None for anything else."""
     try:
-        held = json.loads(data)
-        known = held["kind"] == KIND and held["format"] == FORMAT and isinstance(held["layout"], str)
-        return held if known and all(isinstance(file["name"], str) for file in held["files"]) else None
+        manifest = json.loads(data)
+        known = manifest["kind"] == KIND and manifest["format"] == FORMAT and isinstance(manifest["layout"], str)
+        return manifest if known and all(isinstance(file["name"], str) for file in manifest["files"]) else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _known(example: Example, name: str) -> bool:
-    """True if there is something to say of the example."""
+def _has(example: Example, name: str) -> bool:
+    """True if the example has details of a kind."""
     match name:
         case "labels":
             return bool(example.label)
@@ -376,12 +377,12 @@ def _known(example: Example, name: str) -> bool:
 
 
 def png_size(data: bytes | memoryview) -> tuple[int, int]:
-    """Width and height of a PNG, by its header."""
+    """Return width and height of a PNG from its header."""
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 
 def require_names_of_their_own(examples: Sequence[Example]) -> None:
-    """Raises ValueError when names are unsafe, or two would be one file somewhere."""
+    """Raise ValueError if names are unsafe, or two would be one file somewhere."""
     unsafe = [example.name for example in examples if name_of_file(example.name) != example.name]
     if unsafe:
         raise ValueError(f"{unsafe[0]!r} is no safe file stem")
@@ -394,7 +395,7 @@ def _at_size(mask: bytes, size: tuple[int, int]) -> bytes:
 
 
 class _Buffer(threading.local):
-    """What a thread reads images into: new memory for each would take longer than reading it."""
+    """Memory into which a thread reads images. New memory for each image takes longer than reading it."""
 
     def __init__(self) -> None:
         self.memory = bytearray(1 << 20)
@@ -404,17 +405,17 @@ _BUFFER = _Buffer()
 
 
 def _read(path: Path, name: str) -> memoryview:
-    """The bytes of a file, until this thread reads the next."""
+    """Return the bytes of a file. They last until this thread reads the next file."""
     try:
         with open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size > len(_BUFFER.memory):
                 _BUFFER.memory = bytearray(size)
-            held = memoryview(_BUFFER.memory)[:size]
-            there = 0
-            while more := file.readinto(held[there:]):
-                there += more
-            return held[:there]
+            memory = memoryview(_BUFFER.memory)[:size]
+            filled = 0
+            while more := file.readinto(memory[filled:]):
+                filled += more
+            return memory[:filled]
     except OSError as error:
         raise UserError(f"A file of “{name}” cannot be read: {path.name} ({error.strerror or error}).") from error
 
@@ -428,14 +429,14 @@ def _write(file: int, parts: Parts) -> None:
         if left:
             left[0] = left[0][written:]
     if hasattr(os, "posix_fadvise"):
-        # It begins to go to the disk now, while others are read and hashed, and not only when all is waited for.
+        # So the system begins to write it to the disk now, while other files are read and hashed.
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _settle(folder: Path) -> None:
-    """Wait until all that was written to the disk of a folder is on it. To wait for file after file takes much longer.
+    """Wait until all that was written to a folder's disk is on it, which is much faster than file after file.
 
-    Raises OSError where the disk did not take something.
+    Raises OSError if the disk did not take something.
     """
     sync_disk = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if sync_disk is None:  # not Linux
@@ -454,8 +455,8 @@ def _require_free(into: Path, replace: bool) -> None:
         return
     if not into.is_dir():
         raise UserError(f"{into} is a file: choose a folder for the export.", field="into")
-    held = sorted(path.relative_to(into).as_posix() for path in into.rglob("*") if not path.is_dir())
-    if not held:
+    files = sorted(path.relative_to(into).as_posix() for path in into.rglob("*") if not path.is_dir())
+    if not files:
         return
     if not replace:
         raise UserError(
@@ -464,7 +465,7 @@ def _require_free(into: Path, replace: bool) -> None:
     manifest = into / MANIFEST
     known = read_manifest(manifest.read_bytes()) if manifest.is_file() else None
     ours = {MANIFEST, *(file["name"] for file in known["files"])} if known is not None else set()
-    others = [name for name in held if name not in ours]
+    others = [name for name in files if name not in ours]
     if others:
         raise UserError(
             f"{into} holds files that are of no export, such as “{others[0]}”: they would be lost. Choose another "
@@ -474,7 +475,7 @@ def _require_free(into: Path, replace: bool) -> None:
 
 
 def _take_place(folder: Path, into: Path, replace: bool) -> None:
-    """Rename the finished folder; what was there before goes only when the new one has its place."""
+    """Rename the finished folder. An earlier export is removed once the new one has its name."""
     if not into.exists():
         os.rename(folder, into)
         return
@@ -492,7 +493,7 @@ def _take_place(folder: Path, into: Path, replace: bool) -> None:
 
 @contextmanager
 def _unfinished(into: Path) -> Iterator[Path]:
-    """A new folder beside `into`, locked as long as it is written, and gone in the end if it is still called so."""
+    """Make a new folder beside `into` and lock it while it is written. Remove it in the end if it was not renamed."""
     while True:
         folder = into.parent / f"{into.name}.unfinished-{secrets.token_hex(4)}"
         folder.mkdir()
@@ -503,34 +504,34 @@ def _unfinished(into: Path) -> Iterator[Path]:
                     return
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        # Else another export took it for what a dead one left, before it was locked.
+        # Otherwise another export removed it before it was locked, as if a dead export had left it.
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool | None]:
-    """While it holds, no other export takes the folder for what a dead one left; False where another one holds it, None
-    on a disk that has no locks, where nothing is swept.
+    """Lock a folder, so that no other export takes it for the remains of a dead one. Yield False if another export has
+    the lock, None on a disk without locks, where nothing is swept.
 
-    The kernel lets go of the lock when a process ends, however it ends. A process id may belong to another one then.
+    The kernel releases the lock however a process ends. A process id may belong to another process by then.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held: bool | None = True
+            locked: bool | None = True
         except OSError as error:
-            held = False if isinstance(error, BlockingIOError) else None
-        yield held
+            locked = False if isinstance(error, BlockingIOError) else None
+        yield locked
     finally:
         os.close(descriptor)
 
 
 def _sweep(into: Path) -> None:
-    """Remove what exports to the same place left whose process is gone. An export that one of them was about to replace
-    gets its name back.
+    """Remove what dead exports to the same place left. An export that one of them was about to replace gets its name
+    back.
     """
-    left = into.parent.glob(f"{_escaped(into.name)}.unfinished-*")
-    ours = [path for path in left if _UNFINISHED.search(path.name) and path.is_dir()]
+    remains = into.parent.glob(f"{_escaped(into.name)}.unfinished-*")
+    ours = [path for path in remains if _UNFINISHED.search(path.name) and path.is_dir()]
     for path in sorted(ours, key=lambda path: not path.name.endswith(_BEFORE)):
         with suppress(FileNotFoundError), _locked(path) as locked:  # another one may sweep at the same time
             if locked and path.name.endswith(_BEFORE) and not into.exists():

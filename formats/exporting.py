@@ -1,4 +1,4 @@
-"""Writes a test set as files: the one way in, whatever the format; and the list of the formats."""
+"""Write a test set as files in any format; and the list of the formats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from core.errors import UserError
 from core.progress import OnProgress
 from formats import cityscapes, coco, common, huggingface, image_folders, tables, webdataset, yolo
-from formats.draft import Draft, Said, drafted, require_names_of_their_own
+from formats.draft import Complete, Draft, drafted, require_names_of_their_own
 from formats.files import Files
 from formats.pages import CARD, CROISSANT, Kept, card, croissant
 from formats.types import SPLITS, Example, Found, Report, TestSet
@@ -72,12 +72,12 @@ def export(
     replace: bool = False,
     progress: OnProgress | None = None,
     cancelled: threading.Event | None = None,
-    said: Said | None = None,
+    complete: Complete | None = None,
 ) -> Path:
-    """Write the set into the new folder `into` and give its path. The same set gives the same bytes.
+    """Write the set into the new folder `into` and return its path. The same set gives the same bytes.
 
-    With `said`, `examples` may be without captions, edits and facts, which take most of the memory: what they lack is
-    asked for when it is written, some hundred at a time.
+    With `complete`, `examples` may lack captions, edits and facts, which take most of the memory: `complete` is asked
+    for them when they are written, some hundred at a time.
 
     Until all of it is there the folder beside it is called unfinished; its manifest is written last. A failed or
     stopped export leaves nothing. Raises UserError for an unknown or read-only format, an empty set, a file that is
@@ -85,18 +85,18 @@ def export(
     unless all that it holds is of an earlier export). Raises Cancelled when the person asked to stop, and ValueError
     for names that are unsafe or there twice.
     """
-    held = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))
+    ordered = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))
     known = LAYOUTS.get(layout)
     if known is None or known.write is None:
         names = ", ".join(name for name, each in LAYOUTS.items() if each.write is not None)
         raise UserError(f"“{layout}” is no format to write: choose one of {names}.", field="layout")
-    if not held:
+    if not ordered:
         raise UserError("The set is empty: there is nothing to export.")
-    require_names_of_their_own(held)
-    with drafted(into, replace, progress, cancelled, said) as draft:
-        with draft.records(held):
-            kept = known.write(draft, held)
-        draft.put(CARD, card(test_set, held, known.title, kept, draft.left_out).encode())
+    require_names_of_their_own(ordered)
+    with drafted(into, replace, progress, cancelled, complete) as draft:
+        with draft.records(ordered):
+            kept = known.write(draft, ordered)
+        draft.put(CARD, card(test_set, ordered, known.title, kept, draft.left_out).encode())
         draft.put(CROISSANT, croissant(test_set, kept, draft.files, _COLUMNS))
-        draft.finish(layout, test_set, len(held))
+        draft.finish(layout, test_set, len(ordered))
     return into

@@ -43,14 +43,14 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Kept:
         examples, [example for example in examples if not example.label], "label", "ImageFolder of torchvision"
     )
     folders = folder_names(example.label for example in examples)
-    says = ("labels", "splits", *(["classes of masks"] if draft.classes["masks"] is not None else []))
+    details = ("labels", "splits", *(["classes of masks"] if draft.classes["masks"] is not None else []))
 
     def named(example: Example) -> tuple[str, str | None]:
         place = f"{split_folder(example.split)}/{folders[example.label]}"
         return pair_of_files(example, place, f"masks/{place}")
 
     for picture in draft.pictures(examples, named):
-        draft.record(picture, *named(picture.example), says)
+        draft.record(picture, *named(picture.example), details)
     draft.classes["folders"] = {folder: label for label, folder in folders.items()}
     first = split_folder(splits_of(examples)[0])
     return Kept(

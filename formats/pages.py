@@ -1,4 +1,4 @@
-"""What lies beside the images of every export: the card (README.md), a sheet of pictures, Croissant, the class list."""
+"""Make the files beside the images of every export: card (README.md), sheet of pictures, Croissant, class list."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from formats.types import Example, TestSet, compact
 
 CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.json", "classes.json", "records.jsonl"
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
-"""On the sheet: how many at most, their longer side, how many a line, and the space between, in pixels."""
+"""Pictures on the sheet: number at most, longer side in pixels, number a line, and space between in pixels."""
 _MOST_LISTED = 40
-"""Rows of a table in the card; the rest is counted."""
+"""Rows of a table in the card at most. The others are counted."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """How a format keeps the files, for who describes it."""
+    """Description of the files of a format, for card and Croissant."""
 
     loads: str
-    """The lines of Python that load it from the folder SET."""
+    """Lines of Python that load the set from the folder SET."""
     holds: tuple[tuple[str, str], ...]
-    """Files and what they hold, for the card."""
+    """Files and their content, for the card."""
     images: str = ""
     """A glob of the image files; "" where they are inside others."""
     masks: str = ""
@@ -40,11 +40,11 @@ class Kept:
     configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Splits and their files, for `datasets`; empty where `datasets` has no reader."""
     notes: tuple[str, ...] = field(default=())
-    """What a user of the format should know, a sentence each."""
+    """Sentences that a user of the format should know."""
 
 
 def classes_of(examples: Sequence[Example]) -> dict[str, Any]:
-    """Labels in their order, and the numbers of masks where they mean the same in all examples."""
+    """Return the labels in their order, and the numbers of masks if they mean the same in all examples."""
     named: dict[int, str] = {}
     one_list = all(
         named.setdefault(number, name) == name
@@ -62,9 +62,9 @@ def classes_of(examples: Sequence[Example]) -> dict[str, Any]:
 def card(
     test_set: TestSet, examples: Sequence[Example], layout_title: str, kept: Kept, left_out: Mapping[str, int]
 ) -> str:
-    """The page that a person reads first; its head tells the hub and `datasets` what the files are.
+    """Return the page that a person reads first. Its head tells the hub and `datasets` what the files are.
 
-    `left_out` counts the images by what the files of the format do not say of them.
+    `left_out` is the number of images by kind of detail that stands in `records.jsonl` alone.
     """
     title = _plain(test_set.name)
     lines = [
@@ -126,10 +126,10 @@ def card(
 
 
 def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> bytes:
-    """The set as Croissant 1.1. `files` are those written so far (name, sha256); `columns` those of the records, and
-    what they hold.
+    """Return the set as Croissant 1.1. `files` are the files so far (name, sha256); `columns` describe the records by
+    the names of their columns.
     """
-    held = {str(file["name"]): str(file["sha256"]) for file in files}
+    hashes = {str(file["name"]): str(file["sha256"]) for file in files}
     shard_kind = "application/vnd.apache.parquet" if kept.shards.endswith("parquet") else "application/x-tar"
     sets = [
         {"@type": "cr:FileSet", "@id": name, "name": name, "encodingFormat": kind, "includes": pattern}
@@ -146,7 +146,7 @@ def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]],
         "name": RECORDS,
         "contentUrl": RECORDS,
         "encodingFormat": "application/jsonlines",
-        "sha256": held[RECORDS],
+        "sha256": hashes[RECORDS],
     }
     fields: list[dict[str, Any]] = [
         {
@@ -187,7 +187,7 @@ def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]],
 
 
 class Sheet:
-    """Gathers a few pictures, spread over the set, and lays them side by side."""
+    """Gathers a few pictures, spread over the set, and places them side by side."""
 
     def __init__(self, total: int) -> None:
         self._wanted = {number * total // _PICTURES for number in range(_PICTURES)} if total else set()
@@ -195,7 +195,7 @@ class Sheet:
         self._seen = 0
 
     def offer(self, file: Path) -> None:
-        """The file of the next picture of the set."""
+        """Take note of the file of the set's next picture."""
         if self._seen in self._wanted:
             with Image.open(file) as opened:
                 image = opened.convert("RGB")
@@ -204,7 +204,7 @@ class Sheet:
         self._seen += 1
 
     def jpeg(self) -> bytes:
-        """The sheet as a file."""
+        """Return the sheet as a file."""
         columns = max(1, min(_COLUMNS, len(self._pictures)))
         lines = max(1, -(-len(self._pictures) // columns))
         step = _SIDE + _GAP
@@ -259,7 +259,7 @@ def _licences(test_set: TestSet) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A person's words in one line, so that they are no markup."""
+    """Return a person's words in one line, with markup escaped."""
     kept = " ".join(text.split())
     for mark in "\\`*_[]<>#|":
         kept = kept.replace(mark, f"\\{mark}")
@@ -311,4 +311,4 @@ _CONTEXT: dict[str, Any] = {
     "subField": "cr:subField",
     "transform": "cr:transform",
 }
-"""What a Croissant file of version 1.1 begins with."""
+"""Beginning of a Croissant file of version 1.1."""

@@ -55,12 +55,12 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Kept:
         text = "".join(f"{line}\n" for line in lines)
         draft.put(f"labels/{split_folder(example.split, 'val')}/{example.name}.txt", text.encode())
         # An outline is of a class, and not of the image; data.yaml knows three splits.
-        says = [
+        details = [
             "classes of masks",
             *(["labels"] if picture.mask is None else []),
             *(["splits"] if example.split else []),
         ]
-        draft.record(picture, *named(example), says)
+        draft.record(picture, *named(example), details)
     there = [split_folder(split, "val") for split in splits_of(examples)]
     # Its readers want both of them: what is there stands for what is not.
     places = {name: f"images/{name if name in there else there[0]}" for name in ("train", "val")}

@@ -39,10 +39,10 @@ def export_version(
     """
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
-    held = _Images(workspace, version)
+    images = _Images(workspace, version)
     models: set[str] = set()
     plan = []
-    for example in held.all():
+    for example in images.all():
         models.add(_model_of(example))
         plan.append(dataclasses.replace(example, caption="", new_caption="", edits=(), facts={}))
     models.discard("")
@@ -53,7 +53,7 @@ def export_version(
         created=version.released.isoformat() if version.released is not None else "",
         licences=_licences(sorted(models), licences or {}),
     )
-    return export(header, plan, into, layout, replace=replace, progress=progress, said=held.of)
+    return export(header, plan, into, layout, replace=replace, progress=progress, complete=images.of)
 
 
 def _model_of(example: Example) -> str:
