@@ -237,7 +237,7 @@ class JobQueue:
         """Ask everything to stop. False when there is nothing."""
         return self._cancel(lambda _view: True)
 
-    def drop_part(self, job_id: int, part_id: int) -> bool:
+    def delete_part(self, job_id: int, part_id: int) -> bool:
         """Take a part out of a job, at once also when it is being made. False when it is made, or was dropped.
 
         A job that waits and has no part left is cancelled.

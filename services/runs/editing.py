@@ -87,10 +87,10 @@ class RewordKeyword(KeywordEdit):
     force: bool = Field(False, description="Also where the task protects it")
 
 
-class DropKeyword(KeywordEdit):
-    """Take a keyword away."""
+class DeleteKeyword(KeywordEdit):
+    """Delete a keyword."""
 
-    name: ClassVar[str] = "keyword-drop"
+    name: ClassVar[str] = "delete-keyword"
     text: str = Field(description="The keyword")
 
 
@@ -124,10 +124,10 @@ class RewordAlternative(AlternativeEdit):
     new: str = Field(description="What the keyword may become")
 
 
-class DropAlternative(AlternativeEdit):
-    """Take an alternative away."""
+class DeleteAlternative(AlternativeEdit):
+    """Delete an alternative."""
 
-    name: ClassVar[str] = "alternative-drop"
+    name: ClassVar[str] = "delete-alternative"
     text: str = Field(description="The alternative")
 
 
@@ -165,10 +165,10 @@ class WriteCounterfactual(PlacedCounterfactualEdit):
     new: str = Field(description="The whole caption")
 
 
-class DropCounterfactual(PlacedCounterfactualEdit):
-    """Take a counterfactual caption away."""
+class DeleteCounterfactual(PlacedCounterfactualEdit):
+    """Delete a counterfactual caption."""
 
-    name: ClassVar[str] = "counterfactual-drop"
+    name: ClassVar[str] = "delete-counterfactual"
 
 
 class KeepValue(RunCommand):
@@ -209,7 +209,7 @@ class Editing:
         commands.add(WriteCaption, self.write_caption)
         commands.add(WriteValue, self.write_value)
         commands.add(UseKeyword, lambda c: self._keywords(c, lambda v, _: edits.use_keyword(v, c.text, c.used)))
-        commands.add(DropKeyword, lambda c: self._keywords(c, lambda v, _: edits.drop_keyword(v, c.text)))
+        commands.add(DeleteKeyword, lambda c: self._keywords(c, lambda v, _: edits.delete_keyword(v, c.text)))
         commands.add(AddKeyword, self.add_keyword)
         commands.add(RewordKeyword, self.reword_keyword)
         commands.add(
@@ -224,7 +224,7 @@ class Editing:
             lambda c: self._alternatives(c, lambda v, k, run: edits.reword_alternative(v, k, c.text, c.new, run.task)),
         )
         commands.add(
-            DropAlternative, lambda c: self._alternatives(c, lambda v, k, _: edits.drop_alternative(v, k, c.text))
+            DeleteAlternative, lambda c: self._alternatives(c, lambda v, k, _: edits.delete_alternative(v, k, c.text))
         )
         commands.add(
             UseCounterfactual,
@@ -233,8 +233,8 @@ class Editing:
         commands.add(WriteCounterfactual, self.write_counterfactual)
         commands.add(AddCounterfactual, self.add_counterfactual)
         commands.add(
-            DropCounterfactual,
-            lambda c: self._counterfactuals(c, lambda v, _: edits.drop_counterfactual(v, c.place, c.text)),
+            DeleteCounterfactual,
+            lambda c: self._counterfactuals(c, lambda v, _: edits.delete_counterfactual(v, c.place, c.text)),
         )
         commands.add(KeepValue, self.keep)
         commands.add(BringBack, self.bring_back)

@@ -71,7 +71,7 @@ def reword_keyword(
     return _in_caption_order(tuple(items), caption)
 
 
-def drop_keyword(value: Keywords, text: str) -> Keywords:
+def delete_keyword(value: Keywords, text: str) -> Keywords:
     """Take it away."""
     _held(value, text)
     return Keywords(tuple(item for item in value.items if item.text != text))
@@ -101,7 +101,7 @@ def reword_alternative(value: Alternatives, keyword: Keyword, old: str, text: st
     return _with(value, replace(item, options=options))
 
 
-def drop_alternative(value: Alternatives, keyword: Keyword, text: str) -> Alternatives:
+def delete_alternative(value: Alternatives, keyword: Keyword, text: str) -> Alternatives:
     """Take it away."""
     item = _of(value, keyword)
     _option(item, text)
@@ -136,7 +136,7 @@ def add_counterfactual(value: CounterfactualCaptions, text: str, source: str, ta
     return CounterfactualCaptions((*value.items, new))
 
 
-def drop_counterfactual(value: CounterfactualCaptions, place: int, was: str) -> CounterfactualCaptions:
+def delete_counterfactual(value: CounterfactualCaptions, place: int, was: str) -> CounterfactualCaptions:
     """Take the one at a place away."""
     _at(value, place, was)
     return CounterfactualCaptions(value.items[:place] + value.items[place + 1 :])

@@ -118,10 +118,10 @@ class CancelJob(Command):
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
 
-class DropPart(Command):
+class DeleteJobPart(Command):
     """Take an image out of the queue; one that is being drawn stops at once, and the next one begins."""
 
-    name: ClassVar[str] = "queue-drop"
+    name: ClassVar[str] = "delete-job-part"
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
     part: int = Field(ge=0, le=LARGEST_ID, description="The image")
 
@@ -236,7 +236,7 @@ class Execution:
         commands.add(CancelRun, lambda command: self.jobs.cancel(command.run))
         commands.add(CancelAll, lambda command: self.jobs.cancel_all())
         commands.add(CancelJob, lambda command: self.jobs.cancel_job(command.job))
-        commands.add(DropPart, lambda command: self.jobs.drop_part(command.job, command.part))
+        commands.add(DeleteJobPart, lambda command: self.jobs.delete_part(command.job, command.part))
         commands.add(MoveUp, lambda command: self.jobs.move_up(command.job, command.part))
 
     # Text stages

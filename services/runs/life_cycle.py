@@ -58,29 +58,29 @@ class DuplicateRun(RunCommand):
     name: ClassVar[str] = "run-duplicate"
 
 
-class RemoveRun(RunCommand):
+class DeleteRun(RunCommand):
     """Delete a run: it leaves the list, and nothing of it is lost."""
 
-    name: ClassVar[str] = "run-remove"
+    name: ClassVar[str] = "delete-run"
 
 
 class RestoreRun(RunCommand):
     """Put a deleted run back."""
 
-    name: ClassVar[str] = "run-restore"
+    name: ClassVar[str] = "restore-run"
 
 
-class RemoveRuns(Command):
+class DeleteRuns(Command):
     """Delete several runs: they leave the list, and nothing of them is lost."""
 
-    name: ClassVar[str] = "runs-remove"
+    name: ClassVar[str] = "delete-runs"
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
 class RestoreRuns(Command):
     """Put several deleted runs back."""
 
-    name: ClassVar[str] = "runs-restore"
+    name: ClassVar[str] = "restore-runs"
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
@@ -119,10 +119,10 @@ class NameMaskClasses(RunCommand):
     classes: str = Field(description="The number and the name of each class, such as: 0 sky, 1 road")
 
 
-class DropMask(RunCommand):
-    """Take the mask of a run away."""
+class DeleteMask(RunCommand):
+    """Delete the mask of a run."""
 
-    name: ClassVar[str] = "mask-drop"
+    name: ClassVar[str] = "delete-mask"
 
 
 @dataclass(frozen=True)
@@ -171,15 +171,15 @@ class RunService:
         commands.add(RunFromSample, self.from_sample)
         commands.add(RenameRun, lambda command: self._workspace.runs.rename(command.run, command.title))
         commands.add(DuplicateRun, lambda command: OpenedRun(self._workspace.runs.duplicate(command.run)))
-        commands.add(RemoveRun, self.remove)
+        commands.add(DeleteRun, self.delete)
         commands.add(RestoreRun, self.restore)
-        commands.add(RemoveRuns, self.remove_runs)
+        commands.add(DeleteRuns, self.delete_runs)
         commands.add(RestoreRuns, lambda command: self._workspace.runs.restore(*command.runs))
         commands.add(SetTask, self.set_task)
         commands.add(SetRecipe, self.set_recipe)
         commands.add(TakeSampleMask, lambda command: self.take_sample_mask(command.run))
         commands.add(NameMaskClasses, self.name_mask_classes)
-        commands.add(DropMask, lambda command: self._workspace.runs.set_mask(command.run, None))
+        commands.add(DeleteMask, lambda command: self._workspace.runs.set_mask(command.run, None))
 
     # What a run says of itself
 
@@ -288,13 +288,13 @@ class RunService:
         settings = self.profile.settings.model_dump(mode="json")
         return self._workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample)
 
-    def remove(self, command: RemoveRun) -> None:
+    def delete(self, command: DeleteRun) -> None:
         """Raises UserError while the run is being worked on."""
         if any(job.run_id == command.run for job in self._jobs.active()):
             raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
         self._workspace.runs.remove(command.run)
 
-    def remove_runs(self, command: RemoveRuns) -> None:
+    def delete_runs(self, command: DeleteRuns) -> None:
         """All of them or none. Raises UserError while one of them is being worked on, or for one that is not there."""
         busy = {job.run_id for job in self._jobs.active()} & set(command.runs)
         if busy:

@@ -113,10 +113,10 @@ class AddExample(DraftCommand):
     sha: str = Field(max_length=64, description="The SHA-256 of a stored image, in hexadecimal digits")
 
 
-class RemoveExample(DraftCommand):
+class DeleteExample(DraftCommand):
     """Take an example out of the instructions."""
 
-    name: ClassVar[str] = "remove-example"
+    name: ClassVar[str] = "delete-example"
     place: StrictInt = Field(ge=0, description="The place of the example, from 0")
 
 
@@ -127,17 +127,17 @@ class DrawItems(DraftCommand):
     filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
-class RemoveItem(DraftCommand):
+class DeleteItem(DraftCommand):
     """Take one item out of the draft; one that is gone already changes nothing."""
 
-    name: ClassVar[str] = "remove-item"
+    name: ClassVar[str] = "delete-item"
     item: StrictInt = Field(description="The id of the item")
 
 
-class RemoveSample(DraftCommand):
+class DeleteSample(DraftCommand):
     """Take all items of a sample out of the draft."""
 
-    name: ClassVar[str] = "remove-sample"
+    name: ClassVar[str] = "delete-sample"
     sample: str = Field(description="The name of the sample")
 
 
@@ -246,10 +246,10 @@ class Drafts:
         commands.add(EditQuestions, self.edit_questions)
         commands.add(TakeTemplate, self.take_template)
         commands.add(AddExample, self.add_example)
-        commands.add(RemoveExample, self.remove_example)
-        commands.add(RemoveItem, lambda sent: self._remove(sent, lambda item: item.id == sent.item))
+        commands.add(DeleteExample, self.delete_example)
+        commands.add(DeleteItem, lambda sent: self._remove(sent, lambda item: item.id == sent.item))
         commands.add(
-            RemoveSample,
+            DeleteSample,
             lambda sent: self._remove(sent, lambda item: item.kind == "item" and item.group == sent.sample),
         )
         commands.add(MarkItem, self.mark_item)
@@ -385,7 +385,7 @@ class Drafts:
         self._workspace.images.path(sent.sha)
         return self.change(sent, lambda rules: replace(rules, examples=(*rules.examples, Example(sent.sha, "", ""))))
 
-    def remove_example(self, sent: RemoveExample) -> DraftState:
+    def delete_example(self, sent: DeleteExample) -> DraftState:
         """One that is gone already changes nothing."""
 
         def without(rules: Rules) -> Rules:

@@ -67,10 +67,10 @@ class DraftTestSet(Command):
     )
 
 
-class DiscardDraft(SetCommand):
-    """Let the draft of a test set go; the set goes too where no version was released."""
+class DeleteTestSetDraft(SetCommand):
+    """Delete the draft of a test set; the set goes too where no version was released."""
 
-    name: ClassVar[str] = "discard-test-set-draft"
+    name: ClassVar[str] = "delete-test-set-draft"
 
 
 class AddToTestSet(SetCommand):
@@ -207,7 +207,7 @@ class Drafts:
         """Take on what is done here."""
         commands.add(CreateTestSet, lambda sent: {"test_set": self._sets.create(sent.title)})
         commands.add(DraftTestSet, lambda sent: version_facts(self.begin(sent.version)))
-        commands.add(DiscardDraft, lambda sent: self._sets.discard(self._draft(sent).number))
+        commands.add(DeleteTestSetDraft, lambda sent: self._sets.delete_draft(self._draft(sent).number))
         commands.add(AddToTestSet, self.add_chosen)
         commands.add(RemoveFromTestSet, self.remove)
         commands.add(RelabelInTestSet, self.relabel)

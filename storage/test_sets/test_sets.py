@@ -99,7 +99,7 @@ class TestSets(Repository):
         return _version(db, number), added
 
     @write
-    def discard(self, db: sqlite_utils.Database, version: int) -> None:
+    def delete_draft(self, db: sqlite_utils.Database, version: int) -> None:
         """Let a draft go, and its set too where nothing of it was released. Raises UserError for a released version."""
         draft = _draft(db, version)
         db.execute("DELETE FROM test_set_entries WHERE version = ?", [version])
@@ -362,7 +362,7 @@ def _create(db: sqlite_utils.Database, name: str, note: str) -> tuple[str, int]:
 def _begin_next(db: sqlite_utils.Database, version: int) -> SetVersion:
     parent = _version(db, version)
     if parent.is_draft or _drafts(db, parent.test_set):
-        raise UserError(f"“{parent.set_name}” has a draft already: change that one, or discard it first.")
+        raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
     number = _begin_draft(db, parent.test_set, version)
     names = ", ".join(_ENTRY[1:])
     db.execute(
@@ -413,7 +413,7 @@ def _version(db: sqlite_utils.Database, number: int) -> SetVersion:
 
 
 def _gone() -> UserError:
-    return UserError("This version is gone: it was a draft that somebody discarded.", field="version")
+    return UserError("This version is gone: it was a draft that somebody deleted.", field="version")
 
 
 def _draft(db: sqlite_utils.Database, number: int) -> SetVersion:

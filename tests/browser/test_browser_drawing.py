@@ -281,9 +281,9 @@ def queue_of_two(studio: Studio, page: Page, run_id: str, other: str) -> None:
     # Move up, remove, cancel the one that is being drawn.
     waiting.nth(2).locator("[data-do=queue-up]").click()
     expect(waiting.nth(1).locator(".what")).to_contain_text(names[2])
-    waiting.nth(0).locator("[data-do=queue-drop]").click()
+    waiting.nth(0).locator("[data-do=delete-job-part]").click()
     expect(waiting).to_have_count(2)
-    page.click("#queue li.running [data-do=queue-drop]")
+    page.click("#queue li.running [data-do=delete-job-part]")
     expect(page.locator("#queue li.running .what")).to_contain_text(names[2])
     expect(waiting).to_have_count(1)
     expect(page.locator("#state-generation")).to_have_text("running")

@@ -266,9 +266,9 @@ def test_the_queue_is_in_sight_while_it_is_drawn_and_does_what_it_is_told(page: 
         now, last = running.inner_text(), waiting.last.locator(".what").inner_text()
         waiting.last.locator("[data-do=queue-up]").click()
         expect(waiting.last.locator(".what")).not_to_have_text(last)
-        waiting.last.locator("[data-do=queue-drop]").click()
+        waiting.last.locator("[data-do=delete-job-part]").click()
         expect(waiting).to_have_count(planned - 3)
-        page.click("#queue li.running [data-do=queue-drop]")
+        page.click("#queue li.running [data-do=delete-job-part]")
         expect(running).not_to_have_text(now)
         expect(waiting).to_have_count(planned - 4)
 

@@ -217,7 +217,7 @@ def test_a_run_that_is_worked_on_is_not_deleted(studio: Studio, page: Page) -> N
         expect(item(page, run_id).locator(".asked")).to_contain_text("cancel it first")
         assert item(page, run_id).locator("[data-remove-run]").is_disabled()
         page.evaluate(
-            "run => studio.send({ name: 'run-remove', fields: { run }, refused: (why) => studio.say(why) })", run_id
+            "run => studio.send({ name: 'delete-run', fields: { run }, refused: (why) => studio.say(why) })", run_id
         )
         expect(page.locator("#said")).to_contain_text("being worked on")
     assert not studio.workspace.runs.get(run_id).removed
@@ -330,7 +330,7 @@ def test_a_mask_is_taken_named_shown_and_exported(studio: Studio, page: Page) ->
     expect(page.locator("#said")).to_contain_text("The mask was brought from 192x128 to the 96x64 pixels")
     page.reload()
     page.wait_for_selector(".mask .legend")
-    page.click("#mask-drop")
+    page.click("#delete-mask")
     expect(page.locator(".mask .legend")).to_have_count(0)
     assert studio.workspace.runs.get(run_id).mask_sha is None and page.title() != "broken"
 

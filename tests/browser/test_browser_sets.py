@@ -242,8 +242,8 @@ def test_a_refusal_stands_where_it_belongs_and_leads_to_its_images(desk: Desk) -
     expect(page.locator("#before-release")).to_contain_text("Nothing known stands against a release")
     page.click("text=Show all")
     expect(page.locator("#found")).to_have_text("6 images")
-    page.click("#open-discard")
-    page.click("#discard [type=submit]")
+    page.click("#open-delete")
+    page.click("#delete [type=submit]")
     page.wait_for_url(f"{desk.url}curate/sets")
     assert "Refused" not in page.inner_text("main")
 

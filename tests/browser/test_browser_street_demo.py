@@ -111,7 +111,7 @@ def test_all_that_is_decided_of_a_town_fits_one_screen_of_a_laptop(desk: Desk) -
 def test_a_street_at_night_misleads_the_embedded_segmenter(desk: Desk) -> None:
     page = desk.at_gate(STREET)
     while lines(page).count():  # one of them may say the same already
-        lines(page).last.locator("[data-do=counterfactual-drop]").click()
+        lines(page).last.locator("[data-do=delete-counterfactual]").click()
         settled(page)
     page.locator(".add-caption button[data-edit]").click()
     page.fill(".add-caption textarea", page.input_value("#caption-text").replace("by day", "at night"))

@@ -174,7 +174,7 @@ def test_keywords_are_ticked_added_reworded_dropped_refused_and_forced(desk: Des
     keyword_chip(page, "twig").locator("[data-submit]").click()
     expect(keyword_chip(page, "a twig")).to_contain_text("object")
     keyword_chip(page, "a twig").locator("[data-edit]").click()
-    keyword_chip(page, "a twig").locator("button[data-do=keyword-drop]").click()
+    keyword_chip(page, "a twig").locator("button[data-do=delete-keyword]").click()
     expect(keyword_chip(page, "a twig")).to_have_count(0)
     for word in texts(stage(page, "keywords")):
         keyword_chip(page, word).locator(".toggle").click()
@@ -249,7 +249,7 @@ def test_alternatives_are_ticked_added_reworded_asked_for_and_flagged(desk: Desk
     expect(page.locator("#flagged")).to_have_text(f"{flagged + 2} flagged")  # measured anew
     pale = chip(page, "alternatives", f"pale {colour}")
     pale.locator("[data-edit]").click()
-    pale.locator("button[data-do=alternative-drop]").click()
+    pale.locator("button[data-do=delete-alternative]").click()
     expect(page.locator("#flagged")).to_have_text(f"{flagged + 1} flagged")
 
     # A thing is compared with the label too.
@@ -312,7 +312,7 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     page.locator(".add-caption [data-submit]").click()
     expect(lines(page)).to_have_count(3)
     expect(lines(page).nth(2)).to_contain_text("written by you")
-    lines(page).nth(2).locator("button[data-do=counterfactual-drop]").click()
+    lines(page).nth(2).locator("button[data-do=delete-counterfactual]").click()
     expect(lines(page)).to_have_count(2)
     settled(page, DEMO_SECONDS)
 

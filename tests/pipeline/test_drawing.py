@@ -296,7 +296,7 @@ def test_images_that_wait_are_moved_up_and_removed(jobs: JobQueue) -> None:
     view = jobs.view(number)
     assert view is not None and [part.name for part in view.waiting] == ["two", "four", "three"]
     assert view.at_part is not None and view.at_part.name == "one"
-    assert jobs.drop_part(number, 2) and not jobs.drop_part(number, 2) and not jobs.drop_part(number, 99)
+    assert jobs.delete_part(number, 2) and not jobs.delete_part(number, 2) and not jobs.delete_part(number, 99)
     work.go_on.set()
     over(jobs)
     assert work.made == ["one", "two", "four"]
@@ -305,7 +305,7 @@ def test_images_that_wait_are_moved_up_and_removed(jobs: JobQueue) -> None:
 def test_the_image_at_work_is_cancelled_alone(jobs: JobQueue) -> None:
     work = Painter()
     number = jobs.submit("a", ("generation",), work, ("one", "two"))
-    assert work.begun.wait(60) and jobs.drop_part(number, 0)
+    assert work.begun.wait(60) and jobs.delete_part(number, 0)
 
     def second_at_work() -> bool:
         view = jobs.view(number)
@@ -323,7 +323,7 @@ def test_jobs_that_wait_pass_each_other_and_all_of_them_are_cancelled_at_once(jo
     assert work.begun.wait(60)
     assert jobs.move_up(numbers[2]) and not jobs.move_up(numbers[2]) and not jobs.move_up(numbers[0])
     assert [view.run_id for view in jobs.active()] == ["a", "c", "b"]
-    assert jobs.drop_part(numbers[1], 0), "a job of nothing is over"
+    assert jobs.delete_part(numbers[1], 0), "a job of nothing is over"
     assert [view.run_id for view in jobs.active()] == ["a", "c"]
     assert jobs.cancel_all()
     over(jobs)
@@ -350,7 +350,7 @@ def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: JobQueue) ->
     shown = queue_part(jobs.active(), {"a": "one", "b": "a <i>bird</i>"}, "a", "another run")
     assert "3 running or waiting · 9 s left" in shown and "previews/abc.png" in shown
     assert "&lt;b&gt;snowy" in shown and "<b>snowy" not in shown and "<i>bird" not in shown
-    assert shown.count('data-do="queue-drop"') == 3 and shown.count('data-do="queue-up"') == 1
+    assert shown.count('data-do="delete-job-part"') == 3 and shown.count('data-do="queue-up"') == 1
     assert queue_part((), {}, "a", "") == ""
 
 

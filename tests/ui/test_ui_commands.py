@@ -108,8 +108,8 @@ def shown(studio: Studio) -> set[tuple[str, frozenset[str]]]:
     studio.workspace.runs.set_mask(run_id, Image.new("L", (32, 32)), {0: "road"})
     look("setting", setting="conditioning.low", value=41)
     street = perform(studio, "", "run-from-sample", sample="street-two-cars").run_id
-    look("mask-drop", street)
-    look("run-remove", street)
+    look("delete-mask", street)
+    look("delete-run", street)
     return found
 
 
@@ -130,13 +130,13 @@ def test_every_command_is_on_the_page_and_says_what_it_does(
 ) -> None:
     sent = {name for name, _ in shown}
     by_script = {
-        "runs-remove",
-        "runs-restore",
+        "delete-runs",
+        "restore-runs",
         "undo",
-        "run-remove",
+        "delete-run",
         "bring-back",
         "queue-cancel",
-        "queue-drop",
+        "delete-job-part",
         "queue-up",
         "cancel-all",
         "cancel",

@@ -24,16 +24,16 @@
   }
 
   function remove(run, name) {
-    const back = () => send({ name: "run-restore", fields: { run }, refused });
+    const back = () => send({ name: "restore-run", fields: { run }, refused });
     if (picked.has(run)) toggle(run, false);
-    send({ name: "run-remove", fields: { run }, refused, done: () => say(`“${name}” was deleted.`, "", { word: "Undo", do: back }) });
+    send({ name: "delete-run", fields: { run }, refused, done: () => say(`“${name}” was deleted.`, "", { word: "Undo", do: back }) });
   }
 
   function removePicked() {
-    const runs = [...picked.keys()], back = () => send({ name: "runs-restore", fields: { runs }, refused });
+    const runs = [...picked.keys()], back = () => send({ name: "restore-runs", fields: { runs }, refused });
     const said = runs.length === 1 ? "One run was deleted." : `${runs.length} runs were deleted.`;
     const done = () => { pick(false); say(said, "", { word: "Undo", do: back }); };
-    send({ name: "runs-remove", fields: { runs }, refused, done });
+    send({ name: "delete-runs", fields: { runs }, refused, done });
   }
 
   function rename(run) {

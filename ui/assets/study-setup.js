@@ -223,15 +223,15 @@
     if (!target) return;
     const data = target.dataset;
     if ("place" in data && data.question) await move(data.question, Number(data.place));
-    else if (data.exampleRemove) await reshape(["part-texts"], "remove-example", { place: Number(data.exampleRemove) }, () => nearby("remove-example", Number(data.exampleRemove), "add-example"));
+    else if (data.exampleRemove) await reshape(["part-texts"], "delete-example", { place: Number(data.exampleRemove) }, () => nearby("delete-example", Number(data.exampleRemove), "add-example"));
     else if (data.question) {
       const said = await quietly(save("edit-questions", { do: data.question, place: -1 }));
       if (said && data.question === "add") form.querySelector("[data-question-line]:last-child textarea")?.focus();
     } else if ("template" in data) {
       await reshape(["part-questions", "part-texts"], "take-template", { template: document.getElementsByName("template")[0].value }, () => ["take-template"]);
     } else if (data.item) await show("item", { item: Number(data.item) });
-    else if (data.removeItem) { window_.close(); await quietly(change("remove-item", { item: Number(data.removeItem) })); }
-    else if ("removeGroup" in data) await quietly(change("remove-sample", { sample: data.removeGroup }));
+    else if (data.removeItem) { window_.close(); await quietly(change("delete-item", { item: Number(data.removeItem) })); }
+    else if ("removeGroup" in data) await quietly(change("delete-sample", { sample: data.removeGroup }));
     else if (data.known) {
       try { await change("mark-item", { item: Number(data.of), kind: data.known, expected: known(), why: window_.querySelector("[name='why']")?.value ?? "" }); window_.close(); }
       catch (error) {

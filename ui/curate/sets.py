@@ -158,7 +158,7 @@ def _add_fetched(app: FastAPI, workspace: Workspace, services: TestSetServices) 
 def _add_commands(app: FastAPI, workspace: Workspace, commands: Commands) -> None:
     """What is done at once. Beside what the command gives a page is told what to say, or where to go."""
 
-    def after_discard(command: Any, result: Any) -> Mapping[str, Any]:
+    def after_delete(command: Any, result: Any) -> Mapping[str, Any]:
         try:
             return {"go": set_address(set_of(workspace, command.test_set).id)}
         except Missing:  # nothing of it was released
@@ -169,7 +169,7 @@ def _add_commands(app: FastAPI, workspace: Workspace, commands: Commands) -> Non
 
     add("create-test-set", lambda _, made: {"go": set_address(made["test_set"])})
     add("draft-test-set", lambda _, made: {"go": set_address(made["test_set"], version=DRAFT)})
-    add("discard-test-set-draft", after_discard)
+    add("delete-test-set-draft", after_delete)
     add("add-to-test-set", lambda _, added: {"said": added_words(added)})
     add("remove-from-test-set", lambda _, done: {"said": f"{count_of(done['removed'], 'image')} taken out."})
     add("relabel-in-test-set", lambda _, done: {"said": f"{count_of(done['relabelled'], 'image')} relabelled."})

@@ -267,7 +267,7 @@ def _before_release(shown: ShownVersion) -> Html:
             el("span", class_="grow"),
             button("Add accepted images", look="s", data_send="add-to-test-set", id="add-accepted"),
             button("Split …", look="s", data_open_window="split", disabled=not full, id="open-split"),
-            button("Discard …", look="s q", data_open_window="discard", id="open-discard"),
+            button("Delete the draft …", look="s q", data_open_window="delete", id="open-delete"),
             button("Release …", look="s p", data_open_window="release", disabled=not full, id="open-release"),
             class_="card-head",
         ),

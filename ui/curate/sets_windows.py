@@ -28,7 +28,7 @@ def windows(shown: ShownVersion) -> Html:
         made += [
             _split_window(shown),
             _release_window(shown),
-            _discard_window(shown),
+            _delete_window(shown),
             _relabel_window(shown),
             _selection(),
         ]
@@ -133,7 +133,7 @@ def _release_window(shown: ShownVersion) -> Html:
     )
 
 
-def _discard_window(shown: ShownVersion) -> Html:
+def _delete_window(shown: ShownVersion) -> Html:
     only = len(shown.held.versions) == 1
     words = "Nothing of it was released, so the test set goes too." if only else "What was released stays."
     said = (
@@ -141,7 +141,7 @@ def _discard_window(shown: ShownVersion) -> Html:
         f"workspace. {words}"
     )
     return _window(
-        "discard", "Discard the draft?", el("p", said), submit="Discard it", send="discard-test-set-draft", bad=True
+        "delete", "Delete the draft?", el("p", said), submit="Delete it", send="delete-test-set-draft", bad=True
     )
 
 

@@ -135,7 +135,7 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
         tick,
         el("div", shown, field, _edits(item), class_="text"),
         el("div", _why(said), _findings(item, checks, source, state.run.task), class_="tags"),
-        el("span", pencil, button("Drop", "counterfactual-drop", "s q", **data), class_="acts"),
+        el("span", pencil, button("Drop", "delete-counterfactual", "s q", **data), class_="acts"),
         el("div", notes, class_="said") if notes else None,
         class_=f"line unfolds{'' if item.used else ' off'}",
         data_key=f"cf-{place}",

@@ -58,7 +58,7 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
             "span",
             offer,
             _choose("Replace" if run.mask_sha is not None else "Give a mask"),
-            button("Take away", "mask-drop", "s q", id="mask-drop") if run.mask_sha is not None else None,
+            button("Take away", "delete-mask", "s q", id="delete-mask") if run.mask_sha is not None else None,
             class_="acts",
         )
     )

@@ -30,7 +30,7 @@ from services.jobs import JobQueue, JobView
 from services.runs.bulk_runs import MOST_TOGETHER, DoneTogether, Together, TogetherState
 from services.runs.estimates import Estimates
 from services.runs.exchange import Exchange
-from services.runs.life_cycle import Listing, OpenedRun, RemoveRun, RemoveRuns, RunService
+from services.runs.life_cycle import DeleteRun, DeleteRuns, Listing, OpenedRun, RunService
 from services.runs.predictions import ModelComparison, PredictionService
 from services.runs.samples import Sample
 from services.runs.similarity import Similarities
@@ -222,8 +222,8 @@ class Explorer:
             return Performed(run_id, undone=result)
         if isinstance(result, DoneTogether) and result.refused:
             return Performed(run_id, self._refused(result), "start")
-        gone = command_type is RemoveRun and given["run"] == run_id
-        gone = gone or (command_type is RemoveRuns and run_id in RemoveRuns.of(given).runs)
+        gone = command_type is DeleteRun and given["run"] == run_id
+        gone = gone or (command_type is DeleteRuns and run_id in DeleteRuns.of(given).runs)
         return Performed("" if gone else run_id)
 
     def _refused(self, done: DoneTogether) -> str:

@@ -218,7 +218,7 @@ def _interruptions(state: RunState) -> list[Html]:
     run, gate = state.run, state.gate
     found: list[Html] = []
     if run.removed:
-        back = button("Put it back", "run-restore", "s", data_run=run.id)
+        back = button("Put it back", "restore-run", "s", data_run=run.id)
         found.append(el("div", el("span", "This run was deleted."), back, class_="notice told", id="run-removed"))
     last = run.jobs[-1] if run.jobs else None
     active = state.job is not None and state.job.active

@@ -101,7 +101,7 @@ def _running_row(job: JobView, part: Part) -> Html:
     picture = el("img", src=f"previews/{job.preview}.png", alt="") if job.preview else el("i", class_="spin")
     cancel = button(
         "Cancel",
-        "queue-drop",
+        "delete-job-part",
         "s q",
         data_job=job.id,
         data_part=part.id,
@@ -123,7 +123,7 @@ def _waiting_row(job: JobView, part: Part, place: int) -> Html:
     up = None
     if place:
         up = button(icon("up"), "queue-up", "s q", aria_label=f"Move {part.name} up", title="Move up", **data)
-    out = button("Remove", "queue-drop", "s q", aria_label=f"Remove {part.name}", **data)
+    out = button("Remove", "delete-job-part", "s q", aria_label=f"Remove {part.name}", **data)
     return el(
         "li",
         el("span", class_="shot"),

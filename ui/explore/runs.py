@@ -216,7 +216,7 @@ def _removed(listed: Listing, now: datetime) -> Child:
             "li",
             el("img", src=image_url(run.source_sha), alt="", loading="lazy"),
             el("span", run.name, title=date_words(run.changed, now)),
-            button("Put back", "run-restore", "s", data_run=run.id),
+            button("Put back", "restore-run", "s", data_run=run.id),
             data_key=f"removed-{run.id}",
         )
         for run in listed.removed

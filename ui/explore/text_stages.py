@@ -107,7 +107,7 @@ def _keyword_chip(item: Keyword, caption: str, task: Task) -> Html:
             select_type(item.edit_type),
         ],
         "keyword-reword",
-        "keyword-drop",
+        "delete-keyword",
         {"data_text": item.text},
     )
     marks: list[Child] = []
@@ -179,7 +179,7 @@ def _alternative_chip(item: KeywordAlternatives, option: Alternative, task: Task
     editor = _editor(
         [el("input", type="text", name="new", value=option.text, aria_label="Alternative", maxlength=200)],
         "alternative-reword",
-        "alternative-drop",
+        "delete-alternative",
         {"data_text": option.text, "data_keyword": item.keyword},
     )
     marks: list[Child] = []

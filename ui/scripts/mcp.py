@@ -34,7 +34,7 @@ from core.errors import UserError
 from core.version import version
 from services.batches.running import BatchCommand, PlanByScript
 from services.commands import Command, RunCommand
-from services.runs.life_cycle import RemoveRuns, RestoreRuns, RunFromSample
+from services.runs.life_cycle import DeleteRuns, RestoreRuns, RunFromSample
 from services.studies.drafts import CopyRules, CreateStudy
 from services.test_sets.drafts import AddToTestSet, CreateTestSet, DraftTestSet
 from ui.scripts.endpoints import (
@@ -84,7 +84,7 @@ _WAITS: Mapping[type[Command], str] = {
 }
 _UPLOADED = "/gradio_api/file="
 _KEEP = (
-    *(RunCommand, RemoveRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
+    *(RunCommand, DeleteRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
     *(CreateTestSet, DraftTestSet, AddToTestSet, ImportImages),
     *(BatchCommand, PlanByScript),
 )

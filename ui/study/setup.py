@@ -201,7 +201,7 @@ def examples_part(examples: Sequence[Example], problems: Problems) -> Html:
                 ),
                 class_="example-fields",
             ),
-            icon_button("cross", "Remove this example", data_example_remove=place, id=f"remove-example-{place}"),
+            icon_button("cross", "Remove this example", data_example_remove=place, id=f"delete-example-{place}"),
         )
         for place, example in enumerate(examples)
     ]

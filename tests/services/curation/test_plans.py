@@ -128,7 +128,7 @@ def test_a_plan_begins_from_a_run_of_a_person_and_not_from_that_of_another_plan(
     held = studio.workspace.runs.get(second)
     assert held.name == "bird 10, attribute"
     assert held.settings["counterfactuals"] == studio.workspace.runs.get(source).settings["counterfactuals"]
-    studio.commands.send("run-remove", {"run": source})
+    studio.commands.send("delete-run", {"run": source})
     assert describe(studio, "bird", "object").sources[0].run == second, "where there is no other, it is taken"
     assert first != second
 
@@ -198,7 +198,7 @@ def test_a_cell_that_no_plan_can_fill_is_refused_in_a_sentence(
 
 def test_a_deleted_run_is_no_source_and_more_than_twenty_are_refused(studio: Studio) -> None:
     run = bird(studio, 10)
-    studio.commands.send("run-remove", {"run": run})
+    studio.commands.send("delete-run", {"run": run})
     with pytest.raises(UserError, match="No run has a picture"):
         begin(studio, "bird", "weather")
     with pytest.raises(UserError, match="from 1 to 20"):

@@ -104,7 +104,7 @@ def test_another_mask_outdates_what_was_drawn_on_it_and_says_so(studio: Studio) 
 
     studio.workspace.runs.set_mask(run_id, mask(20), CLASSES)
     assert len(studio.states.of(run_id).outdated) == number, "with the first mask back, the first images fit again"
-    do(studio, run_id, "mask-drop")
+    do(studio, run_id, "delete-mask")
     assert not studio.states.of(run_id).current
 
 

@@ -112,7 +112,7 @@ def test_the_check_of_the_mask_travels_and_is_not_doubled(studio: Studio, elsewh
     assert there.checks(case) == case.checks == seen.checks(studio.workspace.test_cases.get(case_id))
     assert [check.name for check in case.checks].count("mask kept") == 1
     assert elsewhere.exchange.saved_image(case.id)[1] == data, "and after"
-    do(elsewhere, run_id, "mask-drop")
+    do(elsewhere, run_id, "delete-mask")
     assert "mask kept" not in [check.name for check in read_all(elsewhere, run_id).checks(case)]
 
 
@@ -228,7 +228,7 @@ def test_masks_are_judged_against_the_source_and_its_classes(studio: Studio) -> 
     assert outcome.where == "source" and "without a name: 7" in outcome.problem
     assert not perform(studio, run_id, "mask-classes", classes="0 sky, 7 bus").problem
     assert studio.workspace.runs.get(run_id).mask_classes == {0: "sky", 7: "bus"}
-    perform(studio, run_id, "mask-drop")
+    perform(studio, run_id, "delete-mask")
     assert studio.workspace.runs.get(run_id).mask_sha is None
     assert "no mask yet" in perform(studio, run_id, "mask-classes", classes="0 sky").problem
 

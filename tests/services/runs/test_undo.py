@@ -118,8 +118,8 @@ def test_a_run_begins_with_what_came_with_it(studio: Studio, run: str) -> None:
             send(studio, fresh, "undo")
         assert not studio.states.of(fresh).steps.done
     send(studio, copy, "rename", title="Another")
-    send(studio, copy, "run-remove")
-    send(studio, copy, "run-restore")
+    send(studio, copy, "delete-run")
+    send(studio, copy, "restore-run")
     assert send(studio, copy, "undo").said == "Taken back: the name."
 
 
@@ -186,5 +186,5 @@ def test_how_much_people_changed_is_told_by_profile_and_stage(studio: Studio, ru
         "demo,caption,1,0,0.0",
     ]
     send(studio, run, "undo", stage="caption")
-    send(studio, other, "run-remove")
+    send(studio, other, "delete-run")
     assert {row["changed"] for row in studio.commands.send("edited-values", {})["stages"]} == {0}

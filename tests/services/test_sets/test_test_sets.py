@@ -291,13 +291,13 @@ def test_the_next_version_begins_with_the_last_one_and_differs(workspace: Worksp
     Drafts(workspace).remove(RemoveFromTestSet.of({"test_set": "Birds", "images": [gone]}))
     with pytest.raises(UserError, match="This is version 2 of “Birds” already"):
         release(workspace, set_id)
-    workspace.test_sets.discard(draft(workspace, set_id).number)
+    workspace.test_sets.delete_draft(draft(workspace, set_id).number)
     assert [version.place for version in workspace.test_sets.get(set_id).versions] == [1, 2]
 
 
 def test_a_draft_that_is_let_go_takes_its_set_along(workspace: Workspace) -> None:
     set_id = set_with(workspace, run_of(workspace, 1, [10]))
-    workspace.test_sets.discard(draft(workspace, set_id).number)
+    workspace.test_sets.delete_draft(draft(workspace, set_id).number)
     assert workspace.test_sets.all() == ()
 
 

@@ -206,9 +206,9 @@ def test_from_a_new_set_to_a_release_by_what_the_pages_send(studio: Studio, clie
     version = studio.workspace.test_sets.get(set_id).latest
     assert version is not None and version.thresholds == {"a b": 0.5, "c": 1.0, "near-duplicate distance": 3.0}
     assert done(client, "draft-test-set", version=version.id)["go"] == f"/curate/sets/{set_id}?version=draft"
-    assert done(client, "discard-test-set-draft", test_set=set_id)["go"] == f"/curate/sets/{set_id}"
+    assert done(client, "delete-test-set-draft", test_set=set_id)["go"] == f"/curate/sets/{set_id}"
     other = done(client, "create-test-set", title="Another")["go"].rsplit("/", 1)[1]
-    assert done(client, "discard-test-set-draft", test_set=other)["go"] == "/curate/sets"
+    assert done(client, "delete-test-set-draft", test_set=other)["go"] == "/curate/sets"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_what_work_refuses_is_told_with_its_field(studio: Studio, client: TestCl
 
 def test_nothing_is_taken_from_another_site(studio: Studio, client: TestClient) -> None:
     set_id = filled(studio)
-    for name in ("create-test-set", "set-work", "set-export", "set-cancel", "discard-test-set-draft"):
+    for name in ("create-test-set", "set-work", "set-export", "set-cancel", "delete-test-set-draft"):
         assert client.post(f"/curate/api/{name}", json={"test_set": set_id}).status_code == 403
 
 

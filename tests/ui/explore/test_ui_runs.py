@@ -93,10 +93,10 @@ def test_a_run_is_duplicated_deleted_and_put_back(studio: Studio) -> None:
     run_id = new_run(studio)
     copy = perform(studio, run_id, "run-duplicate", run=run_id).run_id
     assert copy != run_id and studio.workspace.runs.get(copy).name == "bird, copy"
-    assert perform(studio, copy, "run-remove", run=run_id).run_id == copy
-    assert perform(studio, copy, "run-remove", run=copy).run_id == "", "its page becomes the start page"
+    assert perform(studio, copy, "delete-run", run=run_id).run_id == copy
+    assert perform(studio, copy, "delete-run", run=copy).run_id == "", "its page becomes the start page"
     assert studio.runs.listing().total == 0 and len(studio.runs.listing().removed) == 2
-    assert perform(studio, "", "run-restore", run=run_id).run_id == run_id
+    assert perform(studio, "", "restore-run", run=run_id).run_id == run_id
     assert [run.id for run in studio.runs.listing().runs] == [run_id]
-    for name in ("run-duplicate", "run-remove", "run-restore"):
+    for name in ("run-duplicate", "delete-run", "restore-run"):
         assert "has no run" in perform(studio, "", name, run="../x").problem

@@ -165,7 +165,7 @@ def test_keywords_are_ticked_added_reworded_and_dropped(studio: Studio) -> None:
     do(studio, run_id, "keyword-use", text="red", used=False)
     do(studio, run_id, "keyword-add", new="on a twig", edit_type="background")
     do(studio, run_id, "keyword-reword", text="sunny", new="sunny weather", edit_type="weather")
-    do(studio, run_id, "keyword-drop", text="grassy")
+    do(studio, run_id, "delete-keyword", text="grassy")
     state = studio.states.of(run_id)
     items = state.run.values["keywords"].value.value.items
     assert [(item.text, item.used) for item in items] == [
@@ -604,10 +604,10 @@ def test_a_sample_that_nothing_was_done_with_leaves_no_run_behind(studio: Studio
 
 def test_several_runs_are_deleted_at_once_or_none_of_them(studio: Studio) -> None:
     first, second, third = (new_run(studio) for _ in range(3))
-    assert "no run 'nobody'" in perform(studio, first, "runs-remove", runs=[first, "nobody"]).problem
+    assert "no run 'nobody'" in perform(studio, first, "delete-runs", runs=[first, "nobody"]).problem
     assert studio.runs.listing().total == 3
-    assert perform(studio, first, "runs-remove", runs=[first, second]).run_id == "", "the page leaves what is gone"
-    assert perform(studio, third, "runs-remove", runs=[first, second]).run_id == third
+    assert perform(studio, first, "delete-runs", runs=[first, second]).run_id == "", "the page leaves what is gone"
+    assert perform(studio, third, "delete-runs", runs=[first, second]).run_id == third
     assert [run.id for run in studio.runs.listing().runs] == [third]
-    perform(studio, third, "runs-restore", runs=[first, second])
+    perform(studio, third, "restore-runs", runs=[first, second])
     assert studio.runs.listing().total == 3 and not studio.runs.listing().removed

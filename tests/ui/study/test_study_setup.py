@@ -453,10 +453,10 @@ def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) ->
 def test_images_can_be_removed_by_one_and_by_sample(lead: Lead) -> None:
     study = lead.draft(10)
     item = lead.studies.items(study)[0]
-    lead.post(f"{study}/remove-item", {"item": item.id})
+    lead.post(f"{study}/delete-item", {"item": item.id})
     assert lead.studies.get(study).items == 9
-    lead.post(f"{study}/remove-item", {"item": 10**9})
-    said = lead.post(f"{study}/remove-sample", {"sample": "random"})
+    lead.post(f"{study}/delete-item", {"item": 10**9})
+    said = lead.post(f"{study}/delete-sample", {"sample": "random"})
     held = lead.studies.get(study)
     assert (held.items, held.controls, held.quiz) == (0, 0, 0) and "items" in said["problems"]
 
@@ -490,7 +490,7 @@ def test_a_made_item_that_is_removed_stays_away_and_another_one_is_made(lead: Le
     gone = next(item for item in before if item.kind == kind)
     state = form_state(lead.studies.get(study))
     assert "not made again" in lead.fetch(f"{study}/item", item=gone.id)["html"]
-    lead.post(f"{study}/remove-item", {"item": gone.id, "based": state, "tab": "a", "number": 1})
+    lead.post(f"{study}/delete-item", {"item": gone.id, "based": state, "tab": "a", "number": 1})
     after = made_items(lead, study)
     assert (gone.image_sha, gone.label) not in {(item.image_sha, item.label) for item in after}
     assert Counter(item.kind for item in after) == Counter(item.kind for item in before)
@@ -517,7 +517,7 @@ def test_a_made_item_whose_answer_is_corrected_is_there_with_that_answer_only(
     there = [held for held in known if (held.source_sha, held.label) == (item.source_sha, item.label)]
     assert [(held.kind, dict(held.expected)) for held in there] == [(kind, answers)]
     (given,) = there
-    lead.post(f"{study}/remove-item", {"item": given.id})
+    lead.post(f"{study}/delete-item", {"item": given.id})
     assert (item.source_sha, item.label) not in {(one.source_sha, one.label) for one in made_items(lead, study)}
 
 
@@ -530,7 +530,7 @@ def test_examples_are_pictures_of_the_workspace_with_an_answer(lead: Lead) -> No
         lead.post(f"{study}/add-example", {"sha": sha}, 400)
     lead.save(study, examples=[{"sha": shas[0], "answer": "yes", "why": "it has wings"}])
     assert [(one.sha, one.answer, one.why) for one in lead.rules(study).examples] == [(shas[0], "yes", "it has wings")]
-    lead.post(f"{study}/remove-example", {"place": 0})
+    lead.post(f"{study}/delete-example", {"place": 0})
     assert lead.rules(study).examples == ()
 
 
@@ -804,7 +804,7 @@ def test_an_unknown_study_is_refused_in_words(lead: Lead) -> None:
         "save-draft": {"form": {}},
         "draw-items": {"filter": lead.choice()},
         "describe-filter": {"filter": lead.choice()},
-        "remove-item": {"item": 1},
+        "delete-item": {"item": 1},
         "mark-item": {"item": 1, "kind": "item"},
         "refresh-draft": {},
         "start-study": {},
@@ -842,7 +842,7 @@ def test_the_page_of_an_unknown_study_says_so(lead: Lead, path: str) -> None:
 
 def test_an_act_that_there_is_none_is_refused(lead: Lead) -> None:
     study = lead.create()
-    for act in ("erase", "__init__", "before", "5", "run-remove"):
+    for act in ("erase", "__init__", "before", "5", "delete-run"):
         lead.post(f"{study}/{act}", {}, 404)
         lead.post(f"{study}/before/{act}", {}, 404)
     lead.post(f"{study}/before/save-draft", {}, 404)
