@@ -2,6 +2,8 @@
 
 Cases of one source are not independent: where a model fails on one of them it fails more often on the others. So what
 is drawn again, or counted as one, is always the source, never the image.
+
+Functions here import scipy.stats themselves: it takes half a second, and storage and commands need only the types.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 CONFIDENCE = 0.95
 SAMPLES = 10_000
@@ -97,6 +98,8 @@ class Resampled:
         alike: a bootstrap would take that for certain. Of a `share` that is 0 or 1 of all sources the interval is exact
         (Clopper and Pearson 1934, Biometrika 26), and counts a source as one image.
         """
+        from scipy import stats
+
         sources = len(self._sums) if counted is None else counted
         if not sources:
             return Figure(None, why="there is nothing to count")
@@ -205,6 +208,8 @@ def interval(
 
 def _bca(value: float, figures: Floats, without: Floats, of_kind: NDArray[np.int64], confidence: float) -> list[float]:
     """The ends of the interval; `without` is the figure without one source of each kind."""
+    from scipy import stats
+
     below = float(np.count_nonzero(figures < value) + 0.5 * np.count_nonzero(figures == value))
     share = min(max(below / len(figures), 0.5 / len(figures)), 1 - 0.5 / len(figures))
     bias = stats.norm.ppf(share)
@@ -228,6 +233,8 @@ def mean_by_source(
     Cameron and Miller 2015, Journal of Human Resources 50). `source` numbers the source of each image; `weights` are
     how much each image counts, 1 where they are left out.
     """
+    from scipy import stats
+
     if not len(values):
         return Figure(None, why="there is nothing to count")
     weighed = np.ones(len(values)) if weights is None else weights
@@ -249,6 +256,8 @@ def means_of_groups(
     p-values of the tests that they are 0, NaN where there are too few sources. `group` numbers the group of each
     source, and `n` is how many images each group has.
     """
+    from scipy import stats
+
     sources = np.bincount(group, minlength=groups)
     total = np.bincount(group, weights=weights, minlength=groups)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -299,6 +308,8 @@ def adjusted(p_values: Floats, way: str = "holm") -> Floats:
     Scandinavian Journal of Statistics 6), "fdr" the share of false findings (Benjamini and Hochberg 1995). Those that
     are NaN stay so, and count as not asked.
     """
+    from scipy import stats
+
     found, asked = np.full(len(p_values), np.nan), np.isfinite(p_values)
     known = p_values[asked]
     if way == "fdr":

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from evaluation.by_source import (
     Clustering,
@@ -268,6 +267,8 @@ def _flipped(
 
 
 def _flips(both: NDArray[np.int64], first: Answers, cases: Answers, drawn: Resampled) -> Flips:
+    from scipy import stats
+
     _, lost, gained = _flipped(both, first, cases)
     net = drawn.figure(lambda held: _over(held[..., 6], held[..., 2]), len(cases))
     b, c = int(lost.sum()), int(gained.sum())

@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from evaluation.by_source import CONFIDENCE, TOGETHER, Figure, Floats, interval, times_drawn
 
@@ -252,6 +251,8 @@ def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int, 
     and only `valid_of_wrong` of those are valid, at most 1 - error x (1 - valid_of_wrong) of all images are valid: how
     likely is it then that of `judged` ones `valid` or more are? Below `least` it is told.
     """
+    from scipy import stats
+
     most = 1 - error * (1 - valid_of_wrong)
     chance = float(stats.binom.sf(valid - 1, judged, most)) if judged else 1.0
     if chance >= least:
@@ -268,6 +269,8 @@ def expected_width(shares: Sequence[float], sizes: Sequence[int], valid: float =
     """How wide the interval of wrong and valid images is likely to be, 0 to 1, when so many images of each stratum are
     judged: `shares` are those of the strata of all images, and `valid` how many of them are likely to be valid.
     """
+    from scipy import stats
+
     variance = sum(share**2 * valid * (1 - valid) / size for share, size in zip(shares, sizes, strict=True) if size)
     return float(2 * stats.norm.ppf((1 + CONFIDENCE) / 2) * variance**0.5)
 
