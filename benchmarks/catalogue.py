@@ -15,12 +15,14 @@ import random
 import resource
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import sqlite_utils
+from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.figures import Figure, reported
@@ -36,8 +38,10 @@ from services.studies.item_filter import HOWS, ItemFilter
 from storage.curation.case_columns import Outcome
 from storage.curation.catalogue import GRIDS, Catalogue
 from storage.curation.decisions import Target
+from storage.curation.entry_sets import CHUNK, listed
 from storage.curation.scores import NewScores
-from storage.schema import batch_facet, catalogue_tables, decision_tables
+from storage.curation.stored_sets import make_set, value_id
+from storage.pending import OUTCOMES
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
 
@@ -433,7 +437,56 @@ def _fill(
     db.execute("INSERT INTO catalogue_words (catalogue_words) VALUES ('delete-all')")
     db.execute("DELETE FROM catalogue")
     db.execute("DELETE FROM sqlite_sequence WHERE name = 'catalogue'")
-    for statement in (*catalogue_tables.REFILL, *decision_tables.FILL, *batch_facet.FILL, *triggers):
+    _fill_catalogue(db)
+    for statement in triggers:
+        db.execute(statement)
+
+
+def _fill_catalogue(db: sqlite_utils.Database) -> None:
+    """The catalogue of all test cases, by its views: triggers would fill it image by image."""
+    columns = (
+        "test_case, image, source, run, kind, label, classes, edit_types, edits, weather, time_of_day, profile, "
+        "recipe, method, verdict, review, there, created"
+    )
+    for statement in (
+        f"INSERT INTO catalogue ({columns}) SELECT {columns} FROM entries_of_test_cases ORDER BY test_case",
+        f"""
+        INSERT INTO catalogue_outcomes
+            (entry, model, prediction, source_prediction, measured, source_right, image_right)
+        {OUTCOMES}
+        """,
+        "CREATE TEMP TABLE filling AS SELECT entry, measure, number FROM catalogue_measures",
+        "INSERT INTO catalogue_values (facet, value) SELECT DISTINCT 'measure', measure FROM filling",
+        """
+        INSERT INTO catalogue_numbers SELECT id, number, entry
+        FROM filling JOIN catalogue_values ON facet = 'measure' AND value = measure ORDER BY 1, 2, 3
+        """,
+        "DROP TABLE filling",
+    ):
+        db.execute(statement)
+    sets: dict[tuple[str, str], list[NDArray[np.int64]]] = defaultdict(list)
+    (last,) = db.execute("SELECT coalesce(max(id), 0) FROM catalogue").fetchone()
+    for first in range(0, last + 1, CHUNK):
+        query = """
+            SELECT facet, value, group_concat(entry) FROM catalogue_facets WHERE entry >= ? AND entry < ? GROUP BY 1, 2
+        """
+        for facet, value, entries in db.execute(query, [first, first + CHUNK]):
+            sets[facet, value].append(np.sort(listed(entries)))
+    for name in sorted(sets, key=lambda name: name != ("there", "")):
+        make_set(db, value_id(db, *name), np.concatenate(sets[name]))
+    for statement in (
+        """
+        INSERT INTO catalogue_cells SELECT grid, line, place, facet, value, count(*)
+        FROM catalogue_places JOIN (
+            SELECT id AS entry, 'review' AS facet, verdict AS value FROM catalogue
+            UNION ALL SELECT entry, 'model:' || model, standing FROM catalogue_outcomes
+        ) USING (entry) WHERE entry IN (SELECT id FROM catalogue WHERE there) GROUP BY 1, 2, 3, 4, 5
+        """,
+        """
+        INSERT INTO catalogue_words (rowid, caption, counterfactual, edited)
+        SELECT entry, caption, counterfactual, edited FROM catalogue_texts
+        """,
+    ):
         db.execute(statement)
 
 

@@ -26,9 +26,10 @@ from storage.engine.process_locks import Presence
 from storage.engine.rows import insert_row, now
 from storage.engine.scratch import new_scratch
 from storage.evaluation.models_under_test import ModelsUnderTest
-from storage.evaluation.predictions import Predictions, convert_readings
+from storage.evaluation.predictions import Predictions
 from storage.evaluation.retrainings import Retrainings
 from storage.images import Images
+from storage.pending import give_functions, take_up
 from storage.runs.runs import Runs
 from storage.runs.test_cases import Jobs, TestCases, interrupt_jobs
 from storage.runs.undo import Steps
@@ -92,7 +93,7 @@ class Workspace:
         """Open or create the workspace; end the jobs, and remove the half files, of processes that are gone.
 
         Raises UserError when the folder cannot be written, or its database is damaged, no database, another
-        program's or a newer version's.
+        program's or another version's.
         """
         try:
             for folder in (self.folder, self.images.folder, self._presence.folder):
@@ -102,11 +103,10 @@ class Workspace:
                     raise PermissionError(13, "Permission denied")
         except OSError as error:
             raise self._not_writable(error) from error
-        self._database.open(migrations.check, migrations.migrate)
+        self._database.open(migrations.check, _migrate, take_up)
         try:
             process = self._database.write(self._enter)
             self.images.process = self.jobs.process = process
-            self._database.write(lambda db: convert_readings(db, self.images))
         except BaseException as error:
             self.images.process = self.jobs.process = 0
             self._presence.leave()
@@ -166,3 +166,8 @@ class Workspace:
         return UserError(
             f"The workspace folder {self.folder} cannot be written ({error.strerror or error}); pick another folder."
         )
+
+
+def _migrate(db: sqlite_utils.Database) -> None:
+    give_functions(db.conn)
+    migrations.migrate(db)

@@ -1,6 +1,6 @@
 """The catalogue: every image that can be curated, found by filters, in orders, by pages; with its counts.
 
-It is kept by triggers (`storage.schema.catalogue_tables`), so nothing here has to be told of what was saved. A filter
+It is kept by triggers (`storage/schema/m001/catalogue.sql`), so nothing here has to be told of what was saved. A filter
 costs the same however little of it fits, and a page the same however deep it lies.
 """
 
@@ -35,12 +35,12 @@ from core.errors import UserError
 from core.types import Check, CounterfactualCaption, Edit
 from storage.curation import entry_sets
 from storage.curation.information_order import hold, walk
+from storage.curation.scores import MEASURE as SCORE
+from storage.curation.scores import NUMBER
 from storage.curation.selection import Held, Selection, counts
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, unpack_value, when
 from storage.images import Images, file_name
-from storage.schema.score_tables import MEASURE as SCORE
-from storage.schema.score_tables import NUMBER
 
 COUNTED = 10_000
 """So many images are counted exactly; of more it is said at once that there are more, where words are looked for."""

@@ -15,13 +15,16 @@ from core.errors import UserError
 from storage.curation.entry_sets import CHUNK_BITS, KEY_BITS, chunk_bits, entries_of
 from storage.curation.scores import scored_rows
 from storage.engine.rows import Row
-from storage.schema import batch_facet, catalogue_tables, decision_tables, imports_tables, migrations, state_tables
+from storage.pending import OUTCOMES, VALIDITY, give_functions
+from storage.schema import migrations
 
 MOST_TOLD = 20
 """Faults that are told; more of them help nobody."""
-_FACETS = f"{decision_tables.FACETS} UNION ALL {imports_tables.FACETS} UNION ALL {batch_facet.FACETS}"
-_NUMBERS = f"{decision_tables.NUMBERS} UNION ALL {imports_tables.NUMBERS}"
-_WORDS = f"{catalogue_tables.WORDS} UNION ALL {imports_tables.WORDS}"
+_COLUMNS = (
+    "image, source, kind, label, classes, edit_types, edits, weather, time_of_day, profile, recipe, method, verdict, "
+    "review, there, created"
+)
+_COUNTED = "entry IN (SELECT id FROM catalogue WHERE there)"
 
 
 def catalogue_faults(path: Path) -> tuple[str, ...]:
@@ -36,9 +39,9 @@ def catalogue_faults(path: Path) -> tuple[str, ...]:
         db = sqlite_utils.Database(connection)
         try:
             reason = migrations.refusal(db)
-            if reason or len(list(migrations.studio.applied(db))) < len(migrations.STEPS):
+            if reason or not migrations.is_current(db):
                 raise UserError(f"{path} {reason or 'is of an earlier version: open it with this one first'}.")
-            state_tables.give_functions(connection)
+            give_functions(connection)
             connection.execute("BEGIN")
             return _faults(db)
         except sqlite3.DatabaseError as error:
@@ -47,7 +50,6 @@ def catalogue_faults(path: Path) -> tuple[str, ...]:
 
 def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
     faults: list[str] = []
-    tables, decided = catalogue_tables, decision_tables
 
     def compare(what: str, kept: Iterable[Row], wanted: Iterable[Row], keys: int) -> None:
         """Rows by their first columns, as a table keeps them and as they follow from the others."""
@@ -58,29 +60,39 @@ def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
             if there.get(key) != anew.get(key):
                 faults.append(f"{what} {key}: {there.get(key)} is kept, {anew.get(key)} follows from the other tables.")
 
-    entries = f"SELECT {', '.join(tables.COLUMNS)} FROM"
-    compare("entry of test case", db.query(f"{entries} catalogue WHERE test_case NOT NULL"),
-            db.query(f"{entries} ({decided.ENTRIES})"), 1)  # fmt: skip
-    compare("verdict and label of entry",
-            db.query(f"SELECT id, verdict_kept, review_kept, label_kept FROM ({decided.OWN})"),
-            db.query(f"SELECT id, verdict, review, label FROM ({decided.OWN})"), 1)  # fmt: skip
-    imported = f"SELECT {', '.join(imports_tables.COLUMNS)} FROM"
-    compare("imported entry", db.query(f"{imported} catalogue WHERE test_case IS NULL"),
-            db.query(f"{imported} ({imports_tables.DECIDED})"), 1)  # fmt: skip
+    for table in ("pending_set_changes", "pending_outcomes", "pending_validity"):
+        if db.table(table).count:
+            faults.append(f"Rows wait in {table}: open the workspace once, and they are taken up.")
+    columns = f"test_case, run, {_COLUMNS}"
+    compare("entry of test case", db.query(f"SELECT {columns} FROM catalogue WHERE test_case NOT NULL"),
+            db.query(f"SELECT {columns} FROM entries_of_test_cases"), 1)  # fmt: skip
+    compare("imported entry", db.query(f"SELECT id, {_COLUMNS} FROM catalogue WHERE test_case IS NULL"),
+            db.query(f"SELECT id, {_COLUMNS} FROM entries_of_imports"), 1)  # fmt: skip
     columns = "entry, model, prediction, source_prediction"
     compare("prediction", db.query(f"SELECT {columns} FROM catalogue_outcomes"),
-            db.query(f"SELECT {columns} FROM ({tables.OUTCOMES})"), 2)  # fmt: skip
-    # Of a segmentation somebody else has said what is right, once it was measured.
+            db.query(f"SELECT {columns} FROM catalogue_predictions"), 2)  # fmt: skip
+    # Of a segmentation the program says what is right, once it was measured.
     columns = "entry, model, measured, source_right, image_right"
     judged = "entry IN (SELECT id FROM catalogue WHERE kind = 'classification')"
     compare("outcome", db.query(f"SELECT {columns} FROM catalogue_outcomes WHERE {judged}"),
-            db.query(f"SELECT {columns} FROM ({tables.OUTCOMES}) WHERE {judged}"), 2)  # fmt: skip
-    number = "SELECT measure, entry, number FROM"
-    follow = chain(db.query(f"{number} ({_NUMBERS})"), scored_rows(db))
-    compare("number", db.query(f"{number} catalogue_numbers"), follow, 2)
+            db.query(f"SELECT {columns} FROM ({OUTCOMES}) WHERE {judged}"), 2)  # fmt: skip
+    compare("validity of item", db.query("SELECT id, outcome FROM study_items WHERE kind = 'item'"),
+            db.query(VALIDITY), 1)  # fmt: skip
+    numbers = """
+        SELECT catalogue_values.id AS measure, entry, number FROM catalogue_measures
+            JOIN catalogue_values ON facet = 'measure' AND value = measure
+    """
+    compare("number", db.query("SELECT measure, entry, number FROM catalogue_numbers"),
+            chain(db.query(numbers), scored_rows(db)), 2)  # fmt: skip
+    values = f"SELECT facet, value, count(*) AS entries FROM catalogue_facets WHERE {_COUNTED} GROUP BY facet, value"
     compare("count of", db.query("SELECT facet, value, entries FROM catalogue_values WHERE entries <> 0"),
-            db.query(tables.VALUES.format(facets=_FACETS)), 2)  # fmt: skip
-    compare("cell", db.query("SELECT * FROM catalogue_cells WHERE entries <> 0"), db.query(tables.CELLS), 5)
+            db.query(values), 2)  # fmt: skip
+    cells = f"""
+        SELECT grid, line, place, facet, value, count(*) AS entries
+        FROM catalogue_places JOIN catalogue_facets USING (entry)
+        WHERE (facet = 'review' OR facet LIKE 'model:%') AND {_COUNTED} GROUP BY grid, line, place, facet, value
+    """
+    compare("cell", db.query("SELECT * FROM catalogue_cells WHERE entries <> 0"), db.query(cells), 5)
     _compare_sets(db, faults)
     _compare_words(db, faults)
     return tuple(faults[:MOST_TOLD])
@@ -88,7 +100,7 @@ def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
 
 def _compare_sets(db: sqlite_utils.Database, faults: list[str]) -> None:
     wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for entry, facet, value in db.execute(_FACETS):
+    for entry, facet, value in db.execute("SELECT entry, facet, value FROM catalogue_facets"):
         members = wanted[facet, value]
         if entry in members:
             faults.append(f"Entry {entry} has {facet} {value!r} twice.")
@@ -107,8 +119,12 @@ def _compare_sets(db: sqlite_utils.Database, faults: list[str]) -> None:
 
 def _compare_words(db: sqlite_utils.Database, faults: list[str]) -> None:
     """By a full text made anew, in memory: what each word finds must be the same."""
-    db.execute(catalogue_tables.WORDS_TABLE.format(name="temp.words_anew"))
-    db.execute("INSERT INTO temp.words_anew (rowid, caption, counterfactual, edited) " + _WORDS)
+    (sql,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'catalogue_words'").fetchone()
+    db.execute(sql.replace("catalogue_words", "temp.words_anew", 1))
+    db.execute("""
+        INSERT INTO temp.words_anew (rowid, caption, counterfactual, edited)
+        SELECT entry, caption, counterfactual, edited FROM catalogue_texts
+    """)
     for name, of in (("kept", "main, catalogue_words"), ("anew", "temp, words_anew")):
         db.execute(f"CREATE VIRTUAL TABLE temp.{name} USING fts5vocab ({of}, instance)")
     for one, other, words in (("kept", "anew", "too much"), ("anew", "kept", "too little")):

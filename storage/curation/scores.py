@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 from core.errors import UserError
 from evaluation.validity_score import Agreement, ValidityScore
 from storage.curation import entry_sets
-from storage.curation.entry_sets import BYTES, CHUNK_BITS, KEY_BITS
+from storage.curation.entry_sets import BYTES, CHUNK_BITS
+from storage.curation.stored_sets import drop_set, make_set, value_id
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value, when, whole
-from storage.schema import score_tables
+
+MEASURE = "validity score"
+"""The name of the score among the measures of the catalogue."""
+NUMBER = f"(SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = '{MEASURE}')"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,22 +76,24 @@ class Scores(Repository):
         }
         run = insert_row(db, "score_runs", row)
         _forget(db)
-        db.execute(
-            "INSERT INTO catalogue_values (facet, value) VALUES ('measure', ?) ON CONFLICT DO NOTHING",
-            [score_tables.MEASURE],
-        )
         # From a table, by one statement, in the order of the entries: a quarter of what a statement each takes, and
         # nobody else can save meanwhile.
+        measure = value_id(db, "measure", MEASURE)
         db.execute("CREATE TEMP TABLE scores_coming (number REAL, entry INTEGER)")
-        rows = zip(scores.tolist(), new.entries.tolist(), strict=True)
-        db.conn.executemany("INSERT INTO scores_coming VALUES (?, ?)", rows)
-        db.execute(f"""
-            INSERT INTO catalogue_numbers (measure, number, entry)
-            SELECT {score_tables.NUMBER}, number, entry FROM scores_coming ORDER BY entry
-        """)
+        db.conn.executemany(
+            "INSERT INTO scores_coming VALUES (?, ?)", zip(scores.tolist(), new.entries.tolist(), strict=True)
+        )
+        db.execute(
+            "INSERT INTO catalogue_numbers (measure, number, entry) "
+            "SELECT ?, number, entry FROM scores_coming ORDER BY entry",
+            [measure],
+        )
         db.execute("DROP TABLE scores_coming")
-        for statement in score_tables.FILL:
-            db.execute(statement)
+        # The triggers of the numbers leave this measure alone: they would change the sets image by image.
+        make_set(db, measure, new.entries)
+        bins = entry_sets.bins_of(scores.astype(np.float64))
+        for place in np.unique(bins).tolist():
+            make_set(db, value_id(db, f"bin:{MEASURE}", str(place)), new.entries[bins == place])
         return run
 
     @read
@@ -104,12 +110,11 @@ class Scores(Repository):
 
 
 def _forget(db: sqlite_utils.Database) -> None:
-    """Take the scores that there are out of the catalogue."""
-    db.execute(f"DELETE FROM catalogue_numbers WHERE measure = {score_tables.NUMBER}")
+    """Take the scores of the run before out of the catalogue."""
+    db.execute(f"DELETE FROM catalogue_numbers WHERE measure = {NUMBER}")
     query = "SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ? OR facet = ?"
-    for (number,) in db.execute(query, [score_tables.MEASURE, f"bin:{score_tables.MEASURE}"]).fetchall():
-        span = [number << KEY_BITS, (number + 1) << KEY_BITS]
-        db.execute("DELETE FROM catalogue_sets WHERE id >= ? AND id < ?", span)
+    for (value,) in db.execute(query, [MEASURE, f"bin:{MEASURE}"]).fetchall():
+        drop_set(db, value)
 
 
 def _runs(db: sqlite_utils.Database, which: str, *values: int) -> tuple[ScoreRun, ...]:
@@ -132,7 +137,7 @@ def _runs(db: sqlite_utils.Database, which: str, *values: int) -> tuple[ScoreRun
 
 def scored_rows(db: sqlite_utils.Database) -> list[Row]:
     """The rows of `catalogue_numbers` that follow from the latest run."""
-    query = f"SELECT entries, scores, {score_tables.NUMBER} AS measure FROM score_runs ORDER BY id DESC LIMIT 1"
+    query = f"SELECT entries, scores, {NUMBER} AS measure FROM score_runs ORDER BY id DESC LIMIT 1"
     for row in db.query(query):
         bits = np.frombuffer(row["entries"], np.uint8)
         assert len(bits) % BYTES == 0

@@ -19,8 +19,8 @@ import sqlite_utils
 from core.catalogue import CatalogueFilter, Order, PageKey, ScoreBand
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits, Numbers
+from storage.curation.scores import MEASURE as SCORE
 from storage.engine.rows import whole
-from storage.schema.score_tables import MEASURE as SCORE
 
 UNREAD = "unread"
 """Where a model under test that has not read an image stands on it."""

@@ -28,17 +28,6 @@ from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import now, pack
 from storage.images import sync_folder
 
-TABLES = (
-    """
-    CREATE TABLE embedders (  -- models that place images; one that was trained anew is another
-        id INTEGER PRIMARY KEY AUTOINCREMENT,  -- of its files: vectors/ID.rows and vectors/ID.entries
-        name TEXT NOT NULL UNIQUE CHECK (name <> ''),
-        dimensions INTEGER NOT NULL CHECK (dimensions > 0),
-        vectors INTEGER NOT NULL CHECK (vectors >= 0),  -- the rows of its files that count
-        created TEXT NOT NULL
-    ) STRICT
-    """,
-)
 Rows = NDArray[np.float16]
 _NUMBER = np.dtype("<i8")
 _HALF = np.dtype("<f2")

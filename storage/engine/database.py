@@ -44,8 +44,11 @@ class Database:
         self._watcher: sqlite_utils.Database | None = None
         self._watching = threading.Lock()
 
-    def open(self, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None]) -> None:
-        """Open or create the file. `check` may refuse it before anything is written; `migrate` is the first write.
+    def open(
+        self, check: WriteFunction[None], migrate: WriteFunction[None], before_commit: WriteFunction[None]
+    ) -> None:
+        """Open or create the file. `check` may refuse it before anything is written; `migrate` is the first write;
+        `before_commit` ends each write.
 
         Foreign keys are not enforced while `migrate` runs, so that it may put a table in the place of another one: it
         has to check them itself before it ends.
@@ -58,7 +61,7 @@ class Database:
         self._watcher = None
         opened: Future[None] = Future()
         self._writer = threading.Thread(
-            target=self._serve, args=(check, migrate, opened), name="storage-writer", daemon=True
+            target=self._serve, args=(check, migrate, before_commit, opened), name="storage-writer", daemon=True
         )
         self._writer.start()
         try:
@@ -137,15 +140,20 @@ class Database:
             check_same_thread=False,
         )
         connection.execute("PRAGMA query_only = ON")
+        connection.create_function("casefold", 1, str.casefold, deterministic=True)  # lower() knows English alone
         db = sqlite_utils.Database(connection)
         self._readers.add(db)
         return db
 
     def _serve(
-        self, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None], opened: Future[None]
+        self,
+        check: WriteFunction[None],
+        migrate: WriteFunction[None],
+        before_commit: WriteFunction[None],
+        opened: Future[None],
     ) -> None:
         try:
-            db = _connect(self.path, check, migrate)
+            db = _connect(self.path, check, migrate, before_commit)
         except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
             opened.set_exception(error)
             return
@@ -153,7 +161,7 @@ class Database:
         while (job := self._queue.get()) is not None:
             function, result = job
             try:
-                value = _in_transaction(db, function)
+                value = _in_transaction(db, function, before_commit)
             except sqlite3.Error as error:
                 result.set_exception(_explained(error, self.path))
             except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
@@ -197,7 +205,7 @@ def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Calla
 
 
 def _connect(
-    path: Path, check: Callable[[sqlite_utils.Database], None], migrate: WriteFunction[None]
+    path: Path, check: WriteFunction[None], migrate: WriteFunction[None], before_commit: WriteFunction[None]
 ) -> sqlite_utils.Database:
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
@@ -208,13 +216,14 @@ def _connect(
         check(db)
         findings = connection.execute("PRAGMA quick_check(1)").fetchone()
         if findings != ("ok",):
-            raise UserError(f"{path} is damaged ({findings[0]}); restore a backup, or pick another workspace folder.")
+            finding = " ".join(findings[0].split())
+            raise UserError(f"{path} is damaged ({finding}); restore a backup, or pick another workspace folder.")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise UserError(f"The disk of {path} cannot keep a database safely; pick a folder on a local disk.")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = OFF")
-        _in_transaction(db, migrate)
+        _in_transaction(db, migrate, before_commit)
         connection.execute("PRAGMA foreign_keys = ON")
         return db
     except sqlite3.Error as error:
@@ -225,11 +234,12 @@ def _connect(
         raise
 
 
-def _in_transaction(db: sqlite_utils.Database, function: WriteFunction[T]) -> T:
+def _in_transaction(db: sqlite_utils.Database, function: WriteFunction[T], before_commit: WriteFunction[None]) -> T:
     # IMMEDIATE: the wait for another process happens here, not half-way through as with sqlite-utils' plain BEGIN.
     db.conn.execute("BEGIN IMMEDIATE")
     try:
         value = function(db)
+        before_commit(db)
         if not db.conn.in_transaction:
             raise RuntimeError("a write function ended its own transaction")
         db.conn.execute("COMMIT")

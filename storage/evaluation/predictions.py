@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import sqlite_utils
-from PIL import Image
-from pydantic import ValidationError
 
 from core.errors import UserError
-from core.predictions import Doubt, Guess, Prediction, decode_map, encode_map
-from core.types import from_plain
+from core.predictions import Doubt, Guess, Prediction, decode_map
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value
 from storage.images import Images, StoredImage, file_name, keep_image
@@ -111,41 +105,6 @@ def prediction_of(row: Row, images: Path) -> Prediction | None:
         classes=tuple(json.loads(row["classes"])),
         class_map=class_map,
     )
-
-
-def convert_readings(db: sqlite_utils.Database, images: Images) -> int:
-    """Turn the table `readings` of earlier versions, which had class maps as text in JSON, into predictions with class
-    maps as image files; returns how many there were. Does nothing where there is no such table.
-
-    Files come first and rows after, in the caller's one transaction: whatever stops it leaves the table as it was. A
-    reading that says nothing, as its version could not read it either, goes.
-    """
-    if not db.table("readings").exists():
-        return 0
-    number = 0
-    for row in db.execute("SELECT id, image, model, value, created FROM readings ORDER BY id").fetchall():
-        prediction = _read_before(row[3])
-        if prediction is not None:
-            stored = images.save(decode_map(prediction.class_map)) if prediction.class_map else None
-            _insert(db, row[1], row[2], prediction, stored, row[4])
-            number += 1
-    db.execute("DROP TABLE readings")
-    return number
-
-
-def _read_before(text: str) -> Prediction | None:
-    """The prediction in the value of a reading, if there is one."""
-    try:
-        held = json.loads(text)
-        prediction: Prediction = from_plain(Prediction, {**held, "class_map": ""})
-        if not held.get("class_map"):
-            return prediction
-        # A PNG with a palette, whose places are the class numbers.
-        with Image.open(io.BytesIO(base64.b64decode(held["class_map"]))) as opened:
-            numbers = Image.frombytes("L", opened.size, opened.tobytes())
-        return replace(prediction, class_map=encode_map(numbers))
-    except (ValidationError, ValueError, TypeError, OSError):
-        return None
 
 
 def _insert(

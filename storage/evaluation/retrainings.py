@@ -13,21 +13,6 @@ import sqlite_utils
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack
 
-APPEND_ONLY = ("retrainings",)
-TABLES = (
-    """
-    CREATE TABLE retrainings (  -- the latest row of `asked` counts
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        about TEXT NOT NULL CHECK (about <> ''),  -- which images and which model
-        asked TEXT NOT NULL CHECK (asked <> ''),  -- the whole question
-        model INTEGER NOT NULL REFERENCES models_under_test (id),
-        told TEXT NOT NULL CHECK (json_valid(told)),  -- all that a report tells
-        created TEXT NOT NULL
-    ) STRICT
-    """,
-    "CREATE INDEX retrainings_in_order ON retrainings (about, id)",
-)
-
 
 @dataclass(frozen=True)
 class StoredRetraining:

@@ -335,7 +335,7 @@ class Runs(Repository):
             FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
                 JOIN run_states AS state ON state.id = summary.state
             WHERE summary.removed = :removed AND (:removed = 0 OR summary.state > {BEGUN})
-                AND (:find = '' OR instr(search, :find)) AND (
+                AND (:find = '' OR instr(casefold(search), :find)) AND (
                 :after = '' OR (changed, number) < (SELECT changed, number FROM run_summaries WHERE run = :after)
             )
             ORDER BY changed DESC, number DESC LIMIT :limit
@@ -346,7 +346,9 @@ class Runs(Repository):
     @read
     def count(self, db: sqlite_utils.Database, find: str = "") -> int:
         """How many runs there are, without the deleted ones, that have `find` in their name or label."""
-        query = "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(search, :find))"
+        query = (
+            "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(casefold(search), :find))"
+        )
         return int(db.execute(query, {"find": find.casefold()}).fetchone()[0])
 
     @read

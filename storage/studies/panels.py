@@ -23,40 +23,6 @@ NOBODYS_PANEL = ("the link takes anybody", "participants by nothing")
 settings themselves are gone, since the files of studies once held the latest alone."""
 _LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
 """What opens and ends the link, as the log names it."""
-APPEND_ONLY = ("study_panels", "participants", "person_answers")
-TABLES = (
-    """
-    CREATE TABLE study_panels (  -- the latest row of a study counts
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        study TEXT NOT NULL REFERENCES studies (id),
-        settings TEXT NOT NULL CHECK (json_valid(settings)),
-        created TEXT NOT NULL
-    ) STRICT
-    """,
-    "CREATE INDEX study_panels_by_study ON study_panels (study, id)",
-    """
-    CREATE TABLE participants (  -- who a worker is for the panel that they came from
-        study TEXT NOT NULL,
-        worker TEXT NOT NULL,
-        participant TEXT NOT NULL,
-        created TEXT NOT NULL,
-        PRIMARY KEY (study, worker),
-        UNIQUE (study, participant),
-        FOREIGN KEY (study, worker) REFERENCES enrolments (study, worker)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE person_answers (  -- the latest row of a study and a worker counts; never beside a vote
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        study TEXT NOT NULL,
-        worker TEXT NOT NULL,
-        answers TEXT NOT NULL CHECK (json_valid(answers)),
-        created TEXT NOT NULL,
-        FOREIGN KEY (study, worker) REFERENCES enrolments (study, worker)
-    ) STRICT
-    """,
-    "CREATE INDEX person_answers_by_worker ON person_answers (study, worker, id)",
-)
 
 
 class Panels(Repository):

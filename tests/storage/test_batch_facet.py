@@ -1,4 +1,4 @@
-"""Images are found by the batch that made them: at once, in old workspaces too, and whatever becomes of their runs."""
+"""Images are found by the batch that made them: at once, and whatever becomes of their runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from storage.curation.catalogue_check import catalogue_faults
 from storage.runs.test_cases import save_cases
 from storage.workspace import DATABASE, Workspace
 from tests.storage.test_batches_ledger import SHOWN, TRIES, batch_of, read
-from tests.storage.test_migrations import FIRST_ROWS, RUN, TASK, THEN, case_row, written_by
 from tests.support.batch_cases import comes_to, pictures, plan_text, planned, work_here
 from tests.support.cases import made_case
 from tests.support.workspaces import workspace_in
@@ -78,44 +77,6 @@ def test_a_result_that_comes_twice_is_one_image(workspace: Workspace) -> None:
     (case,) = save_cases(workspace.images, workspace.thumbnails, [made_case(Image.new("RGB", (16, 12), "red"))])
     held.record(number, [Done(work[-1], case=case)], TRIES)
     assert workspace.catalogue.facets()["batch"] == {"Birds #1": 2}
-
-
-def test_a_workspace_of_the_step_before_gets_it(tmp_path: Path) -> None:
-    other = "1" * 16
-    batch = {"plan": "p", "profile": "demo", "recipe": "dillema", "settings": "{}", "at_once": 8, "created": THEN}
-    source = {"batch": 1, "label": "", "split": "", "attributes": "{}", "stamp": ""}
-    work = {"pass": "images", "lot": 0, "seed": 0, "state": "done", "changed": THEN}
-    cases = [
-        {name: value for name, value in case_row(number)[1].items() if name != "control"}
-        | {"run": run, "job": None, "recipe": "dillema", "task": TASK}
-        for number, run in enumerate((RUN, RUN, other, other))
-    ]
-    written_by(
-        tmp_path,
-        21,
-        [
-            *FIRST_ROWS,
-            ("runs", {**FIRST_ROWS[1][1], "id": other}),
-            ("run_states", {**FIRST_ROWS[2][1], "run": other}),
-            *(("test_cases", case) for case in cases),
-            ("batches", {"name": "Möwen", "digest": "a", **batch}),
-            ("batches", {"name": "Möwen", "digest": "b", **batch}),
-            ("batch_sources", {**source, "key": "a.png", "run": RUN}),
-            ("batch_sources", {**source, "batch": 2, "key": "b.png", "run": other}),
-            ("batch_work", {**work, "batch": 1, "source": 1, "place": 0, "key": "1", "test_case": 1}),
-            ("batch_work", {**work, "batch": 1, "source": 1, "place": 1, "key": "2", "state": "planned"}),
-            ("batch_work", {**work, "batch": 2, "source": 2, "place": 0, "key": "3", "test_case": 3}),
-            ("batch_work", {**work, "batch": 2, "source": 2, "place": 1, "key": "4", "test_case": 4}),
-            ("run_states", {**FIRST_ROWS[2][1], "run": other, "removed": 1}),
-        ],
-    )
-    with workspace_in(tmp_path) as workspace:
-        assert found(workspace, "Möwen #1") == {1}
-        assert workspace.catalogue.facets()["batch"] == {"Möwen #1": 1}
-        workspace.runs.restore(other)
-        assert found(workspace, "Möwen #2") == {3, 4}
-        assert workspace.catalogue.facets()["batch"] == {"Möwen #1": 1, "Möwen #2": 2}
-    assert catalogue_faults(tmp_path / DATABASE) == ()
 
 
 def test_a_view_says_the_batch_in_the_address_of_the_gallery_and_so_does_a_script(

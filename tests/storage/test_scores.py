@@ -24,7 +24,6 @@ from storage.workspace import DATABASE, Workspace
 from tests.services.evaluation.test_eval_results import judged
 from tests.services.evaluation.test_eval_scoring import drawn
 from tests.storage.test_catalogue import Busy, everything
-from tests.storage.test_migrations import FIRST_ROWS, TASK, case_row, written_by
 from tests.support.cases import made_case
 from tests.support.set_cases import picture, run_of
 from tests.support.workspaces import workspace_in
@@ -132,17 +131,6 @@ def test_what_is_no_score_is_refused_and_changes_nothing(workspace: Workspace, w
     latest = workspace.scores.latest()
     assert latest is not None and latest.id == 1
     assert workspace.catalogue.ids(CatalogueFilter(scores=(ScoreBand(),))) == (1,)
-
-
-def test_a_workspace_of_the_step_before_can_be_scored(tmp_path: Path) -> None:
-    case = {name: value for name, value in case_row(1)[1].items() if name != "control"}
-    written_by(tmp_path, 23, [*FIRST_ROWS, ("test_cases", case | {"job": None, "recipe": "dillema", "task": TASK})])
-    with workspace_in(tmp_path) as workspace:
-        assert workspace.scores.latest() is None
-        assert workspace.catalogue.ids(CatalogueFilter(scores=(None,))) == (1,)
-        workspace.scores.save(new({1: 0.5}))
-        assert workspace.catalogue.ids(CatalogueFilter(scores=(ScoreBand(0.5),))) == (1,)
-    assert catalogue_faults(tmp_path / DATABASE) == ()
 
 
 def test_all_images_with_figures_are_scored_by_votes_and_the_others_are_not(workspace: Workspace) -> None:

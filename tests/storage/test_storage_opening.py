@@ -79,10 +79,17 @@ def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
 def test_a_newer_version_is_not_touched(tmp_path: Path) -> None:
     filled(tmp_path)
     connection = sqlite3.connect(tmp_path / "studio.db")
-    connection.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('studio', 'm999', '')")
-    connection.commit()
+    connection.execute("PRAGMA user_version = 999")
     connection.close()
     refused(tmp_path, "newer version")
+
+
+def test_a_workspace_of_before_the_first_version_is_not_touched(tmp_path: Path) -> None:
+    filled(tmp_path)
+    connection = sqlite3.connect(tmp_path / "studio.db")
+    connection.execute("PRAGMA user_version = 0")
+    connection.close()
+    refused(tmp_path, "was written before version 0.1.0, whose workspaces no released version opens; pick another")
 
 
 def cut(data: bytes) -> bytes:

@@ -19,7 +19,6 @@ from core.stored_studies import ImportedVote
 from core.studies import ControlPolicy, Eligibility, Example, Item, NewItem
 from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
 from storage.backup import backup, restore
-from storage.schema.state_tables import give_functions
 from storage.workspace import Workspace
 from study.results import analyse
 from study.templates import TEMPLATES
@@ -158,7 +157,6 @@ def test_votes_go_up_only(workspace: Workspace) -> None:
     studies.set_votes(study_id, 5, 4)
     assert len(studies.rules_history(study_id)) == 1
     database = sqlite3.connect(workspace.folder / "studio.db")
-    give_functions(database)
     for statement, words in (
         ("UPDATE studies SET votes = 1", "no fewer votes"),
         ("UPDATE studies SET state = 'draft'", "from draft to running"),

@@ -1,0 +1,62 @@
+"""The sets of entries in the tables `catalogue_values` and `catalogue_sets`. Functions of an open database."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+import sqlite_utils
+
+from storage.curation.entry_sets import (
+    CHUNK,
+    CHUNK_BITS,
+    KEY_BITS,
+    Numbers,
+    changed_set,
+    chunk_bits,
+    size,
+    stored_places,
+)
+from storage.engine.rows import insert_row
+
+
+def change_sets(db: sqlite_utils.Database) -> None:
+    """Make the changes that triggers have noted in `pending_set_changes`."""
+    changes = db.execute(f"""
+        SELECT (value << {KEY_BITS}) | (entry >> {CHUNK_BITS}), entry & {CHUNK - 1}, put
+        FROM pending_set_changes ORDER BY 1, id
+    """).fetchall()
+    for key, of_chunk in groupby(changes, key=lambda change: change[0]):
+        members = changed_set(_members(db, key), {place: bool(put) for _, place, put in of_chunk})
+        db.execute("INSERT OR REPLACE INTO catalogue_sets (id, members) VALUES (?, ?)", [key, members])
+    db.execute("DELETE FROM pending_set_changes")
+
+
+def value_id(db: sqlite_utils.Database, facet: str, value: str) -> int:
+    """The number of a value of a facet, which is added if it is new."""
+    row = db.execute("SELECT id FROM catalogue_values WHERE facet = ? AND value = ?", [facet, value]).fetchone()
+    return int(row[0]) if row else insert_row(db, "catalogue_values", {"facet": facet, "value": value})
+
+
+def make_set(db: sqlite_utils.Database, value: int, entries: Numbers) -> None:
+    """Store the set of a value that has none, and the number of its entries whose runs are not deleted. `entries` are
+    ascending.
+    """
+    number = 0
+    present = value_id(db, "there", "") << KEY_BITS
+    for chunk in np.unique(entries >> CHUNK_BITS).tolist():
+        members = stored_places(entries[entries >> CHUNK_BITS == chunk] & (CHUNK - 1))
+        db.execute("INSERT INTO catalogue_sets (id, members) VALUES (?, ?)", [(value << KEY_BITS) | chunk, members])
+        number += size(chunk_bits(members) & chunk_bits(_members(db, present | chunk)))
+    db.execute("UPDATE catalogue_values SET entries = ? WHERE id = ?", [number, value])
+
+
+def drop_set(db: sqlite_utils.Database, value: int) -> None:
+    """Remove the set of a value, which no entry has any more."""
+    db.execute("DELETE FROM catalogue_sets WHERE id >= ? AND id < ?", [value << KEY_BITS, (value + 1) << KEY_BITS])
+    db.execute("UPDATE catalogue_values SET entries = 0 WHERE id = ?", [value])
+
+
+def _members(db: sqlite_utils.Database, key: int) -> bytes:
+    row = db.execute("SELECT members FROM catalogue_sets WHERE id = ?", [key]).fetchone()
+    return row[0] if row else b""

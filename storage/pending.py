@@ -1,0 +1,104 @@
+"""Work that SQL cannot do: sets of bits, labels compared by their meaning, outcomes of votes.
+
+Triggers note it in the tables `pending_...`, and it is done here before each commit, and at opening: so another program
+may insert rows with plain SQLite, and the studio takes them up.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import UTC, datetime
+
+import sqlite_utils
+
+from core.predictions import names_label
+from core.studies import Adjudication, Vote
+from storage.curation.stored_sets import change_sets
+from storage.studies.rows import item_of, rules_of
+from study.slices import outcome_of_image
+
+OUTCOMES = """
+    SELECT entry, model, prediction, source_prediction, measured,
+        names_label(source_label, label) AS source_right, names_label(image_label, label) AS image_right
+    FROM catalogue_predictions
+"""
+"""Rows of `catalogue_outcomes` as they begin: a segmentation is measured later, by its class maps."""
+VALIDITY = """
+    SELECT study_items.id, study_outcome(studies.rules, studies.state, content, (
+        SELECT json_group_array(json_array(worker, answers)) FROM (
+            SELECT assignments.worker, study_votes.answers FROM assignments
+            JOIN study_votes ON study_votes.id = assignments.vote
+            WHERE assignments.item = study_items.id AND assignments.state = 'submitted' AND counts ORDER BY first_vote
+        )
+    ), (
+        SELECT json_group_array(json_array(question, answer)) FROM (
+            SELECT question, answer FROM adjudications
+            WHERE answer <> '' AND id IN (
+                SELECT max(id) FROM adjudications WHERE study = studies.id AND item = study_items.id GROUP BY question
+            ) ORDER BY id
+        )
+    )) AS outcome
+    FROM study_items JOIN studies ON studies.id = study WHERE study_items.kind = 'item'
+"""
+"""The outcome of each item of the studies."""
+
+
+def give_functions(connection: sqlite3.Connection) -> None:
+    """Give a connection the functions that the queries of this module call; no trigger calls one."""
+    connection.create_function("names_label", 2, _names_label, deterministic=True)
+    connection.create_function("study_outcome", 5, _study_outcome, deterministic=True)
+
+
+def take_up(db: sqlite_utils.Database) -> None:
+    """Do the work that is pending, in the caller's transaction. The connection needs `give_functions`."""
+    if _waits(db, "pending_outcomes"):
+        db.execute("DELETE FROM catalogue_outcomes WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)")
+        db.execute(f"""
+            INSERT INTO catalogue_outcomes
+                (entry, model, prediction, source_prediction, measured, source_right, image_right)
+            {OUTCOMES} WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)
+        """)
+        db.execute("DELETE FROM pending_outcomes")
+    if _waits(db, "pending_validity"):
+        db.execute(f"""
+            UPDATE study_items SET outcome = found.outcome
+            FROM ({VALIDITY} AND study_items.id IN (SELECT item FROM pending_validity)) AS found
+            WHERE study_items.id = found.id
+        """)
+        db.execute("DELETE FROM pending_validity")
+    if _waits(db, "pending_set_changes"):
+        change_sets(db)
+
+
+def _waits(db: sqlite_utils.Database, table: str) -> bool:
+    return db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+
+
+def _names_label(guess: str | None, label: str | None) -> bool | None:
+    return None if guess is None or label is None else names_label(guess, label)
+
+
+def _study_outcome(rules: str, state: str, content: str, votes: str, adjudications: str) -> str:
+    """Return `study_items.outcome` of an item by the rules of its study.
+
+    `votes` holds pairs of worker and answers, in their order, of the votes that may count; `adjudications` pairs of
+    question and answer.
+    """
+    if state == "draft":
+        return ""
+    item = item_of({"id": 0, "public": "", "kind": "item", "image": "", "source": None, "content": content})
+    then = datetime.fromtimestamp(0, UTC)
+    found = outcome_of_image(
+        item,
+        [
+            Vote(number, 0, "item", worker, json.loads(answers), "", then, then, 0.0, "left")
+            for number, (worker, answers) in enumerate(json.loads(votes))
+        ],
+        [Adjudication(0, question, answer, "", then) for question, answer in json.loads(adjudications)],
+        rules_of(rules),
+        state == "closed",
+    )
+    if found is None or found.status == "waiting":
+        return ""
+    return found.answer if found.status == "consensus" else found.status
