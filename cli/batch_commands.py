@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
+from cli.common import INTERRUPTED, SOME_FAILED, TERMINATED, WAITS, WRONG
 from core.batches import Pass
 from core.errors import UserError
 from core.progress import Pace, Progress
@@ -26,8 +27,6 @@ from services.batches.status import BatchWatch
 from services.batches.work import Order
 from storage.workspace import Workspace
 
-WRONG, SOME_FAILED, WAITS, INTERRUPTED, TERMINATED = 2, 3, 4, 130, 143
-"""Exit codes; 0 when all went well."""
 LISTED = 12
 """Captions of a sample, and reasons for failures, that are shown."""
 

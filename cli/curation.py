@@ -7,45 +7,40 @@ ends with one sentence and exit code 2.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-from core.errors import UserError
-from core.progress import OnProgress, Progress
+from cli.common import add_workspace_option, counting, in_workspace, printable
 from formats.exporting import LAYOUTS
 from services.curation import import_source, imports
 from storage.curation.imports import Import, ImportRow
-from storage.workspace import DATABASE, Workspace
+from storage.workspace import Workspace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives the exit code."""
+    """Run one command and return the exit code."""
     options = _parser().parse_args(arguments)
-    folder = Path(options.workspace)
-    try:
-        if not (folder / DATABASE).is_file():
-            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
-        with Workspace(folder) as workspace:
-            for line in options.command(workspace, options):
-                print(_shown(line))
+
+    def act(workspace: Workspace) -> int:
+        for line in options.command(workspace, options):
+            print(printable(line))
         return 0
-    except UserError as error:
-        print(_shown(str(error)), file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename or options.command.__name__}: {error.strerror or error}", file=sys.stderr)
-        return 2
+
+    return in_workspace(Path(options.workspace), act)
 
 
 def bring_in(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
     """Brings in a folder, a zip or a tar, and puts it into a test set where that is asked for."""
     labels = options.labels.split(",") if options.labels else ()
-    with _counting() as on_progress:
+    with counting("import") as on_count:
         done = import_source.bring_in(
-            workspace, Path(options.source), options.name, options.format, options.classes, labels, on_progress
+            workspace,
+            Path(options.source),
+            options.name,
+            options.format,
+            options.classes,
+            labels,
+            lambda at: on_count(at.done, at.total),
         )
     if not done.already:
         yield from _report(workspace, done.imported.id)
@@ -90,29 +85,9 @@ def _told(row: ImportRow) -> str:
     return f"{row.kind:7}  {row.file}: {row.reason}"
 
 
-def _shown(line: str) -> str:
-    """A line without what a terminal would obey: a name of a file may hold anything."""
-    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
-
-
-@contextmanager
-def _counting() -> Iterator[OnProgress]:
-    """A bar for whoever waits; none where nobody sits at a terminal."""
-    from tqdm import tqdm
-
-    with tqdm(desc="import", unit="image", leave=False, disable=None) as bar:
-
-        def on_progress(at: Progress) -> None:
-            bar.total = at.total
-            bar.update(at.done - bar.n)
-
-        yield on_progress
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m services.curation", description="Images into a workspace.")
-    usual = os.environ.get("WORKSPACE") or "workspace"
-    parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+    add_workspace_option(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     words = "bring in the images of a folder, a zip or a tar; the same again goes on with what was stopped"

@@ -9,16 +9,23 @@ Whatever ends it, what was read and trained is kept.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 from pydantic import ValidationError
 
+from cli.common import (
+    INTERRUPTED,
+    SOME_FAILED,
+    TERMINATED,
+    WRONG,
+    Parser,
+    add_workspace_option,
+    printable,
+    until_pipe_closes,
+)
 from core.errors import Cancelled, UserError
 from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
@@ -41,24 +48,13 @@ from services.evaluation.types import Asked, Evaluated, Subject
 from services.test_sets.versions import version_of
 from storage.workspace import DATABASE, Workspace
 
-WRONG, SOME_FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 3, 130, 141, 143
-"""Exit codes; 0 when all went well."""
 TRAININGS = "trainings"
 SOURCES = ("torchvision", "timm", "transformers")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives the exit code."""
-    try:
-        try:
-            return _run(arguments)
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the lines has enough of them, as `head` does
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return PIPE_CLOSED
+    """Run one command and return the exit code."""
+    return until_pipe_closes(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -76,12 +72,12 @@ def _run(arguments: Sequence[str] | None) -> int:
         print(report)
         return SOME_FAILED if unreadable else 0
     except UserError as error:
-        print(_shown(str(error)), file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return WRONG
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        print(_shown(f"{error.filename or folder}: {error.strerror or error}"), file=sys.stderr)
+        print(printable(f"{error.filename or folder}: {error.strerror or error}"), file=sys.stderr)
         return WRONG
     except Terminated:
         return TERMINATED
@@ -122,7 +118,7 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         finally:
             line.clear()
         if read.note:
-            print(_shown(read.note), file=sys.stderr)
+            print(printable(read.note), file=sys.stderr)
         found = service.evaluate(asked)
         if options.command == "rank":
             ranking = service.rank(asked, options.most)
@@ -160,7 +156,7 @@ def _retrained(
         retrainings.close()
     if options.json:
         return json_text(retrained_facts(found))
-    return "\n".join(_shown(one) for one in retrained_markdown(found).split("\n"))
+    return "\n".join(printable(one) for one in retrained_markdown(found).split("\n"))
 
 
 def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
@@ -226,33 +222,19 @@ def _report(found: Evaluated, options: argparse.Namespace) -> str:
         tables = {f"By {table}": rows for table, rows in found.sensitivity.items()}
         compared = "reconstructions of the same sources" if found.against_control else "the originals"
         what, wrong = (OF_TRUE_CLASS, "") if found.kind == "classification" else (OF_PIXELS, LOSES)
-        head = f"# Which edits hurt {_shown(found.model)}\n\nThe change of {what}, against {compared}.\n"
+        head = f"# Which edits hurt {printable(found.model)}\n\nThe change of {what}, against {compared}.\n"
         return head + edits_markdown(tables, what, wrong)
     return file_of(found, "latex" if options.latex else "markdown").decode().rstrip("\n")
 
 
 def _plain(text: str) -> str:
     """Lines without what a terminal would obey."""
-    return "\n".join(_shown(line) for line in text.split("\n"))
-
-
-def _shown(line: str) -> str:
-    """A line without what a terminal would obey."""
-    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Ends a mistake in the options with one sentence, and not with all options."""
-
-    def error(self, message: str) -> NoReturn:
-        said = message.removeprefix("argument ")
-        self.exit(WRONG, f"{said[:1].upper()}{said[1:]}. All that it takes: {self.prog} --help\n")
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m evaluation", description="What a test set says of a model under test.")
+    parser = Parser(prog="python -m evaluation", description="What a test set says of a model under test.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    usual = os.environ.get("WORKSPACE") or "workspace"
     for name, words in (
         ("effectiveness", "how often it is wrong on generated images, beside the very same sources"),
         ("sensitivity", "which edits hurt it"),
@@ -269,7 +251,7 @@ def _parser() -> argparse.ArgumentParser:
             "--set", metavar="NAME=VALUE", action="append", default=[], help="of the model, as in a profile"
         )
         sub.add_argument("--mapping", metavar="FILE", help="which label is which class: CSV or TOML")
-        sub.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+        add_workspace_option(sub)
         sub.add_argument("--profile", default="demo", help="whose model is asked where --model says none (demo)")
         sub.add_argument("--json", action="store_true", help="everything as data")
         if name == "effectiveness":
@@ -284,7 +266,7 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--most", type=_most, default=20, help="so many are listed, the first ones (20)")
     words = "what was trained further and lies in the workspace: whose it is, and what it takes on the disk"
     sub = commands.add_parser(TRAININGS, help=words, description=words)
-    sub.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+    add_workspace_option(sub)
     sub.add_argument("--json", action="store_true", help="everything as data")
     sub.add_argument(
         "--remove-old",

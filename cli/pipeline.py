@@ -13,13 +13,12 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 from pydantic import ValidationError
 
 from cli import models as model_commands
+from cli.common import DIFFERENT, INTERRUPTED, SOME_FAILED, TERMINATED, WRONG, Parser, until_pipe_closes
 from cli.options import (
     asked_mask,
     asked_settings,
@@ -49,21 +48,11 @@ from pipeline.run_files.folder import FolderStore, RepeatStore, make_folder
 from pipeline.stages.generation import PlannedImage
 
 BATCH = "batch"
-DIFFERENT, WRONG, SOME_FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 130, 141, 143
-"""Exit codes; 0 when all went well."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives the exit code."""
-    try:
-        try:
-            code = _run(arguments)
-        finally:
-            sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # whoever read the lines has enough of them, as `head` does
-        _let_go_of_pipes()
-        return PIPE_CLOSED
+    """Run one command and return the exit code."""
+    return until_pipe_closes(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -290,23 +279,8 @@ def _quiet_libraries() -> None:
         warnings.simplefilter("ignore")
 
 
-def _let_go_of_pipes() -> None:
-    """What is still in a buffer goes nowhere, so that Python does not try once more at its end."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-class _Parser(argparse.ArgumentParser):
-    """Ends a mistake in the options with one sentence, and not with all options."""
-
-    def error(self, message: str) -> NoReturn:
-        said = message.removeprefix("argument ")
-        self.exit(WRONG, f"{said[:1].upper()}{said[1:]}. All that it takes: {self.prog} --help\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m pipeline", description="DILLEMA Studio without a browser.")
+    parser = Parser(prog="python -m pipeline", description="DILLEMA Studio without a browser.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     one = commands.add_parser("augment", help="make test cases of images", description=augment.__doc__)

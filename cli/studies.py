@@ -8,33 +8,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.common import add_workspace_option, in_workspace
 from core.errors import UserError
 from services.studies.exports import zipped
 from services.studies.imports import MOST_LIST, Files, FolderFiles, files_of, import_items, import_votes
 from services.studies.restore import restore_study
-from storage.workspace import DATABASE, Workspace
+from storage.workspace import Workspace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives the exit code."""
+    """Run one command and return the exit code."""
     options = _parser().parse_args(arguments)
-    folder = Path(options.workspace)
-    try:
-        if not (folder / DATABASE).is_file():
-            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
-        with Workspace(folder) as workspace:
-            print(options.command(workspace, options))
+
+    def act(workspace: Workspace) -> int:
+        print(options.command(workspace, options))
         return 0
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename or options.command.__name__}: {error.strerror or error}", file=sys.stderr)
-        return 2
+
+    return in_workspace(Path(options.workspace), act)
 
 
 def list_studies(workspace: Workspace, options: argparse.Namespace) -> str:
@@ -88,8 +81,7 @@ def _files(path: Path) -> Files:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m services.studies", description="Studies without a browser.")
-    usual = os.environ.get("WORKSPACE") or "workspace"
-    parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+    add_workspace_option(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("list", help="the studies with their ids").set_defaults(command=list_studies)
     for name, command, path, words in (

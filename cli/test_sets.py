@@ -7,15 +7,14 @@ ends with one sentence and exit code 2; a check that found something with 1.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
+from cli.common import add_workspace_option, counting, in_workspace, printable
 from core.errors import UserError
-from core.progress import OnCount, Progress
+from core.progress import Progress
 from core.test_sets import SetEntry, SetVersion
 from core.words import count_of
 from formats.draft import MANIFEST, read_manifest
@@ -34,7 +33,7 @@ from services.test_sets.drafts import (
 from services.test_sets.examples import export_version
 from services.test_sets.leaks import LeakRow, check_folder
 from services.test_sets.versions import Versions, draft_of, version_of
-from storage.workspace import DATABASE, Workspace
+from storage.workspace import Workspace
 
 NO_SPLIT = "none"
 """What a person types for it."""
@@ -45,22 +44,15 @@ _SHORT = 12
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives the exit code."""
+    """Run one command and return the exit code."""
     options = _parser().parse_args(arguments)
-    folder = Path(options.workspace)
-    try:
-        if not (folder / DATABASE).is_file():
-            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
-        with Workspace(folder) as workspace:
-            lines, code = options.command(workspace, options)
-            print("\n".join(_shown(line) for line in lines))
+
+    def act(workspace: Workspace) -> int:
+        lines, code = options.command(workspace, options)
+        print("\n".join(printable(line) for line in lines))
         return int(code)
-    except UserError as error:
-        print(_shown(str(error)), file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename or options.command.__name__}: {error.strerror or error}", file=sys.stderr)
-        return 2
+
+    return in_workspace(Path(options.workspace), act)
 
 
 Said = tuple[list[str], int]
@@ -136,7 +128,7 @@ def split(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Parts a draft into splits."""
     shares = {name: getattr(options, name) for name in ("train", "validation", "test")}
     sent = SplitTestSet.of({"test_set": options.test_set, "seed": options.seed, "keep": not options.anew, **shares})
-    with _counting("looks of the sources") as on_count:
+    with counting("looks of the sources") as on_count:
         done = Drafts(workspace).split(sent, on_count)
     lines = [f"{done.groups} groups of images that stay together."]
     for name, number in done.splits.items():
@@ -148,7 +140,7 @@ def split(workspace: Workspace, options: argparse.Namespace) -> Said:
 def release(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Makes a draft final."""
     sent = {"test_set": options.test_set, "note": options.note, "thresholds": dict(options.threshold)}
-    with _counting("looks of the sources") as on_count:
+    with counting("looks of the sources") as on_count:
         version = Drafts(workspace).release(
             ReleaseTestSet.of({**sent, "unreviewed": options.unreviewed}), on_count=on_count
         )
@@ -171,7 +163,7 @@ def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
     named = [version_of(workspace, options.version)] if options.version else _released(workspace)
     lines, fine = [], True
     for version in named:
-        with _counting(version.words) as on_count:
+        with counting(version.words) as on_count:
             found = Versions(workspace).verify(version, on_count)
         fine &= found.whole
         lines.append(f"{version.words}: {found.files} files, {'all whole' if found.whole else 'not whole'}")
@@ -189,7 +181,7 @@ def export(workspace: Workspace, options: argparse.Namespace) -> Said:
     licences = {
         model: said for name in options.profile for model, said in load_profile(name).drawing_licences().items()
     }
-    with _counting(version.words) as on_count:
+    with counting(version.words) as on_count:
 
         def progress(told: Progress) -> None:
             on_count(told.done, told.total)
@@ -203,7 +195,7 @@ def export(workspace: Workspace, options: argparse.Namespace) -> Said:
 def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Looks for images of a version in a folder of training images."""
     version = version_of(workspace, options.version)
-    with _counting("training images") as on_count:
+    with counting("training images") as on_count:
         found = check_folder(workspace, version, Path(options.folder), on_count)
     lines = [_leak(row) for row in found.rows]
     same = sum(row.found == "same" for row in found.leaks)
@@ -263,25 +255,6 @@ def _leak(row: LeakRow) -> str:
     return f"{row.found:12}  {row.file}: {whose} {row.image[:_SHORT]}{away}"
 
 
-def _shown(line: str) -> str:
-    """A line without what a terminal would obey: a name of a file may hold anything."""
-    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
-
-
-@contextmanager
-def _counting(what: str) -> Iterator[OnCount]:
-    """A bar for whoever waits; none where nobody sits at a terminal."""
-    from tqdm import tqdm
-
-    with tqdm(desc=what, unit="image", leave=False, disable=None) as bar:
-
-        def on_count(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield on_count
-
-
 def _threshold(text: str) -> tuple[str, float]:
     name, _, value = text.rpartition("=")
     try:
@@ -292,8 +265,7 @@ def _threshold(text: str) -> tuple[str, float]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m services.test_sets", description="Test sets without a browser.")
-    usual = os.environ.get("WORKSPACE") or "workspace"
-    parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+    add_workspace_option(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, does: object, words: str, *arguments: str) -> argparse.ArgumentParser:

@@ -1,0 +1,84 @@
+"""Shared parts of the command lines: exit codes, options, printable lines, a progress bar, and opening a workspace."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from core.errors import UserError
+from core.progress import OnCount
+from storage.workspace import DATABASE, Workspace
+
+DIFFERENT, WRONG, SOME_FAILED, WAITS, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 4, 130, 141, 143
+"""Exit codes. 0 means that all went well."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that answers wrong options with one sentence instead of the list of all options."""
+
+    def error(self, message: str) -> NoReturn:
+        sentence = message.removeprefix("argument ")
+        self.exit(WRONG, f"{sentence[:1].upper()}{sentence[1:]}. All that it takes: {self.prog} --help\n")
+
+
+def add_workspace_option(parser: argparse.ArgumentParser) -> None:
+    """Add --workspace, whose default is $WORKSPACE or "workspace"."""
+    usual = os.environ.get("WORKSPACE") or "workspace"
+    parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+
+
+def printable(line: str) -> str:
+    """Return a line with control characters escaped, as a file name may contain signs that a terminal obeys."""
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
+
+
+@contextmanager
+def counting(what: str) -> Iterator[OnCount]:
+    """Show a progress bar on a terminal, and nothing elsewhere."""
+    from tqdm import tqdm
+
+    with tqdm(desc=what, unit="image", leave=False, disable=None) as bar:
+
+        def on_count(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield on_count
+
+
+def in_workspace(folder: Path, act: Callable[[Workspace], int]) -> int:
+    """Run `act` on the workspace in `folder` and return its exit code.
+
+    Returns 2 after one sentence on standard error if the folder has no workspace, for a UserError and for an OSError.
+    """
+    try:
+        if not (folder / DATABASE).is_file():
+            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
+        with Workspace(folder) as workspace:
+            return act(workspace)
+    except UserError as error:
+        print(printable(str(error)), file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(printable(f"{error.filename or folder}: {error.strerror or error}"), file=sys.stderr)
+    return WRONG
+
+
+def until_pipe_closes(run: Callable[[], int]) -> int:
+    """Return the exit code of `run`, or `PIPE_CLOSED` once the reader of its lines has left, as `head` does."""
+    try:
+        try:
+            return run()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        for stream in (sys.stdout, sys.stderr):  # or Python would try to write what is buffered once more at its end
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return PIPE_CLOSED
