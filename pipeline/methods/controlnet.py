@@ -229,9 +229,8 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         detector: Callable[[ControlKind], Detector] | None = None,
     ) -> None:
         """`detector` gives the models of those kinds of control image that need one."""
-        super().__init__(CONTROLNET, embedder, prompts, labels)
+        super().__init__(CONTROLNET, generator, embedder, prompts, labels)
         self._generator, self._detector = generator, detector
-        self._at_work = generator
 
     def prepare(
         self,
@@ -328,20 +327,6 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
             drawn,
             source.mask,
         )
-
-    @property
-    def placing(self) -> str:
-        """Where the generator runs and why, in words; "" where it does not say."""
-        return str(getattr(self._generator, "placing", ""))
-
-    @property
-    def waits(self) -> str:
-        """What the first image waits for, in words; "" where there is nothing, or it is done."""
-        return str(getattr(self._generator, "waits", ""))
-
-    def preview(self) -> Image.Image | None:
-        """What the image that is being made looks like now; to be asked from within `on_step`."""
-        return self._at_work.preview()
 
 
 def _own(settings: MethodSettings) -> ControlNetSettings:

@@ -1,4 +1,4 @@
-"""What methods share whose images a model draws in batches: lineage, checks, and the way back to the source's size."""
+"""The base of methods whose model draws in batches: lineage, checks, and scaling back to the source's size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,18 @@ from core.words import classes_in
 from pipeline.checks.images import texts_compared
 from pipeline.methods.base import MethodDescription
 from pipeline.prompting import PromptSet
-from pipeline.seams import BatchEmbedder, CaseRequest, DrawnImage, DrawRequest, Embedder, OnStep, Prepared
+from pipeline.seams import (
+    BatchEmbedder,
+    BatchGenerator,
+    CaseRequest,
+    DrawnImage,
+    DrawRequest,
+    Editor,
+    Embedder,
+    Generator,
+    OnStep,
+    Prepared,
+)
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +73,18 @@ class DrawingMethod(ABC, Generic[R]):
     """
 
     def __init__(
-        self, description: MethodDescription, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()
+        self,
+        description: MethodDescription,
+        model: Generator | Editor,
+        embedder: Embedder | None,
+        prompts: PromptSet,
+        labels: Sequence[str] = (),
     ) -> None:
-        """`labels` are the classes that a label is told apart from, for the checks alone."""
+        """`model` draws. `labels` are the classes that a label is told apart from, for the checks alone."""
         self._description, self.name = description, description.name
+        self._model = model
+        self._at_work: Generator | BatchGenerator | Editor = model
+        """The model that draws now: the one of a kind of control image, or `model` itself."""
         self._embedder, self._prompts, self._labels = embedder, prompts, tuple(labels)
 
     @abstractmethod
@@ -84,6 +103,20 @@ class DrawingMethod(ABC, Generic[R]):
         embedder: Embedder | None,
     ) -> tuple[Check, ...]:
         """The checks of an image, which has the source's size, from what was `drawn`."""
+
+    @property
+    def placing(self) -> str:
+        """Where the model runs and why, in words. "" if it does not say."""
+        return str(getattr(self._model, "placing", ""))
+
+    @property
+    def waits(self) -> str:
+        """What the first image waits for, in words. "" if nothing, or once it is done."""
+        return str(getattr(self._model, "waits", ""))
+
+    def preview(self) -> Image.Image | None:
+        """Return a preview of the image that is being made. Call it from within `on_step`."""
+        return self._at_work.preview()
 
     def make(self, prepared: R, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
         """One test case. Same arguments, same pixels on the same machine. Raises what the model raises."""

@@ -158,7 +158,7 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
     def __init__(
         self, editor: Editor, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()
     ) -> None:
-        super().__init__(INSTRUCT, embedder, prompts, labels)
+        super().__init__(INSTRUCT, editor, embedder, prompts, labels)
         self._editor = editor
 
     def prepare(
@@ -210,20 +210,6 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
             mask=source.mask,
             lines=LINES,
         )
-
-    @property
-    def placing(self) -> str:
-        """Where the editor runs and why, in words; "" where it does not say."""
-        return str(getattr(self._editor, "placing", ""))
-
-    @property
-    def waits(self) -> str:
-        """What the first image waits for, in words; "" where there is nothing, or it is done."""
-        return str(getattr(self._editor, "waits", ""))
-
-    def preview(self) -> Image.Image | None:
-        """What the image that is being made looks like now; to be asked from within `on_step`."""
-        return self._editor.preview()
 
 
 def _own(settings: MethodSettings) -> InstructSettings:
