@@ -27,6 +27,7 @@ from benchmarks.reference import ReferenceWay, Spent
 from benchmarks.runs_of_batches import LENGTHS, PLAN, pictures, run
 from core.batches import Done, Item, NewWork, Pass, ReadSource
 from core.lineage import Lineage
+from core.stored_runs import SavedCase
 from core.types import Caption, StageValue, Task, Trace
 from demo.render import render
 from demo.scene import random_scene
@@ -37,7 +38,6 @@ from services.batches.cluster import RayPool, on_ray
 from services.batches.plan_file import plan_from_text
 from services.batches.pools import Pool, ProcessPool
 from services.batches.work import Lot, Order, Worker
-from storage.runs.test_cases import SavedCase
 from storage.workspace import Workspace
 
 WORKERS = 2

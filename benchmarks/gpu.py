@@ -25,6 +25,7 @@ from PIL import Image
 
 from benchmarks.random_weights import filled_in_place, save_blip2, save_llama, save_stable_diffusion
 from core.errors import UserError, out_of_memory
+from core.lineage import DEFAULT_RECIPE
 from core.model_sections import in_bytes
 from core.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
 from core.types import Task
@@ -35,7 +36,7 @@ from pipeline.models.weights import loading, pick_device, pick_dtype
 from pipeline.profiles.image_sections import ControlNetGenerator
 from pipeline.profiles.profile import load_profile
 from pipeline.profiles.text_sections import Blip2Captioner, ChatLanguage
-from pipeline.recipes import DEFAULT, recipe_of
+from pipeline.recipes import recipe_of
 from pipeline.seams import DrawRequest
 
 NO_GPU = (
@@ -282,7 +283,7 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
     section = ChatLanguage(kind="transformers", path=path, dtype="auto", hold_form=False)
     with filled_in_place(AutoModelForCausalLM, LlamaForCausalLM, device):
         chat = ChatLanguageModel(section)
-    prompts = recipe_of(DEFAULT).prompts("paper")
+    prompts = recipe_of(DEFAULT_RECIPE).prompts("paper")
     written = {name: prompts[name].evaluate(**FILLED) for name, _, _ in REPLIES}
     stages = [(name, tokens // 10 if tiny else tokens, many) for name, tokens, many in REPLIES]
 

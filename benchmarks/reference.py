@@ -28,6 +28,7 @@ from PIL import Image
 from benchmarks.figures import Comparison, reported
 from benchmarks.gpu import operations_of
 from core.images import SIDE_MULTIPLE, fit, read_image
+from core.lineage import DEFAULT_RECIPE
 from core.masks import NamedMask
 from core.settings import LanguageSettings, Settings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Task, Trace
@@ -40,7 +41,7 @@ from pipeline.models.weights import loading, locate
 from pipeline.profiles.image_sections import ControlNetGenerator
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.profiles.text_sections import GgufLanguage
-from pipeline.recipes import DEFAULT, recipe_of
+from pipeline.recipes import recipe_of
 from pipeline.run_files import run_file
 from pipeline.run_files.folder import FolderStore
 from pipeline.seams import DrawRequest, Models
@@ -141,7 +142,7 @@ class ReferenceWay:
         assert isinstance(language, GgufLanguage)
         models = load_models(profile.model_copy(update={"language": language.model_copy(update={"hold_form": False})}))
         self._captioner, self._language = models.captioner, models.language
-        self._prompts = recipe_of(DEFAULT).prompts(profile.prompts)
+        self._prompts = recipe_of(DEFAULT_RECIPE).prompts(profile.prompts)
         self._pipe = stock_pipeline(profile)
         self._noise, self._chance = torch.Generator("cpu").manual_seed(seed), random.Random(seed)
         self._seeds = count(seed)
@@ -219,7 +220,7 @@ def stock_pipeline(profile: Profile) -> Any:
 
 def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folder: Path, spent: Spent) -> FolderStore:
     """All test cases of a source, as `python -m pipeline augment` makes them."""
-    recipe, picture, mask = recipe_of(DEFAULT), read_image(sample.path), None
+    recipe, picture, mask = recipe_of(DEFAULT_RECIPE), read_image(sample.path), None
     if sample.mask is not None and sample.task.kind == "segmentation":
         with Image.open(sample.mask) as file:
             mask = NamedMask(file.copy(), sample.classes)
@@ -243,7 +244,7 @@ def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folde
             return check(*given)
 
     with mock.patch.object(controlnet, "image_checks", checked):
-        driver.run(Request(sample.task, settings, DEFAULT, seed, watched=False), store)
+        driver.run(Request(sample.task, settings, DEFAULT_RECIPE, seed, watched=False), store)
     store.finish(list(store.drawn()))
     for name, value in store.values().items():
         part = "captions" if name == "caption" else "replies"

@@ -18,10 +18,10 @@ from PIL import Image, ImageFilter
 from benchmarks.catalogue import made
 from benchmarks.figures import Comparison, Figure, reported
 from benchmarks.study import picture
+from core.images import StoredImage
 from core.lineage import TestCase
 from core.types import Task
 from pipeline.methods.controlnet import CONTROL_IMAGE
-from storage.images import StoredImage
 from storage.thumbnails import Thumbnails, thumbnail
 from storage.workspace import Workspace
 

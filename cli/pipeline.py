@@ -31,7 +31,7 @@ from cli.options import (
 from cli.reports import JsonLines, Report, Words
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
 from core.images import read_image
-from core.lineage import Lineage
+from core.lineage import DEFAULT_RECIPE, Lineage
 from core.masks import NamedMask
 from core.progress import Progress
 from core.seeds import LARGEST
@@ -42,7 +42,7 @@ from pipeline.models import load_models
 from pipeline.models.machine import share_cores, without_gpu
 from pipeline.profiles.notices import notice_for
 from pipeline.profiles.profile import Profile, load_profile, profile_names
-from pipeline.recipes import DEFAULT, known_recipes, recipe_of
+from pipeline.recipes import known_recipes, recipe_of
 from pipeline.run_files import run_file
 from pipeline.run_files.folder import FolderStore, RepeatStore, make_folder
 from pipeline.stages.generation import PlannedImage
@@ -304,7 +304,9 @@ def _parser() -> argparse.ArgumentParser:
         "--out", required=True, help="folder for the images and run.json; of several images each has a folder in it"
     )
     one.add_argument("--profile", default="demo", help="which models, prompts and settings (default: demo)")
-    one.add_argument("--recipe", default=DEFAULT, help=f"what is made, see `recipes` (default: {DEFAULT})")
+    one.add_argument(
+        "--recipe", default=DEFAULT_RECIPE, help=f"what is made, see `recipes` (default: {DEFAULT_RECIPE})"
+    )
     one.add_argument("--seed", type=_seed, default=0, help="another seed gives other images (default: 0)")
     one.add_argument("--captions", metavar="N", help="counterfactual captions at most")
     one.add_argument("--edits-at-once", metavar="N", help="edits in one caption; 0 for all")
@@ -328,7 +330,7 @@ def _parser() -> argparse.ArgumentParser:
 
     every = commands.add_parser("settings", help="list the settings of a profile", description=settings_list.__doc__)
     every.add_argument("--profile", default="demo")
-    every.add_argument("--recipe", default=DEFAULT)
+    every.add_argument("--recipe", default=DEFAULT_RECIPE)
     every.set_defaults(command=settings_list)
     model_commands.add_to(commands)
     commands.add_parser(BATCH, help="make test cases of a whole data set: `batch --help`")

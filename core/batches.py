@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
+from core.images import StoredImage
+from core.stored_runs import SavedCase
 from core.types import CounterfactualCaption, StageName, StageValue, Task
-from storage.images import StoredImage
-from storage.runs.test_cases import SavedCase
 
 Pass = Literal["captions", "language", "images"]
 """Captions of all sources, then what the language model writes of all, then all images."""

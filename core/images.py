@@ -17,6 +17,9 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from core.errors import UserError
 
+MODES = ("L", "RGB", "RGBA")
+"""The modes that are stored: all of them come back from PNG exactly as they went in."""
+
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MIN_SIDE, MAX_SIDE = 16, 4096
 MAX_PIXELS = 50_000_000
@@ -233,3 +236,14 @@ def _on_white(image: Image.Image, notes: list[str]) -> Image.Image:
         notes.append("The image had transparent parts: they became white.")
     white = Image.new("RGBA", image.size, (255, 255, 255, 255))
     return Image.alpha_composite(white, image).convert("RGB")
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """What the database keeps about an image file."""
+
+    sha: str
+    width: int
+    height: int
+    mode: str
+    bytes: int

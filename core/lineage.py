@@ -10,13 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from core.settings import MOST_AT_ONCE
 from core.types import Check, CounterfactualCaption, StageName, Task, to_plain
 
-DILLEMA = "dillema"
-"""The recipe of every image that was recorded without one."""
+DEFAULT_RECIPE = "dillema"
+"""The recipe of a new run, and of every image that was recorded without one."""
 
 
 class DrawnBatch(BaseModel):
@@ -60,8 +68,12 @@ class MethodSettings(BaseModel):
         return None
 
     def plain(self) -> dict[str, Any]:
-        """Return JSON-ready data. `pipeline.methods.read_settings` reads it back."""
+        """Return JSON-ready data. `read_settings` reads it back."""
         return self.model_dump(mode="json")
+
+
+METHOD_SETTINGS: dict[str, type[MethodSettings]] = {}
+"""The type of settings of each method by its name. `pipeline.methods` fills it in."""
 
 
 class UnreadSettings(MethodSettings):
@@ -72,6 +84,19 @@ class UnreadSettings(MethodSettings):
     def plain(self) -> dict[str, Any]:
         """Return the settings as recorded."""
         return dict(self.recorded)
+
+
+def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
+    """Type the recorded settings of an image. They stay as they are if the method is unknown or they do not fit it.
+
+    Raises RuntimeError before any method is known.
+    """
+    if not METHOD_SETTINGS:
+        raise RuntimeError("import pipeline.methods first: it says what the settings of a method are")
+    try:
+        return METHOD_SETTINGS[method].model_validate(dict(recorded))
+    except (KeyError, ValidationError):
+        return UnreadSettings(recorded=recorded)
 
 
 @dataclass(frozen=True)
@@ -87,7 +112,7 @@ class Lineage:
     negative_prompt: str
     settings: MethodSettings
     seconds: float
-    recipe: str = DILLEMA
+    recipe: str = DEFAULT_RECIPE
     """The name of the recipe whose captions were drawn."""
     task: Task | None = None
     """The task that it was made for: its checks and its review say something of this one alone. None in records of

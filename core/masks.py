@@ -20,6 +20,9 @@ from core.images import opened
 from core.types import Task
 from core.words import classes_in
 
+LARGE_PIECE = 0.01
+"""The share of the image from which on a piece of the mask is large: its form, or that it is gone, is seen at once."""
+
 UNLABELLED = 255
 """The number that data sets give to pixels of no class; it needs no name."""
 _NO_CLASS = frozenset(("unlabelled", "unlabeled", "void", "ignore", "ignored", "no class", "none", "unknown"))

@@ -11,9 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from core.lineage import Lineage
+from core.images import StoredImage
+from core.lineage import DEFAULT_RECIPE, Lineage
 from core.types import Author, Check, StageName, StageValue, Task
-from pipeline.recipes import DEFAULT
 
 JobState = Literal["running", "done", "cancelled", "failed", "interrupted"]
 JOB_STATES: tuple[JobState, ...] = get_args(JobState)
@@ -148,7 +148,7 @@ class Run:
     """Deleted by a person: out of the list of runs, and nothing of it lost."""
     state: int = 0
     """The id of the `StoredState` that counts."""
-    recipe: str = DEFAULT
+    recipe: str = DEFAULT_RECIPE
     """The name of its recipe (see `pipeline.recipes`); it may be one that is not known here."""
 
 
@@ -169,7 +169,7 @@ class RunSummary:
     stages: tuple[StageName, ...]
     """The stages that have a value, in the order of the stages."""
     test_cases: int
-    recipe: str = DEFAULT
+    recipe: str = DEFAULT_RECIPE
     """The name of its recipe now."""
     accepted: int = 0
     """Of the test cases: how many a person accepted."""
@@ -207,3 +207,13 @@ class Token:
     created: datetime
     expires: datetime
     withdrawn: datetime | None = None
+
+
+@dataclass(frozen=True)
+class SavedCase:
+    """A test case whose image files are on the disk, and which has no row yet."""
+
+    lineage: Lineage
+    checks: tuple[Check, ...]
+    image: StoredImage
+    artifacts: Mapping[str, StoredImage]

@@ -195,6 +195,22 @@ class StageValue(Generic[T]):
     """Set by the driver, which runs the stage."""
 
 
+_value_types: dict[StageName, type] = {}
+
+
+def set_value_types(types: Mapping[StageName, type]) -> None:
+    """Set the type of value of each text stage of all recipes, in their order. Called by `pipeline.recipes`."""
+    global _value_types
+    _value_types = dict(types)
+
+
+def value_types() -> Mapping[StageName, type]:
+    """The type of value of each text stage, in the order of the stages. Raises RuntimeError if nobody said them."""
+    if not _value_types:
+        raise RuntimeError("import pipeline.recipes first: it says what the value of a stage is")
+    return _value_types
+
+
 def to_plain(value: Any) -> Any:
     """Return a dataclass without images as JSON-ready data."""
     kind: type = type(value)

@@ -25,6 +25,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from core.errors import UserError
+from core.lineage import DEFAULT_RECIPE
 from core.masks import NamedMask
 from core.types import Caption, Check, CounterfactualCaption, CounterfactualCaptions, Edit, Task, from_plain, to_plain
 from demo.check_truth import Truth, edited_scene, truth_of
@@ -37,7 +38,7 @@ from pipeline.checks.images import image_checks
 from pipeline.driver import Driver, MemoryStore, Request
 from pipeline.models import load_models
 from pipeline.profiles.profile import PROFILES, Profile, load_profile
-from pipeline.recipes import DEFAULT, recipe_of
+from pipeline.recipes import recipe_of
 from pipeline.seams import Embedder
 from pipeline.stages import generation
 
@@ -87,10 +88,10 @@ def draw(number: int, folder: Path, driver: Driver) -> Drawn:
         goal = edited_scene(scene, [(word.slot, new) for word, new in choices])
         edits = tuple(Edit(word.text, new, word.edit_type) for word, new in choices)  # type: ignore[arg-type]
         made = CounterfactualCaption(caption(goal), edits)
-        settings = recipe_of(DEFAULT).settings_in(profile)
+        settings = recipe_of(DEFAULT_RECIPE).settings_in(profile)
         images = generation.plan(CounterfactualCaptions((made,)), settings.generation, number).images
         store = MemoryStore(source, {"caption": Caption(caption(scene))})
-        driver.run(Request(task, settings, DEFAULT, number, stages=(), images=images), store)
+        driver.run(Request(task, settings, DEFAULT_RECIPE, number, stages=(), images=images), store)
         store.cases[0].image.save(folder / f"{number}.png")
         store.cases[0].artifacts["control image"].save(folder / f"{number}-control.png")
         file.write_text(json.dumps({"slots": [(word.slot, new) for word, new in choices], "cf": to_plain(made)}))

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import sparse
 
+from core.figures import Floats
 from core.masks import NamedMask
 from core.predictions import TOP, Prediction, decode_map
-from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers
 from evaluation.segmentation import IGNORED, Pixels, confusion

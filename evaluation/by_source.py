@@ -15,6 +15,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from core.figures import Figure, Floats
+
 CONFIDENCE = 0.95
 SAMPLES = 10_000
 """Resamples of a bootstrap. Sources that are alike are drawn together, so that many cost little."""
@@ -30,28 +32,8 @@ TOGETHER = 100
 FEWEST_SOURCES = 2
 """Of fewer sources nothing can be said of how much they differ."""
 
-Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 """Takes sums over sources, (..., k), and gives the figure, (...); NaN where it is undefined."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure with its interval. What is undefined is None, and `why` says it in words."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-    """Images."""
-    sources: int = 0
-    why: str = ""
-    """Why there is no value, or no interval; "" where there are both."""
-
-    @property
-    def clear_of_zero(self) -> bool:
-        """Whether its interval leaves out 0."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 @dataclass(frozen=True)

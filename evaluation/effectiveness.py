@@ -13,17 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import (
-    Clustering,
-    Figure,
-    Floats,
-    Resampled,
-    adjusted,
-    clustering,
-    distinct_rows,
-    means_of_groups,
-    one_split,
-)
+from core.figures import Figure, Floats
+from evaluation.by_source import Clustering, Resampled, adjusted, clustering, distinct_rows, means_of_groups, one_split
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15

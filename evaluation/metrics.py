@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import sparse
 
-from core.masks import UNLABELLED, numbers_of
+from core.masks import LARGE_PIECE, UNLABELLED, numbers_of
 from core.thresholds import Band
 from core.types import Check, Task
 from core.words import classes_in
-from pipeline.checks.images import LARGE_PIECE
 
 MASK_KEPT = "mask kept"
 """What the check of the mask is called."""

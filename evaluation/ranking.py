@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import Floats
+from core.figures import Floats
 
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of the images that are looked at first."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluation.by_source import Figure
+from core.figures import Figure
 from evaluation.effectiveness import Effectiveness
 from evaluation.segmentation import LossEffect, SegmentationEffect
 from evaluation.sensitivity import SensitivityRow

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evaluation.by_source import Clustering, Figure, Floats, Resampled, one_split
+from core.figures import Figure, Floats
+from evaluation.by_source import Clustering, Resampled, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Together, effectiveness
 from evaluation.metrics import DROPPED
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import Figure, Floats, adjusted, means_of_groups
+from core.figures import Figure, Floats
+from evaluation.by_source import adjusted, means_of_groups
 
 FEWEST = 20
 """Images of a row: of fewer no figure is shown."""

@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import CONFIDENCE, TOGETHER, Figure, Floats, interval, times_drawn
+from core.figures import Figure, Floats
+from evaluation.by_source import CONFIDENCE, TOGETHER, interval, times_drawn
 
 RESAMPLES = 4000
 MANY = 500

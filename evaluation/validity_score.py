@@ -5,61 +5,18 @@ has not seen. Pure but for scikit-learn, which fits it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import Figure, Floats
+from core.figures import Figure, Floats
+from core.validity_score import Agreement, ValidityScore
 
 FOLDS = 5
 FEWEST = 20
 """Images of each kind, valid and not, that are needed to learn from."""
 BINS = 10
 RESAMPLES = 2000
-
-
-@dataclass(frozen=True)
-class ValidityScore:
-    """A logistic regression, as plain numbers that can be saved and read."""
-
-    names: tuple[str, ...]
-    """Of the checks, in the order of the columns."""
-    middle: tuple[float, ...]
-    """The median of each check, which stands for a value that is missing."""
-    mean: tuple[float, ...]
-    spread: tuple[float, ...]
-    weights: tuple[float, ...]
-    """Of the checks in units of their spread, then of their being missing."""
-    intercept: float
-
-    def __call__(self, checks: Floats) -> Floats:
-        """The chance of each image, 0 to 1, of (images, checks); NaN for a value that is missing."""
-        away = self._columns(checks) @ np.array(self.weights) + self.intercept
-        return 1.0 / (1.0 + np.exp(-away))
-
-    def _columns(self, checks: Floats) -> Floats:
-        missing = np.isnan(checks)
-        filled = np.where(missing, np.array(self.middle), checks)
-        return np.concatenate([(filled - np.array(self.mean)) / np.array(self.spread), missing], axis=1)
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How far a score agrees with people on images whose votes it has not seen."""
-
-    images: int
-    valid: int
-    auc: Figure
-    """The chance that a valid image has a higher score than one that is not (0.5: it knows nothing), with an interval
-    by a bootstrap over sources."""
-    bins: tuple[tuple[float, float, int], ...]
-    """A reliability diagram: mean score, share of valid images and number of images, of each bin that has some."""
-    threshold: float
-    precision: float | None
-    """Of the images with a score from the threshold on, how many are valid; None where there are none."""
-    recall: float | None
-    """Of the valid images, how many have such a score."""
 
 
 def learn(names: Sequence[str], checks: Floats, valid: NDArray[np.bool_]) -> ValidityScore:

@@ -37,7 +37,6 @@ from core.version import version
 from formats.naming import folded, name_of_file
 from formats.pages import CLASSES, RECORDS, SHEET, Sheet, classes_of
 from formats.types import Example, TestSet, json_lines, row_of
-from pipeline.run_files.provenance import xmp
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -232,10 +231,8 @@ class Draft:
             mask = _at_size(mask, size)
         parts: Parts = [image]
         sha = example.sha
-        if example.role == "generated":
-            lineage = example.facts.get("lineage")
-            method = lineage.get("method", "") if isinstance(lineage, dict) else ""
-            parts, sha = parts_with_texts(image, {XMP_KEYWORD: xmp(str(method))}), ""
+        if example.xmp:
+            parts, sha = parts_with_texts(image, {XMP_KEYWORD: example.xmp}), ""
         if named is None:
             return Picture(example, size, mask, b"".join(parts))
         image_file, mask_file = named(example)

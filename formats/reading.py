@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from core.errors import UserError
-from core.images import opened, orientation_of, png_of, read_image
+from core.images import MODES, opened, orientation_of, png_of, read_image
 from core.masks import UNLABELLED, read_mask
 from core.png import bare
 from core.progress import OnProgress, Pace, Progress
@@ -38,7 +38,6 @@ from formats.naming import Names, folded
 from formats.pages import CLASSES
 from formats.records import with_records
 from formats.types import Example, Found, Imported, Report, Row, Split, TestSet, with_row
-from storage.images import MODES
 
 _TURN = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

@@ -51,6 +51,8 @@ class Example:
     edit_types: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     """JSON-ready: lineage, checks, review, votes, predictions; and what a foreign file said in columns of its own."""
+    xmp: str = ""
+    """The XMP packet that an exported file of the image carries; "" for none."""
 
 
 @dataclass(frozen=True)

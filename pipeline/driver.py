@@ -15,7 +15,7 @@ from PIL import Image
 
 from core.errors import UnreadableReply, UserError, one_line, out_of_memory
 from core.images import image_sha
-from core.lineage import Failure, Lineage, TestCase
+from core.lineage import DEFAULT_RECIPE, Failure, Lineage, TestCase
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.progress import OnProgress, Progress, stop_if, stoppable
 from core.settings import Settings
@@ -25,7 +25,7 @@ from pipeline.freshness import Producer, inputs_key, producers, stale_stages, wi
 from pipeline.methods import Preparations, method_of
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet, edited_prompts
-from pipeline.recipes import DEFAULT, Recipe, recipe_of
+from pipeline.recipes import Recipe, recipe_of
 from pipeline.seams import Models, Source
 from pipeline.stages import generation
 from pipeline.stages.base import EarlyReply, StageInputs, StageMade
@@ -39,7 +39,7 @@ class Request:
     task: Task
     settings: Settings
     """Settings of the recipe's type."""
-    recipe: str = DEFAULT
+    recipe: str = DEFAULT_RECIPE
     """The name of a recipe."""
     seed: int = 0
     prompts: Mapping[StageName, str] = field(default_factory=dict)
@@ -442,7 +442,7 @@ class Driver:
         seed: int = 0,
         emit: Emit = ignore,
         cancelled: threading.Event | None = None,
-        recipe: str = DEFAULT,
+        recipe: str = DEFAULT_RECIPE,
     ) -> list[TestCase]:
         """Draw these captions and return their images. `settings` defaults to the profile's.
 

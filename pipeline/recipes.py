@@ -17,7 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.errors import UserError
 from core.settings import Settings, SettingsWithEditing
-from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue
+from core.types import (
+    GENERATION,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    StageName,
+    StageValue,
+    set_value_types,
+    value_types,
+)
 from core.validation_messages import reason
 from pipeline.methods import method_of
 from pipeline.profiles.profile import Profile
@@ -216,15 +224,13 @@ INSTRUCT = replace(
     settings=SettingsWithEditing,
 )
 SHIPPED = (DILLEMA, RECONSTRUCTION, INSTRUCT)
-DEFAULT = DILLEMA.name
-"""The recipe of a new run, and of everything that was made before there were others."""
 
 
 class UnknownRecipe(UserError):
     """There is no recipe of this name."""
 
 
-_known: dict[str, Recipe] = {recipe.name: recipe for recipe in SHIPPED}
+_known: dict[str, Recipe] = {}
 
 
 def register(recipe: Recipe) -> None:
@@ -235,8 +241,8 @@ def register(recipe: Recipe) -> None:
     """
     if recipe.name in _known:
         raise ValueError(f"there is a recipe {recipe.name!r} already")
-    types = value_types()
     stages = (*known_stages(), *recipe.stages)
+    types = {stage.name: stage.value for stage in known_stages()}
     mixed_up = {slot.name for stage in stages for slot in stage.other_prompts} & {stage.name for stage in stages}
     if mixed_up:
         raise ValueError(f"{min(mixed_up)!r} is both a stage and a further prompt of a stage: rename one of them")
@@ -248,6 +254,7 @@ def register(recipe: Recipe) -> None:
         if not set(stage.reads) <= set(recipe.names[:place]):
             raise ValueError(f"the stage {stage.name!r} of {recipe.name!r} reads what does not come before it")
     _known[recipe.name] = recipe
+    set_value_types({stage.name: stage.value for stage in known_stages()})
 
 
 def known_recipes() -> tuple[Recipe, ...]:
@@ -306,11 +313,6 @@ def edits_in_words(recipe: str, counterfactual: CounterfactualCaption, between: 
     return between.join(edit.alternative for edit in counterfactual.edits) or unedited
 
 
-def value_types() -> dict[StageName, type]:
-    """The type of value of every stage of every recipe, by the stage's name and in the order of `known_stages`."""
-    return {stage.name: stage.value for stage in known_stages()}
-
-
 def known_stages() -> tuple[Stage, ...]:
     """Every stage of every recipe once, each before the ones that follow it in its recipe."""
     merged: list[Stage] = []
@@ -330,12 +332,15 @@ def values_from_plain(data: Mapping[str, Any]) -> dict[StageName, StageValue[Any
 
     Raises ValueError for a stage that no recipe has, and pydantic.ValidationError when the data do not fit.
     """
-    types = value_types()
-    unknown = data.keys() - types.keys()
+    unknown = data.keys() - value_types().keys()
     if unknown:
         raise ValueError(f"there is no stage {min(unknown)!r}")
     return {
         name: TypeAdapter(StageValue[kind]).validate_python(data[name])  # type: ignore[valid-type]
-        for name, kind in types.items()
+        for name, kind in value_types().items()
         if name in data
     }
+
+
+for shipped in SHIPPED:
+    register(shipped)

@@ -12,7 +12,6 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -20,25 +19,12 @@ import sqlite_utils
 from PIL import Image, UnidentifiedImageError
 
 from core.errors import UserError
-from core.images import png_of
+from core.images import MODES, StoredImage, png_of
 from storage.engine.database import Database
 from storage.engine.rows import now
 
-MODES = ("L", "RGB", "RGBA")
-"""The modes that are stored: all of them come back from PNG exactly as they went in."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"\.(-?\d+)-[0-9a-f]{16}\.tmp")
-
-
-@dataclass(frozen=True)
-class StoredImage:
-    """What the database keeps about an image file."""
-
-    sha: str
-    width: int
-    height: int
-    mode: str
-    bytes: int
 
 
 class ImageFiles:

@@ -20,8 +20,9 @@ from pathlib import Path
 import sqlite_utils
 from PIL import Image
 
+from core.images import StoredImage
 from storage.engine.database import Database, Repository, read
-from storage.images import ImageFiles, Images, StoredImage, file_name, remove_temporary
+from storage.images import ImageFiles, Images, file_name, remove_temporary
 
 SIDE = 256
 """Pixels of the longer side; smaller images keep their size."""

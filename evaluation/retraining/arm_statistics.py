@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import CONFIDENCE, Figure, Floats
+from core.figures import Figure, Floats
+from evaluation.by_source import CONFIDENCE
 
 ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from core.errors import UserError
+from core.figures import Floats
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters.architectures import find_network, untrained
 from evaluation.adapters.network import Network
-from evaluation.by_source import Floats
 from evaluation.retraining.training import ABOUT, BEST, STATE, Arm, Example, TrainingRecipe, logits_of, train
 from evaluation.segmentation import confusion
 

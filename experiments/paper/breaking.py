@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from core.figures import Figure, Floats
 from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES
-from evaluation.by_source import Figure, Floats
 from evaluation.effectiveness import RIGHT, WRONG, Effectiveness, effectiveness
 from evaluation.segmentation import Pixels, SegmentationEffect, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity

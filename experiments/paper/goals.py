@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from evaluation.by_source import Figure
+from core.figures import Figure
 from evaluation.effectiveness import Effectiveness
 from evaluation.report import CANNOT_TELL, per_cent, with_interval
 from evaluation.retraining.arm_statistics import CONTROLS

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.figures import Floats
 from core.settings import UnderTestSettings
 from demo.scene import OBJECT_CLASSES
-from evaluation.by_source import Floats
 from evaluation.models import ModelUnderTest
 from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, deep_gini, entropy, judge
 from experiments.paper.breaking import right_before_edit, right_pixels

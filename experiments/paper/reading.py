@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.figures import Floats
 from core.masks import NamedMask
 from core.settings import UnderTestSettings
 from core.types import Edit
@@ -26,7 +27,6 @@ from demo.check_truth import PARTS, Truth, truth_of
 from demo.language import TIME_PHRASES, canonical
 from demo.scene import COLOURS, OBJECT_CLASSES, SEMANTIC_CLASSES, WEATHERS, Scene
 from evaluation.answers import Guesses, answers_of, count_pixels
-from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap, map_classes
 from evaluation.effectiveness import Answers
 from evaluation.metrics import MASK_KEPT

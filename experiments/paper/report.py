@@ -7,8 +7,8 @@ import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from core.figures import Figure
 from demo.check_truth import Truth
-from evaluation.by_source import Figure
 from evaluation.report import CANNOT_TELL, latex, per_cent, rows, with_interval
 from evaluation.sensitivity import SensitivityRow
 from experiments.paper import charts

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.figures import Figure, Floats
 from core.perceptual_hashes import near_any, perceptual_hash
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from demo.judges import CLASSES
 from demo.scene import Scene
-from evaluation.by_source import Figure, Floats
 from evaluation.retraining.arm_statistics import (
     ARMS,
     AUGMENTED,

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.by_source import Figure, Floats
+from core.figures import Figure, Floats
+from core.validity_score import Agreement
 from evaluation.effectiveness import WRONG
 from evaluation.validity import Judged, ValidityEffect, sample_sizes, validity_effect
-from evaluation.validity_score import Agreement, agreement, cross_fitted, learn
+from evaluation.validity_score import agreement, cross_fitted, learn
 from experiments.paper.annotators import vote
 from experiments.paper.reading import CANNOT_TELL, VALID, Numbers, Read
 from experiments.paper.size import Size

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from core.masks import UNLABELLED, NamedMask
+from core.masks import LARGE_PIECE, UNLABELLED, NamedMask
 from core.settings import ConditioningSettings
 from core.thresholds import Band
 from core.types import Check, CounterfactualCaption, Task
@@ -52,8 +52,6 @@ IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
 """For `EDGES_IN_PLACE`, as it was measured: half of those that moved fail, and most of those that did not pass."""
 FORM_SIDE = 128
 """Forms are compared at this short side, in pixels, where their lines were measured."""
-LARGE_PIECE = 0.01
-"""The share of the image from which on a piece of the mask is large: its form, or that it is gone, is seen at once."""
 WHITE = 127
 SHAPELESS = ("sky", "water")
 """Classes that have no form of their own: clouds, stars and waves come and go with the weather."""

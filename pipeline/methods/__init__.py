@@ -10,15 +10,16 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from core.lineage import Lineage, MethodSettings
+from core.lineage import METHOD_SETTINGS, Lineage, read_settings
 from core.types import from_plain
 from pipeline.methods.base import Artifact, MethodDescription, Preparations
 from pipeline.methods.controlnet import CONTROLNET
 from pipeline.methods.instruct import INSTRUCT
 
-__all__ = ["METHODS", "Artifact", "MethodDescription", "Preparations", "method_of", "read_lineage", "read_settings"]
+__all__ = ["METHODS", "Artifact", "MethodDescription", "Preparations", "method_of", "read_lineage"]
 
 METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, INSTRUCT)}
+METHOD_SETTINGS.update({name: method.settings_type for name, method in METHODS.items()})
 
 
 @lru_cache(maxsize=64)
@@ -29,11 +30,6 @@ def _unknown(name: str) -> MethodDescription:
 def method_of(name: str) -> MethodDescription:
     """What is known of a method. One that is not known here has no type of settings and no artifacts."""
     return METHODS.get(name) or _unknown(name)
-
-
-def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
-    """The recorded settings of an image: typed where its method is known and they fit it, else as they are."""
-    return method_of(method).read_settings(recorded)
 
 
 def read_lineage(plain: Mapping[str, Any]) -> Lineage:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import Image
-from pydantic import ValidationError
 
 from core.errors import UserError
 from core.images import image_sha
@@ -68,15 +67,6 @@ class MethodDescription:
     def settings_of(self, settings: Settings) -> MethodSettings:
         """Return this method's part of a run's settings."""
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
-
-    def read_settings(self, recorded: Mapping[str, Any]) -> MethodSettings:
-        """Recorded settings of an image, by any version of this program; as `UnreadSettings` where they do not fit."""
-        if self.known:
-            try:
-                return self.settings_type.model_validate(dict(recorded))
-            except ValidationError:
-                pass
-        return UnreadSettings(recorded=recorded)
 
     # What an image depends on
 

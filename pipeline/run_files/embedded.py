@@ -22,11 +22,12 @@ from core.images import MAX_SIDE, image_sha, opened, png_of
 from core.lineage import TestCase, UnreadSettings
 from core.masks import UNLABELLED, numbers_in
 from core.png import XMP_KEYWORD, read_texts, with_texts
+from core.run_record import RunRecord, image_record
 from core.types import LONGEST_REASON, Decision, Task, from_plain, read_json, to_plain
 from core.version import version
 from pipeline.methods import method_of
 from pipeline.run_files.provenance import PARAMETERS_KEYWORD, parameters, xmp
-from pipeline.run_files.run_record import FORMAT, RunRecord, image_record, read_image, read_run
+from pipeline.run_files.run_record import FORMAT, read_image, read_run
 from pipeline.run_files.webui import MadeWith
 
 KEYWORD = "dillema-studio"

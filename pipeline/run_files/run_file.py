@@ -23,17 +23,18 @@ from pydantic import ValidationError
 
 from core.errors import UserError
 from core.images import image_sha, png_of
-from core.lineage import Failure, TestCase
+from core.lineage import DEFAULT_RECIPE, Failure, TestCase
 from core.masks import NamedMask, resized
+from core.run_record import ImageRecord, RunRecord, image_record
 from core.settings import Settings, keyed
 from core.types import Task, from_plain, read_json, to_plain
 from core.version import version
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet, prompts_from_plain, prompts_to_plain
-from pipeline.recipes import DEFAULT, Recipe, recipe_of
+from pipeline.recipes import Recipe, recipe_of
 from pipeline.run_files.embedded import with_run
 from pipeline.run_files.provenance import made_with
-from pipeline.run_files.run_record import FORMAT, ImageRecord, RunRecord, image_record, read_image, read_run
+from pipeline.run_files.run_record import FORMAT, read_image, read_run
 
 FILE = "run.json"
 SOURCE = "source.png"
@@ -281,7 +282,7 @@ def _id(
     source_sha: str, task: Task, profile: str, seed: int, settings: Mapping[str, Any], mask_sha: str, recipe: str
 ) -> str:
     asked = [source_sha, to_plain(task), profile, seed, settings, mask_sha]
-    asked += [recipe] if recipe != DEFAULT else []  # the ids of earlier versions stay
+    asked += [recipe] if recipe != DEFAULT_RECIPE else []  # the ids of earlier versions stay
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 

@@ -24,7 +24,7 @@ from PIL import Image
 
 from core.batches import ReadSource
 from core.errors import UserError
-from core.images import Picture, read_image
+from core.images import Picture, StoredImage, read_image
 from core.masks import Mask, NamedMask, read_mask
 from core.settings import Settings
 from core.types import CounterfactualCaption, StageName, StageValue, Task
@@ -33,7 +33,7 @@ from formats.data_sets.types import DataSet
 from pipeline.models.machine import this_machine
 from pipeline.profiles.profile import Profile
 from services.batches.plan_file import BatchPlan
-from storage.images import ImageFiles, StoredImage
+from storage.images import ImageFiles
 from storage.thumbnails import ThumbnailFiles
 
 MOST_HELPERS = 4

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from core.errors import UserError
+from core.lineage import DEFAULT_RECIPE
 from core.seeds import LARGEST
 from core.settings import Settings
 from core.types import EDIT_TYPES, Task, TaskKind
@@ -25,7 +26,7 @@ from core.words import count_of
 from pipeline.checks.texts import require, task_checks
 from pipeline.checks.wording import CAPTION_WORDS, WORDS
 from pipeline.profiles.profile import Profile, load_profile, profile_names
-from pipeline.recipes import DEFAULT, Recipe, known_recipes, recipe_of
+from pipeline.recipes import Recipe, known_recipes, recipe_of
 
 PLANS = Path(__file__).resolve().parent / "plans"
 """The paper's set-ups as plans. Where their data lie, everybody says: see `BatchPlan.with_root`."""
@@ -168,7 +169,7 @@ class MakePart(_Part):
 
     profile: str = Field(min_length=1)
     """A name, or a .toml file of one's own: in the file relative to the folder of the plan, here absolute."""
-    recipe: str = DEFAULT
+    recipe: str = DEFAULT_RECIPE
     settings: Scalars = Field(default_factory=dict)
     """Where the profile's are not meant, by names such as "generation.steps"."""
     seed: int = Field(0, ge=0, le=LARGEST)

@@ -23,18 +23,18 @@ from typing import Any, BinaryIO, Literal
 
 from core.batches import Done, Pass
 from core.errors import UserError
-from core.types import Check, StageName, StageValue, Trace, from_plain, to_plain
+from core.images import StoredImage
+from core.stored_runs import SavedCase
+from core.types import Check, StageName, StageValue, Trace, from_plain, to_plain, value_types
 from core.version import version
 from pipeline.methods import read_lineage
 from pipeline.profiles.profile import load_profile
-from pipeline.recipes import value_types
 from services.batches.plan_file import plan_from_text, settings_of
 from services.batches.planning import Planner, lot_of
 from services.batches.pools import Pool
 from services.batches.work import Lot, Order, Piece
 from storage.batches.ledger import MOST_DEATHS
-from storage.images import StoredImage, remove_files_of
-from storage.runs.test_cases import SavedCase
+from storage.images import remove_files_of
 from storage.workspace import IMAGES, THUMBNAILS, Workspace
 
 SHARDS = "shards"
@@ -365,9 +365,10 @@ def _plain_values(values: Mapping[StageName, StageValue[Any]]) -> dict[str, Any]
 
 
 def _values(plain: Mapping[StageName, Any]) -> dict[StageName, StageValue[Any]]:
-    kinds = value_types()
     return {
-        stage: StageValue(from_plain(kinds[stage], held["value"]), from_plain(Trace, held["trace"]), held["inputs_key"])
+        stage: StageValue(
+            from_plain(value_types()[stage], held["value"]), from_plain(Trace, held["trace"]), held["inputs_key"]
+        )
         for stage, held in plain.items()
     }
 

@@ -17,8 +17,10 @@ from PIL import Image
 
 from core.batches import Done, Pass, ReadSource
 from core.errors import UnreadableReply, UserError, one_line
+from core.images import StoredImage
 from core.lineage import DrawnBatch, TestCase
 from core.seeds import next_seed
+from core.stored_runs import SavedCase
 from core.types import CounterfactualCaption, StageName, Task
 from pipeline.driver import Driver, Event, ImageFailed, MemoryStore, Request
 from pipeline.lots import SourceWork, draw, run_stages
@@ -27,8 +29,6 @@ from pipeline.recipes import Recipe, recipe_of
 from pipeline.seams import Models
 from pipeline.stages.generation import PlannedImage
 from services.batches.io_workers import Beside, FileWork, Helpers, Here, Opened, Order, Piece, Unread, data_set_of
-from storage.images import StoredImage
-from storage.runs.test_cases import SavedCase
 
 __all__ = ["Lot", "Order", "Piece", "Worker", "data_set_of", "stages_of"]
 

@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from core.errors import UserError
+from core.images import StoredImage
 from core.masks import parse_classes
 from core.progress import OnProgress, stop_if
 from core.types import Check, from_plain, to_plain
@@ -31,7 +32,6 @@ from formats.reading import read
 from formats.types import Example, Imported, Report
 from storage.curation.imports import Import, ImportedImage, ImportRow, NewImage
 from storage.engine.rows import whole
-from storage.images import StoredImage
 from storage.test_sets.test_sets import LONGEST_NAME
 from storage.workspace import Workspace
 

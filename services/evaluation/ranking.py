@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from core.figures import Floats
 from core.types import TaskKind
-from evaluation.by_source import Floats
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import Found

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from core.figures import Floats
 from core.types import TaskKind
-from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Effectiveness, effectiveness
 from evaluation.report import answer, segmentation_answer

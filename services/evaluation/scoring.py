@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import UserError
-from evaluation.by_source import Floats
-from evaluation.validity_score import FEWEST, Agreement, ValidityScore, agreement, cross_fitted, learn
+from core.figures import Floats
+from core.validity_score import Agreement, ValidityScore
+from evaluation.validity_score import FEWEST, agreement, cross_fitted, learn
 from services.commands import Command, Commands
 from services.evaluation.types import ScoreView, StudyShown
 from storage.curation.case_columns import CaseTable, Outcome

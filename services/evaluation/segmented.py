@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from core.figures import Floats
 from core.masks import numbers_of
-from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import Losses, Pixels, at_least, lost_by, missed_by
 from services.evaluation.subjects import Cases, Images

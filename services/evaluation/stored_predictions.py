@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from core.figures import Floats
 from core.predictions import TOP
 from evaluation.answers import PAIRS, Guesses, answers_of, count_pairs, groups_of_numbers, pairs_of_images
-from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import Answers
 from evaluation.ranking import deep_gini, entropy

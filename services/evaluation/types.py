@@ -13,12 +13,12 @@ from core.catalogue import CatalogueFilter
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
 from core.types import TaskKind
+from core.validity_score import Agreement
 from evaluation.class_mapping import MappingReport
 from evaluation.effectiveness import Effectiveness
 from evaluation.segmentation import LossEffect, SegmentationEffect
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
-from evaluation.validity_score import Agreement
 
 WITHOUT_SPLIT = "without a split"
 """`Subject.split` for the sources that have none, where others have one."""

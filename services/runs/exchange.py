@@ -14,13 +14,13 @@ from PIL import Image
 from core.errors import UserError
 from core.images import image_sha
 from core.masks import UNLABELLED, resized
+from core.run_record import RunRecord
 from core.stored_runs import Run, StoredTestCase
 from core.types import Decision
 from formats.naming import name_of_file
 from pipeline.recipes import edits_in_words
 from pipeline.run_files.embedded import EmbeddedRun, read_run_in, require_run_in, with_run
 from pipeline.run_files.provenance import made_with
-from pipeline.run_files.run_record import RunRecord
 from services.runs.accepted import write_accepted
 from services.runs.life_cycle import RunService
 from services.runs.predictions import PredictionService, with_mask_checks

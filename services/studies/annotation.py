@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from core.errors import UserError
+from core.panel import PersonQuestion, address_back
 from core.stored_studies import Assignment, Draft, Enrolment
 from core.studies import Item, ItemKind, Study
 from core.words import count_of
@@ -21,7 +22,6 @@ from storage.studies.assignments import LONGEST_KEY
 from storage.studies.studies import Studies
 from study.control_items import judge, next_kind, right
 from study.eligibility import Standing, standing
-from study.panel import PersonQuestion, address_back
 from study.questions import check_answers
 from study.training import Feedback, feedback
 

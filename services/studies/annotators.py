@@ -23,12 +23,12 @@ from PIL import Image
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
+from core.panel import Panel, checked_participant
 from core.png import bare
 from services.commands import Command
 from services.limits import Limiter, address_key
 from services.studies.annotation import Name
 from storage.studies.studies import Studies
-from study.panel import Panel, checked_participant
 
 _OPEN = ("running", "paused")
 MOST_PARAMETERS = 20

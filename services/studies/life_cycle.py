@@ -12,6 +12,7 @@ from pydantic import Field
 
 from core.errors import UserError
 from core.form_numbers import FormNumber, form_numbers
+from core.panel import Panel, check_panel, read_person_questions
 from core.studies import NewItem, Rules, Study, Worker
 from core.words import count_of
 from services.commands import Commands, in_words
@@ -22,7 +23,6 @@ from services.studies.item_filter import ItemFilter
 from storage.engine.rows import whole
 from storage.studies.imported_votes import IMPORTED
 from storage.studies.studies import Studies
-from study.panel import Panel, check_panel, read_person_questions
 from study.questions import check_rules
 from study.readiness import check_more, findings
 from study.rule_changes import change_words

@@ -15,6 +15,7 @@ from core.types import Edit, from_plain, to_plain
 from formats.exporting import export
 from formats.types import Example, TestSet
 from pipeline.profiles.profile import load_profile, profile_names
+from pipeline.run_files.provenance import xmp
 from storage.curation.imports import ImportedImage
 from storage.test_sets.facts import CaseFacts
 from storage.workspace import Workspace
@@ -44,7 +45,7 @@ def export_version(
     plan = []
     for example in images.all():
         models.add(_model_of(example))
-        plan.append(dataclasses.replace(example, caption="", new_caption="", edits=(), facts={}))
+        plan.append(dataclasses.replace(example, caption="", new_caption="", edits=(), facts={}, xmp=""))
     models.discard("")
     header = TestSet(
         name=version.set_name,
@@ -103,6 +104,11 @@ class _Images:
         origins = sets.origins(self._version.number, [entry.image for entry in entries if entry.test_case is None])
         for entry in entries:
             known = facts[entry.test_case] if entry.test_case is not None else None
+            said = (
+                _said_of(known, self._captions)
+                if known is not None
+                else _brought(origins.get(entry.image, {}), entry.source, self._captions)
+            )
             yield Example(
                 name=stem_of(entry),
                 image=images.path(entry.image),
@@ -114,12 +120,15 @@ class _Images:
                 mask_sha=entry.mask or "",
                 source_sha=entry.source,
                 role=entry.role,
-                **(
-                    _said_of(known, self._captions)
-                    if known is not None
-                    else _brought(origins.get(entry.image, {}), entry.source, self._captions)
-                ),
+                xmp=xmp(_method(said["facts"])) if entry.role == "generated" else "",
+                **said,
             )
+
+
+def _method(facts: Mapping[str, Any]) -> str:
+    """The method that drew an image; "" if its facts do not name one. Facts of an import may have any shape."""
+    lineage = facts.get("lineage")
+    return str(lineage.get("method", "")) if isinstance(lineage, dict) else ""
 
 
 def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from typing import Any, Literal
 import sqlite_utils
 
 from core.errors import UserError
+from core.images import StoredImage
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, unpack_value, when, whole
-from storage.images import StoredImage, keep_image
+from storage.images import keep_image
 
 ImportState = Literal["unfinished", "done"]
 """Unfinished: it is going on, or it was stopped and the same command goes on with it."""

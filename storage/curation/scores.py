@@ -11,7 +11,7 @@ import sqlite_utils
 from numpy.typing import NDArray
 
 from core.errors import UserError
-from evaluation.validity_score import Agreement, ValidityScore
+from core.validity_score import Agreement, ValidityScore
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS
 from storage.curation.stored_sets import drop_set, make_set, value_id

@@ -17,12 +17,12 @@ import numpy as np
 import sqlite_utils
 from numpy.typing import NDArray
 
+from core.images import StoredImage
 from core.model_identity import ModelIdentity, Preprocessing
 from core.predictions import TOP
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, whole
 from storage.evaluation.predictions import NewPrediction, insert_predictions
-from storage.images import StoredImage
 
 NO_CLASS = 0xFFFF
 """In `Likeliest.numbers`: there is no further guess."""

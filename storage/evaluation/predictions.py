@@ -10,10 +10,11 @@ from typing import NamedTuple
 import sqlite_utils
 
 from core.errors import UserError
+from core.images import StoredImage
 from core.predictions import Doubt, Guess, Prediction, decode_map
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value
-from storage.images import Images, StoredImage, file_name, keep_image
+from storage.images import Images, file_name, keep_image
 
 
 class NewPrediction(NamedTuple):

@@ -8,8 +8,7 @@ from typing import Any
 import sqlite_utils
 
 from core.stored_runs import StoredValue
-from core.types import StageName, StageValue, Trace, to_plain
-from pipeline.recipes import value_types
+from core.types import StageName, StageValue, Trace, to_plain, value_types
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
 
 

@@ -11,19 +11,20 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlite_utils
 from PIL import Image
 
 from core.errors import UserError
-from core.lineage import TestCase
-from core.stored_runs import EditedShare, Run, RunSummary, StoredState, StoredValue
-from core.types import GENERATION, Decision, EditType, StageName, StageValue, Task
-from pipeline.recipes import DEFAULT, value_types
+from core.images import StoredImage
+from core.lineage import DEFAULT_RECIPE, TestCase
+from core.run_record import RunRecord
+from core.stored_runs import EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
+from core.types import GENERATION, Decision, EditType, StageName, StageValue, Task, value_types
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, now, pack, pack_value, require_run, run_exists, unpack_value, when
-from storage.images import Images, StoredImage, file_name, keep_image
+from storage.images import Images, file_name, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, LatestRun, begin_from, latest_of_sources
 from storage.runs.rows import (
     BEGUN,
@@ -38,11 +39,8 @@ from storage.runs.rows import (
     stored_value,
     waits,
 )
-from storage.runs.test_cases import SavedCase, insert_test_cases, read_jobs, read_test_cases, save_cases
+from storage.runs.test_cases import insert_test_cases, read_jobs, read_test_cases, save_cases
 from storage.thumbnails import Thumbnails
-
-if TYPE_CHECKING:
-    from pipeline.run_files.run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class Runs(Repository):
         settings: Mapping[str, Any],
         notes: Sequence[str] = (),
         sample: str = "",
-        recipe: str = DEFAULT,
+        recipe: str = DEFAULT_RECIPE,
     ) -> str:
         """A new run from a source image (L, RGB or RGBA); returns its id.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -12,16 +11,25 @@ from typing import Final
 import sqlite_utils
 
 from core.errors import UserError
-from core.lineage import Lineage, MethodSettings, TestCase
+from core.lineage import Lineage, MethodSettings, TestCase, read_settings
 from core.predictions import Prediction
-from core.stored_runs import JOB_STATES, VERDICTS, Job, JobState, Review, StoredArtifact, StoredTestCase, Verdict
+from core.stored_runs import (
+    JOB_STATES,
+    VERDICTS,
+    Job,
+    JobState,
+    Review,
+    SavedCase,
+    StoredArtifact,
+    StoredTestCase,
+    Verdict,
+)
 from core.stored_studies import Candidate
 from core.types import LONGEST_REASON, Check, CounterfactualCaption, Decision, Task, to_plain
-from pipeline.methods import read_settings
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
 from storage.evaluation.predictions import prediction_of
-from storage.images import ImageFiles, Images, StoredImage, file_name, keep_image
+from storage.images import ImageFiles, Images, file_name, keep_image
 from storage.thumbnails import ThumbnailFiles, Thumbnails
 
 _CASES: Final = """
@@ -153,16 +161,6 @@ def interrupt_jobs(db: sqlite_utils.Database, alive: Callable[[int], bool]) -> i
     for job_id in gone:
         _finish_job(db, job_id, "interrupted", "The program stopped before all images were made.")
     return len(gone)
-
-
-@dataclass(frozen=True)
-class SavedCase:
-    """A test case whose image files are on the disk, and which has no row yet."""
-
-    lineage: Lineage
-    checks: tuple[Check, ...]
-    image: StoredImage
-    artifacts: Mapping[str, StoredImage]
 
 
 def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[TestCase]) -> list[SavedCase]:

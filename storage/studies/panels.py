@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import sqlite_utils
 
 from core.errors import UserError
+from core.panel import Panel
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import insert_row, now, pack, pack_value, unpack_value, whole
 from storage.studies.rows import append_log, require_study, touch
 from storage.studies.workers import add_worker, came_from, enrol
-from study.panel import Panel
 
 NOBODYS_PANEL = ("the link takes anybody", "participants by nothing")
 """What the log says where the link names no participants, the second as earlier versions wrote it: read only where the

@@ -17,10 +17,10 @@ from typing import Any
 import sqlite_utils
 
 from core.errors import UserError
+from core.panel import Panel, check_panel
 from core.studies import NewItem, Rules
 from storage.engine.rows import Row, insert_row, pack, pack_value, unpack_value, when, whole
 from storage.studies.rows import append_log, require_study
-from study.panel import Panel, check_panel
 
 Records = Mapping[str, Any]
 """Table to rows; under "study" the one row of the study."""

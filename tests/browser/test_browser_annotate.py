@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from core.panel import Panel
 from core.studies import ControlPolicy, Eligibility, Example, Question, StudyData
 from services.studio import Studio
 from study.behaviour import Behaviour
-from study.panel import Panel
 from study.simulate import Simulation, run
 from tests.support.annotating import (
     BIRD_RULES,

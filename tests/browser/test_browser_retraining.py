@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
+from core.figures import Floats
 from core.settings import UnderTestSettings
-from evaluation.by_source import Floats
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import BEFORE, GENERATED, ON_GENERATED, ORIGINAL
 from evaluation.retraining.stored_training import Training, learnt

@@ -11,9 +11,9 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
+from core.figures import Floats
 from evaluation.by_source import (
     GROUPS,
-    Floats,
     adjusted,
     clustering,
     distinct_rows,

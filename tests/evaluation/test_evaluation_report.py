@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.by_source import Figure
+from core.figures import Figure
 from evaluation.effectiveness import RIGHT, WRONG, effectiveness
 from evaluation.report import (
     answer,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, jaccard_score
 
-from evaluation.by_source import Floats
+from core.figures import Floats
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.metrics import DROPPED, ClassFigures
 from evaluation.segmentation import (

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 
-from evaluation.by_source import Floats
+from core.figures import Floats
 from evaluation.validity_score import agreement, cross_fitted, learn
 
 NAMES = ("edit shows", "label kept", "structure")

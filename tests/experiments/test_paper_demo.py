@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from core.figures import Figure
 from core.types import CounterfactualCaption, Edit
 from demo.language import caption
-from evaluation.by_source import Figure
 from evaluation.retraining.data_split import SIDES
 from experiments.paper import __main__ as paper
 from experiments.paper import goals, world

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from core.errors import Cancelled, UserError
-from core.lineage import TestCase
+from core.lineage import TestCase, read_settings
 from core.masks import NamedMask
 from core.progress import Progress
 from core.settings import ConditioningSettings, GenerationSettings
@@ -25,7 +25,7 @@ from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from pipeline.ade_colours import UNLABELLED, colour_of
 from pipeline.conditioning import control_image, edges
 from pipeline.drawing_speed import Effort, SideTime, Speeds, effort_of
-from pipeline.methods import METHODS, read_settings
+from pipeline.methods import METHODS
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, ControlNetSettings
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA

@@ -21,6 +21,7 @@ from core.images import image_sha
 from core.lineage import Lineage, TestCase, UnreadSettings
 from core.model_sections import Weights
 from core.png import XMP_KEYWORD, read_texts, with_texts
+from core.run_record import RunRecord
 from core.settings import ConditioningSettings, Settings
 from core.types import (
     Alternative,
@@ -44,7 +45,6 @@ from pipeline.profiles.profile import load_profile
 from pipeline.run_files import embedded
 from pipeline.run_files.embedded import KEYWORD, read_run_in, require_run_in, with_run
 from pipeline.run_files.provenance import digital_source_type, made_with, parameters
-from pipeline.run_files.run_record import RunRecord
 from pipeline.run_files.webui import MadeWith
 from tests.support.cases import LINEAGE
 

@@ -14,14 +14,14 @@ from PIL import Image
 
 from core.errors import Cancelled, UserError
 from core.images import fit
-from core.lineage import TestCase, UnreadSettings
+from core.lineage import TestCase, UnreadSettings, read_settings
 from core.masks import NamedMask, in_mask
 from core.settings import ConditioningSettings, ControlKind, GenerationSettings, Settings
 from core.types import CounterfactualCaption, Edit, Task
 from demo.render import render
 from demo.scene import random_scene
 from pipeline.checks.images import EDGES_KEPT
-from pipeline.methods import Preparations, method_of, read_lineage, read_settings
+from pipeline.methods import Preparations, method_of, read_lineage
 from pipeline.methods.controlnet import (
     CONTROL_IMAGE,
     CONTROLNET,
@@ -258,7 +258,7 @@ def test_a_stop_ends_the_preparation() -> None:
 
 def test_a_method_that_is_not_known_here_claims_nothing() -> None:
     unknown = method_of("inversion")
-    settings = unknown.read_settings({"cross_replace": 0.8})
+    settings = read_settings(unknown.name, {"cross_replace": 0.8})
     assert (unknown.sections, unknown.artifacts, unknown.draws_whole) == ((), (), False)
     assert unknown.effort(settings, (64, 64)) is None and unknown.lacks(settings, masked=False) == ""
     assert unknown.settings_of(Settings()) == UnreadSettings()

@@ -10,23 +10,23 @@ import pytest
 import sqlite_utils
 from PIL import Image
 
+from core.figures import Figure
+from core.images import StoredImage
 from core.model_identity import ModelIdentity, Preprocessing
+from core.panel import Panel
 from core.predictions import Doubt, Guess, Prediction, encode_map
 from core.test_sets import ImageHashes, SetEntry
 from core.types import Caption, StageValue, Task, Trace
-from evaluation.by_source import Figure
-from evaluation.validity_score import Agreement, ValidityScore
+from core.validity_score import Agreement, ValidityScore
 from storage.curation.decisions import Target
 from storage.curation.imports import ImportRow, NewImage
 from storage.curation.scores import NewScores
 from storage.engine.database import Database
 from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities
 from storage.evaluation.predictions import NewPrediction
-from storage.images import StoredImage
 from storage.pending import take_up
 from storage.schema import migrations
 from storage.workspace import Workspace
-from study.panel import Panel
 from tests.support.cases import made_case
 from tests.support.study_desk import crew, started, vote
 

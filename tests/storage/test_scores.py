@@ -12,9 +12,9 @@ import pytest
 
 from core.catalogue import CatalogueEntry, CatalogueFilter, Order, ScoreBand
 from core.errors import UserError
+from core.figures import Figure
 from core.types import Check, Task
-from evaluation.by_source import Figure
-from evaluation.validity_score import Agreement, ValidityScore
+from core.validity_score import Agreement, ValidityScore
 from services.curation.views import View
 from services.evaluation.scoring import ImageScores
 from services.studio import Studio

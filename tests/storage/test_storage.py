@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from core.errors import UserError
-from core.lineage import Lineage, TestCase
+from core.lineage import Lineage, TestCase, read_settings
 from core.predictions import Guess, Prediction, encode_map
 from core.settings import Settings
 from core.types import (
@@ -29,7 +29,6 @@ from core.types import (
     Task,
     Trace,
 )
-from pipeline.methods import read_settings
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace

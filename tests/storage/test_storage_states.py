@@ -17,10 +17,10 @@ from PIL import Image
 from core.errors import UserError
 from core.lineage import TestCase
 from core.predictions import Guess, Prediction
+from core.run_record import RunRecord
 from core.stored_runs import JobState, Verdict
 from core.stored_studies import VoteRefused
 from core.types import Caption, Decision, StageValue, Task, Trace
-from pipeline.run_files.run_record import RunRecord
 from storage.curation.catalogue_check import catalogue_faults
 from storage.runs.runs import ImportedRun
 from storage.workspace import DATABASE, Workspace

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from PIL import Image
 
-from core.lineage import Lineage, TestCase
+from core.lineage import DEFAULT_RECIPE, Lineage, TestCase
 from core.settings import UnderTestSettings
 from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TaskKind, Trace
 from demo.language import caption
@@ -15,7 +15,7 @@ from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, TIMES, WEATHERS, Scene, random_scene
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.profiles.profile import load_profile
-from pipeline.recipes import DEFAULT, RECONSTRUCTION
+from pipeline.recipes import RECONSTRUCTION
 from storage.workspace import Workspace
 from tests.support.drawn import PIXELS
 
@@ -66,7 +66,7 @@ def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool) -> str:
     return run
 
 
-def _case(task: Task, scene: Scene, edits: Sequence[Edit], seed: int, recipe: str = DEFAULT) -> TestCase:
+def _case(task: Task, scene: Scene, edits: Sequence[Edit], seed: int, recipe: str = DEFAULT_RECIPE) -> TestCase:
     told = CounterfactualCaption(caption(scene), tuple(edits))
     lineage = Lineage(
         *(told, seed, "controlnet", "demo/sd", told.text, "", ControlNetSettings(), 0.1), recipe=recipe, task=task

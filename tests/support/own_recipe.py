@@ -15,7 +15,7 @@ from pydantic import Field
 
 from core.errors import UserError
 from core.settings import LanguageSettings, Settings
-from core.types import CounterfactualCaption, CounterfactualCaptions, StageValue, Trace
+from core.types import CounterfactualCaption, CounterfactualCaptions, StageValue, Trace, set_value_types, value_types
 from pipeline import recipes
 from pipeline.checks.texts import caption_checks, require
 from pipeline.prompting import PromptSlot
@@ -139,11 +139,13 @@ POSTCARD = Recipe(
 @contextmanager
 def registered(recipe: Recipe) -> Iterator[Recipe]:
     """A recipe is known for a while, as if the program had brought it."""
+    types = value_types()
     register(recipe)
     try:
         yield recipe
     finally:
         del recipes._known[recipe.name]
+        set_value_types(types)
 
 
 def greeting_models() -> ScriptedModels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from evaluation.by_source import Figure
+from core.figures import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot

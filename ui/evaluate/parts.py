@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from core.figures import Figure, Floats
 from core.words import count_of
-from evaluation.by_source import Figure, Floats
 from services.evaluation.types import Cell, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS, first_table
 from ui.evaluate.plots import confusion_table

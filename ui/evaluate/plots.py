@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.by_source import Figure, Floats
+from core.figures import Figure, Floats
 from evaluation.effectiveness import Calibration
 from evaluation.ranking import Order
 from services.evaluation.types import Cell, CellKind

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from core.figures import Figure
 from core.words import count_of
-from evaluation.by_source import Figure
 from evaluation.segmentation import LossEffect, LostClass, SegmentationEffect, SegmentedClass
 from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import edits_part

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from evaluation.by_source import Figure
+from core.figures import Figure
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell
 from ui.markup import Child

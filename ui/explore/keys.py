@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.lineage import DEFAULT_RECIPE
 from pipeline.checks.wording import CAPTION_WORDS, WORDS
 from pipeline.methods import method_of
-from pipeline.recipes import DEFAULT, recipe_of, stage_title
+from pipeline.recipes import recipe_of, stage_title
 from ui.explore.counterfactuals import FAILED
 from ui.explore.large import modes
 from ui.explore.parts import icon, key
@@ -17,7 +18,7 @@ from ui.explore.words import EXPLAINED
 from ui.markup import Html, el
 
 Keys = tuple[str, ...]
-_MODES = modes(method_of(recipe_of(DEFAULT).method).artifacts)
+_MODES = modes(method_of(recipe_of(DEFAULT_RECIPE).method).artifacts)
 GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
     "Review of the shown result": (
         (("A",), "accept"),
@@ -81,7 +82,7 @@ def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
 
 
 def _stages() -> Html:
-    recipe = recipe_of(DEFAULT)
+    recipe = recipe_of(DEFAULT_RECIPE)
     rows = [
         el("p", el("b", f"{place} {stage_title(name)}"), " ", el("span", EXPLAINED[name], class_="mut"))
         for place, name in enumerate(recipe.cards, 1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from core.lineage import DEFAULT_RECIPE
 from core.types import Task
 from core.words import count_of
 from pipeline.profiles.profile import Profile
-from pipeline.recipes import DEFAULT, Recipe, recipe_of, stage_doing, stage_title
+from pipeline.recipes import Recipe, recipe_of, stage_doing, stage_title
 from services.edit_conflicts import clock
 from services.jobs import JobView
 from services.runs.life_cycle import task_problem
@@ -103,7 +104,7 @@ def start_page(profile: Profile, samples: tuple[Sample, ...], below: bool = Fals
         for sample in samples
     ]
     words = "Pick a sample, or give pictures of your own below." if cards else "Give pictures of your own below."
-    recipe = recipe_of(DEFAULT)
+    recipe = recipe_of(DEFAULT_RECIPE)
     stages = [
         el("li", el("b", stage_title(name)), el("span", PLAIN[name], class_="mut"), title=EXPLAINED[name])
         for name in recipe.cards

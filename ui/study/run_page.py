@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from core.panel import Panel, written_questions
 from core.studies import Question, Rules, Study, Worker
 from core.words import count_of
 from services.studies.life_cycle import NewCodes
-from study.panel import Panel, written_questions
 from study.templates import task_of
 from ui.explore.parts import bar, button, pill
 from ui.frame import page

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from core.figures import Floats
 from core.types import TaskKind
-from evaluation.by_source import Floats
 from evaluation.retraining.arm_statistics import (
     BEFORE,
     ON_GENERATED,

@@ -22,9 +22,9 @@ from PIL import Image
 from pydantic import ValidationError
 
 from core.errors import UserError
+from core.figures import Floats
 from core.progress import OnCount
 from evaluation.answers import groups_of_numbers
-from evaluation.by_source import Floats
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_state, learnt, said_before
 from evaluation.retraining.training import Arm, TrainingRecipe

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.figures import Figure
 from core.types import TaskKind, from_plain, to_plain
 from core.words import count_of
-from evaluation.by_source import Figure
 from evaluation.report import per_cent, with_interval
 from evaluation.retraining.arm_statistics import (
     BEFORE,

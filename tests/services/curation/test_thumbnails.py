@@ -20,8 +20,8 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from core.errors import UserError
+from core.run_record import RunRecord
 from core.types import Task
-from pipeline.run_files.run_record import RunRecord
 from services.curation.thumbnails import ThumbnailFill, unseen
 from services.curation.views import View
 from services.studio import Studio

@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from cli.evaluation import main
 from core.catalogue import Between, CatalogueFilter
 from core.errors import Cancelled, UserError
+from core.figures import Floats
 from core.settings import UnderTestSettings
-from evaluation.by_source import Floats
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import (
     ARMS,

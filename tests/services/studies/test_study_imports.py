@@ -22,6 +22,7 @@ from PIL.PngImagePlugin import PngInfo
 from cli.studies import main
 from core.csv_tables import csv_text
 from core.errors import UserError
+from core.panel import Panel, PersonQuestion
 from core.studies import ControlPolicy, Eligibility, NewItem, Question, Rules
 from services.changes import Changes, Revisions
 from services.commands import Commands
@@ -32,7 +33,6 @@ from services.studies.restore import restore_study
 from services.studies.services import study_services
 from storage.studies.rows import append_log
 from storage.workspace import Workspace
-from study.panel import Panel, PersonQuestion
 from study.results import analyse
 from study.tables import ANSWER_COLUMNS, RESULT_COLUMNS
 from study.templates import TEMPLATES

@@ -21,6 +21,7 @@ from PIL import Image
 from cli.storage import main as storage_command
 from cli.test_sets import main as sets_command
 from core.errors import UserError
+from core.png import XMP_KEYWORD, read_texts
 from core.test_sets import SetEntry, SetVersion, Split, version_id
 from core.types import Task
 from pipeline.profiles.profile import PROFILES, load_profile
@@ -37,7 +38,7 @@ from services.test_sets.drafts import (
     SetSplitInTestSet,
     SplitTestSet,
 )
-from services.test_sets.examples import examples_of
+from services.test_sets.examples import examples_of, export_version
 from services.test_sets.versions import ShowTestSet, Versions, difference, version_of
 from storage.curation.decisions import Target
 from storage.test_sets import test_sets as storage_of_sets
@@ -546,6 +547,21 @@ def test_an_image_of_which_two_have_the_digits_is_asked_for_again(
     code, said = ran(capsys, workspace, "remove", "Birds", first)
     assert code == 2 and "give more digits" in said[0]
     assert len(entries(workspace, draft(workspace, set_id))) == 50
+
+
+def test_exported_images_say_in_iptc_words_how_they_were_drawn_and_sources_do_not(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    run = workspace.runs.create(picture(1), Task("classification", "bird"), "demo", "A run", {})
+    made = [made_case(picture(10), method="controlnet"), made_case(picture(11), method="nobody's")]
+    cases = workspace.test_cases.extend(run, None, made)
+    version = release(workspace, set_with(workspace, cases, sources=True), unreviewed=True)
+    export_version(workspace, version, tmp_path / "out", "imagefolder")
+    files = [path.read_bytes() for path in (tmp_path / "out").rglob("*.png")]
+    packets = sorted(read_texts(data, [XMP_KEYWORD]).get(XMP_KEYWORD, "") for data in files)
+    assert packets[0] == "" and len(packets) == 3
+    words = [packet.partition("digitalsourcetype/")[2].partition('"')[0] for packet in packets[1:]]
+    assert sorted(words) == ["compositeWithTrainedAlgorithmicMedia", "trainedAlgorithmicMedia"]
 
 
 def test_an_export_tells_the_licences_of_the_models_that_drew(

@@ -17,13 +17,13 @@ from fastapi import FastAPI
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from core.panel import Panel, PersonQuestion
 from core.studies import ControlPolicy, Eligibility, Example, Question
 from services.limits import Limiter, TooMany
 from services.studies.annotators import AnnotatorSessions, Join, Pictures, PictureTokens
 from services.studies.exports import EXPORTS, opened, zipped
 from services.studio import Studio
 from study.methods import paragraph
-from study.panel import Panel, PersonQuestion
 from study.readiness import findings
 from study.results import analyse
 from study.tables import worker_rows

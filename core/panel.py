@@ -1,0 +1,93 @@
+"""The settings of a study for people from a panel, such as Prolific: their ids, the way back, questions about them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+MOST_QUESTIONS = 10
+LONGEST_QUESTION = 200
+MOST_ANSWERS = 12
+LONGEST_PARTICIPANT = 100
+LONGEST_ADDRESS = 500
+_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+_CODE = re.compile(r"[\w.-]{0,60}", re.ASCII)
+_HOLE = "{participant}"
+
+
+@dataclass(frozen=True)
+class PersonQuestion:
+    """Something about the person, which may always be left open."""
+
+    text: str
+    options: tuple[str, ...] = ()
+    """() for a line of text."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """How a study deals with the people of a panel. May change while it runs: it is no rule of the study."""
+
+    parameter: str = ""
+    """The parameter of the link that names the participant, such as PROLIFIC_PID; "" for nobody's panel."""
+    code: str = ""
+    """What a participant gives the panel at the end."""
+    address: str = ""
+    """Where a participant goes back to; {participant} stands for their id."""
+    questions: tuple[PersonQuestion, ...] = ()
+
+
+def check_panel(panel: Panel) -> tuple[str, str]:
+    """What is wrong, as field and sentence; ("", "") for nothing."""
+    if panel.parameter and not _PARAMETER.fullmatch(panel.parameter):
+        return "parameter", "The name of a parameter has letters, digits, and - _ . only, such as PROLIFIC_PID."
+    if not _CODE.fullmatch(panel.code):
+        return "code", "A completion code has letters, digits, and - _ . only, at most 60."
+    if panel.address:
+        address = urlsplit(panel.address.replace(_HOLE, "x"))
+        if address.scheme not in ("http", "https") or not address.netloc or len(panel.address) > LONGEST_ADDRESS:
+            return "address", "The address to go back to begins with https://, and has at most 500 characters."
+    if len(panel.questions) > MOST_QUESTIONS:
+        return "questions", f"Ask at most {MOST_QUESTIONS} questions about the person."
+    for question in panel.questions:
+        if len(question.text) > LONGEST_QUESTION or len(question.options) > MOST_ANSWERS:
+            words = f"A question has at most {LONGEST_QUESTION} characters and {MOST_ANSWERS} answers"
+            return "questions", f"{words}: shorten “{question.text[:60]}”."
+        if len(question.options) == 1 or len(set(question.options)) < len(question.options):
+            return (
+                "questions",
+                f"“{question.text[:60]}” needs two or more different answers, or none for a line of text.",
+            )
+    texts = [question.text for question in panel.questions]
+    if len(set(texts)) < len(texts):
+        return "questions", "Two questions about the person are the same: take one out."
+    if "worker" in texts:
+        return "questions", "“worker” is the name of a column in the file of the answers: word the question otherwise."
+    return "", ""
+
+
+def read_person_questions(text: str) -> tuple[PersonQuestion, ...]:
+    """One a line, its answers after it, parted by |: "How old are you? | under 30 | 30 to 60 | over 60"."""
+    found = []
+    for line in text.splitlines():
+        words, *options = (" ".join(part.split()) for part in line.split("|"))
+        if words:
+            found.append(PersonQuestion(words, tuple(option for option in options if option)))
+    return tuple(found)
+
+
+def written_questions(panel: Panel) -> str:
+    """As `read_person_questions` reads them."""
+    return "\n".join(" | ".join((question.text, *question.options)) for question in panel.questions)
+
+
+def address_back(panel: Panel, participant: str) -> str:
+    """Where this participant goes back to; "" for nowhere."""
+    return panel.address.replace(_HOLE, quote(participant, safe=""))
+
+
+def checked_participant(text: str) -> str:
+    """The id as it is kept; "" for one that is none."""
+    text = text.strip()
+    return text if text.isprintable() and 0 < len(text) <= LONGEST_PARTICIPANT else ""
