@@ -45,10 +45,11 @@ test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the
 soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full, a thousand replies, real-size weights
 	@exec $(BIN)/python -m pytest -m soak $(ARGS)
 
-lint: $(TEST_READY) ## Style, layout and types
+lint: $(TEST_READY) ## Style, layout, the walls between the rooms, and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { \
 	  echo "Some files are not laid out as the formatter does it: run 'make format'." >&2; exit 1; }
+	@$(BIN)/lint-imports --no-logo --no-cache
 	@$(BIN)/python -m mypy
 
 format: $(TEST_READY) ## Put style and layout right where a tool can

@@ -120,10 +120,6 @@ def test_code_imports_only_what_the_requirements_name() -> None:
     assert not unknown
 
 
-def test_the_studio_stands_apart_from_tests_and_benchmarks() -> None:
-    assert not {path.name for path in SOURCES if {"tests", "benchmarks"} & set(dict(_imports(path)))}
-
-
 def test_the_version_is_written_once() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert version() == project["version"]

@@ -15,6 +15,7 @@ from PIL import Image
 from torch.nn import functional
 from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipImageProcessor, BlipProcessor
 
+from demo.facts import facts_of, facts_of_scene
 from demo.language import caption, random_wording
 from demo.render import SIZE, render
 from demo.scene import random_scene
@@ -23,7 +24,6 @@ from demo.train.common import Run, arguments, carried_over, device, half_precisi
 from demo.train.dataset import open_scenes
 from demo.train.sight import Lessons, grid_positions, start_from_pictures
 from demo.train.tokenizer import MAX_TOKENS, bert_tokenizer
-from experiments.demo_report.facts import facts_of, facts_of_scene
 
 CHECK_SEEDS = range(3_001_000, 3_001_300)
 PATCH, VISION, TEXT = 8, 192, 128

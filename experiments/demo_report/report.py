@@ -22,9 +22,9 @@ from tqdm import tqdm
 from core.errors import UserError
 from core.lineage import TestCase
 from core.types import CounterfactualCaptions
+from demo.facts import facts_of_scene, names_in
 from demo.judges import WEIGHTS as JUDGES
 from demo.language import caption, keywords
-from experiments.demo_report.facts import facts_of_scene, names_in
 from experiments.demo_report.images import FOUND
 from experiments.demo_report.rows import Row, missed, percent, share, table
 from experiments.demo_report.walk import FIRST_SEED, ListeningModels, Walk, start_walk, walk_text

@@ -29,10 +29,10 @@ from core.types import (
 )
 from core.words import protected_words_in
 from demo.check_truth import PARTS
+from demo.facts import Facts, facts_of, names_in
 from demo.language import TIME_PHRASES, canonical
 from demo.render import render
 from demo.scene import COLOURS, WEATHERS, Scene, random_scene
-from experiments.demo_report.facts import Facts, facts_of, names_in
 from pipeline.driver import Driver
 from pipeline.profiles.profile import Profile
 from pipeline.recipes import DILLEMA

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from core.catalogue import STANDINGS, CatalogueFilter, Facet
 from core.errors import UserError
+from pipeline.models.nearest import Floats, products
 from services.commands import Command, Commands
 from services.curation.meaning import Meaning
-from services.curation.nearest import Floats, products
 from services.curation.views import REST, ShownColours
 from storage.curation import entry_sets
 from storage.curation.entry_sets import Bits, Numbers

@@ -20,11 +20,11 @@ from pydantic import Field
 
 from core.errors import UserError
 from core.test_sets import ImageHashes
+from pipeline.models.nearest import Floats, nearest
 from pipeline.models.weight_hashes import embedder_key
 from pipeline.profiles.profile import Profile
 from pipeline.seams import BatchEmbedder, Models
 from services.commands import Commands
-from services.curation.nearest import Floats, nearest
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue
 from services.queries import MOST_LISTED, Plain, SelectTestCases, entry_facts, selected

@@ -28,9 +28,9 @@ from core.errors import Cancelled, UserError
 from core.perceptual_hashes import Groups
 from core.progress import OnCount
 from core.test_sets import ImageHashes
+from pipeline.models.nearest import close_pairs, nearest
 from services.commands import Command, Commands
 from services.curation.meaning import Meaning
-from services.curation.nearest import close_pairs, nearest
 from services.edit_conflicts import LARGEST_ID
 from services.queries import Plain, SelectTestCases, entry_facts, selected
 from services.test_sets.hashes import hashes_of

@@ -12,12 +12,12 @@ import pytest
 from core.types import Alternative, Alternatives, Edit, KeywordAlternatives
 from demo.calibrate import band_of, raised
 from demo.check_truth import PARTS, Truth, edited_scene, painted_pixels, part_shows, truth_of
+from demo.facts import facts_of, facts_of_scene
 from demo.judges import Judges
 from demo.language import caption, random_wording
 from demo.render import render
 from demo.scene import COLOURS, HILLS, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, random_scene
 from evaluation.metrics import MASK_BANDS
-from experiments.demo_report.facts import facts_of, facts_of_scene
 from experiments.demo_report.images import Overlap, lost_and_added
 from experiments.demo_report.rows import Row, missed, share, table
 from experiments.demo_report.walk import (

@@ -14,8 +14,8 @@ from PIL import Image
 from core.errors import UserError
 from core.model_sections import ClipEmbedder
 from core.types import Task
+from pipeline.models.nearest import AT_ONCE, close_pairs, largest, nearest, products
 from pipeline.models.weight_hashes import embedder_key
-from services.curation.nearest import AT_ONCE, close_pairs, largest, nearest, products
 from storage.backup import backup, restore
 from storage.curation.vectors import Vectors
 from storage.workspace import Workspace
