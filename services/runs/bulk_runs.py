@@ -8,18 +8,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Command, Commands, RunIds
+from services.commands import Command, Commands, RunCommand, RunIds
 from services.runs.execution import Execution, Generate, RunUpToGate
 from services.runs.life_cycle import RunService, SetRecipe, SetTask, task_problem
 from services.runs.settings import ChangeSetting, DefaultSettings, RunSettings, TakePreset
 from services.runs.state import RunState, RunStates
 from storage.workspace import Workspace
+
+C = TypeVar("C", bound=RunCommand)
 
 MOST_TOGETHER = 200
 SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generation.steps")
@@ -143,10 +145,10 @@ class Together:
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
         commands.add(TaskTogether, self.set_task)
-        commands.add(SettingTogether, self.change_setting)
-        commands.add(PresetTogether, self.take_preset)
-        commands.add(DefaultsTogether, self.put_defaults_back)
-        commands.add(RecipeTogether, self.set_recipe)
+        commands.add(SettingTogether, self._in_each(ChangeSetting, self._settings.change_setting))
+        commands.add(PresetTogether, self._in_each(TakePreset, self._settings.take_preset))
+        commands.add(DefaultsTogether, self._in_each(DefaultSettings, self._settings.put_defaults_back))
+        commands.add(RecipeTogether, self._in_each(SetRecipe, self._runs.set_recipe))
         commands.add(RunTogether, self.run)
         commands.add(GenerateTogether, self.generate)
 
@@ -174,32 +176,6 @@ class Together:
 
         return self._each(command.runs, set_one)
 
-    def change_setting(self, command: SettingTogether) -> DoneTogether:
-        """Raises UserError where no run takes it."""
-        fields = command.model_dump(exclude={"runs"})
-        return self._each(
-            command.runs, lambda run_id: self._settings.change_setting(ChangeSetting.of({**fields, "run": run_id}))
-        )
-
-    def take_preset(self, command: PresetTogether) -> DoneTogether:
-        """Raises UserError for a preset that the profile does not have."""
-        return self._each(
-            command.runs, lambda run_id: self._settings.take_preset(TakePreset(run=run_id, preset=command.preset))
-        )
-
-    def put_defaults_back(self, command: DefaultsTogether) -> DoneTogether:
-        """Raises UserError for a section that none of the runs has."""
-        return self._each(
-            command.runs,
-            lambda run_id: self._settings.put_defaults_back(DefaultSettings(run=run_id, sections=command.sections)),
-        )
-
-    def set_recipe(self, command: RecipeTogether) -> DoneTogether:
-        """Raises UserError for a recipe that is not known. A run that is being worked on keeps its own."""
-        return self._each(
-            command.runs, lambda run_id: self._runs.set_recipe(SetRecipe(run=run_id, recipe=command.recipe))
-        )
-
     def run(self, command: RunTogether) -> DoneTogether:
         """Those that are fresh are passed over."""
         known = self._workspace.runs.exists
@@ -218,6 +194,15 @@ class Together:
                 raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
             ids = [one.run.id for one in state.runs if one.gate.plan is not None and _may_draw(one)]
             return self._each(ids, lambda run_id: self._execution.generate(Generate(run=run_id)))
+
+    def _in_each(self, single: type[C], do: Callable[[C], object]) -> Callable[[TogetherCommand], DoneTogether]:
+        """Return a function that calls `do` for each run, with a command of the same fields."""
+
+        def together(sent: TogetherCommand) -> DoneTogether:
+            fields = sent.model_dump(exclude={"runs"})
+            return self._each(sent.runs, lambda run_id: do(single.of({**fields, "run": run_id})))
+
+        return together
 
     def _each(self, run_ids: Sequence[str], do: Callable[[str], object]) -> DoneTogether:
         """Raises UserError, the first, when it could be done with none of them."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from core.errors import UserError
-from core.stored_runs import Run, StoredValue
+from core.stored_runs import Run
 from core.types import (
     Alternatives,
     Caption,
@@ -202,7 +202,8 @@ class Editing:
 
     def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = workspace, runs, driver, notes
-        self._writes = PageWrites()
+        self.writes = PageWrites()
+        """Which page saved which version, so that no page is told of its own as of another one's."""
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -300,11 +301,9 @@ class Editing:
         found = next((version for version in versions if version.id == command.version), None)
         if found is None:
             raise UserError("This version belongs to another run: pick one from the history.")
-        self._repeat(command.run, found, command.tab)
-
-    def noted(self, version: int, tab: str) -> None:
-        """A page had a version saved by other ways: it need not be told of that as of another one's."""
-        self._writes.note(version, tab)
+        with self._runs.changing:
+            self.writes.note(self._workspace.runs.bring_back(found.id), command.tab)
+        self._notes.solved(command.run, found.stage)
 
     def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
         """Save what a model added to a stage's value. What was stale stays so."""
@@ -344,11 +343,11 @@ class Editing:
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             versions = self._workspace.runs.history(run.id, stage)
-            other = self._writes.by_others(versions, command.version, command.tab)
+            other = self.writes.by_others(versions, command.version, command.tab)
             version = self._save(run, stage, change(run))
             if version is None:
                 return
-            self._writes.note(version, command.tab)
+            self.writes.note(version, command.tab)
             if other is not None:
                 self._notes.tell(run.id, stage, value_conflict(stage, other))
 
@@ -366,11 +365,6 @@ class Editing:
             version = self._workspace.runs.append_value(run.id, stage, StageValue(value, Trace(author="person"), key))
         self._notes.solved(run.id, stage)
         return version
-
-    def _repeat(self, run_id: str, version: StoredValue, tab: str) -> None:
-        with self._runs.changing:
-            self._writes.note(self._workspace.runs.bring_back(version.id), tab)
-        self._notes.solved(run_id, version.stage)
 
 
 def keyword_of(run: Run, text: str) -> Keyword:

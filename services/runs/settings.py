@@ -108,7 +108,7 @@ class RunSettings:
     def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = workspace, runs, driver, notes
         self._profile = runs.profile
-        self._writes = PageWrites()
+        self.writes = PageWrites()
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -179,22 +179,18 @@ class RunSettings:
             settings = self._valid(recipe, wanted, before).model_dump(mode="json")
             mine = changed_settings(held, settings)
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
-            others = settings_by_others(states, self._writes.by(command.tab))
+            others = settings_by_others(states, self.writes.by(command.tab))
             number = self._workspace.runs.set_settings(command.run, {**run.settings, **settings})
             stages = [stage for section, _ in mine if (stage := recipe.section_card(section)) is not None]
             # Also where what is saved is set again: what was refused before is given up by that.
             self._notes.solved(command.run, command.about(command.model_dump()), *stages)
             if number is None:
                 return
-            self._writes.note(number, command.tab)
+            self.writes.note(number, command.tab)
             for stage in dict.fromkeys(stages):
                 news = [other for other in others if recipe.section_card(other.section) == stage]
                 if news:
                     self._notes.tell(command.run, stage, settings_conflict(news, mine))
-
-    def noted(self, state: int, tab: str) -> None:
-        """A page had a state saved by other ways: it need not be told of that as of another one's."""
-        self._writes.note(state, tab)
 
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
         """What the profile cannot draw with is refused where that is changed; elsewhere the gate says it."""
@@ -234,12 +230,12 @@ class RunSettings:
             prompts = {held: text for held, text in run.prompts.items() if held != name}
             prompts |= {name: template} if template else {}
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
-            other = prompt_by_others(states, self._writes.by(command.tab), name)
+            other = prompt_by_others(states, self.writes.by(command.tab), name)
             number = self._workspace.runs.set_prompts(command.run, prompts)
             self._notes.solved(command.run, command.stage)
             if number is None:
                 return
-            self._writes.note(number, command.tab)
+            self.writes.note(number, command.tab)
             if other is not None:
                 self._notes.tell(command.run, command.stage, prompt_conflict(other))
 

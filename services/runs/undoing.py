@@ -108,9 +108,9 @@ class Undoing:
     def _settle(self, run_id: str, tab: str, step: Step, added: AddedRows) -> None:
         """What was said of what is gone is not true any more, and the page that did it knows."""
         for version in added.values:
-            self._editing.noted(version, tab)
+            self._editing.writes.note(version, tab)
         for state in added.states:
-            self._settings.noted(state, tab)
+            self._settings.writes.note(state, tab)
         cards = {section_card(path[1]) for path in step.changed if path[0] == "settings"}
         prompts = {stage_of_prompt(path[1]) for path in step.changed if path[0] == "prompts"}
         self._notes.solved(run_id, *step.stages, *prompts, *(card for card in cards if card is not None))

@@ -68,31 +68,6 @@ class StudyExport:
         return self._report
 
 
-def votes_csv(study: StudyExport) -> bytes:
-    """The votes that count, as crowd-kit reads them."""
-    return csv_text(vote_rows(study.data), VOTE_COLUMNS).encode()
-
-
-def answers_csv(study: StudyExport) -> bytes:
-    """Every answer, counted or not and why not."""
-    return csv_text(answer_rows(study.data), ANSWER_COLUMNS).encode()
-
-
-def turk_csv(study: StudyExport) -> bytes:
-    """Mechanical Turk's columns."""
-    return csv_text(turk_rows(study.data), turk_columns(study.data.study.rules)).encode()
-
-
-def results_csv(study: StudyExport) -> bytes:
-    """Every figure."""
-    return csv_text(figure_rows(study.report), FIGURE_COLUMNS).encode()
-
-
-def results_parquet(study: StudyExport) -> bytes:
-    """Every figure, typed."""
-    return parquet(figure_rows(study.report), FIGURE_COLUMNS)
-
-
 def results_json(study: StudyExport) -> bytes:
     """The whole report, nested, and the methods paragraph."""
     held = {
@@ -104,16 +79,6 @@ def results_json(study: StudyExport) -> bytes:
     }
     held["study"].pop("link", None)  # who has it can join
     return _dumped(held)
-
-
-def outcomes_csv(study: StudyExport) -> bytes:
-    """What the votes say of every image."""
-    return csv_text(result_rows(study.data), RESULT_COLUMNS).encode()
-
-
-def outcomes_parquet(study: StudyExport) -> bytes:
-    """The same, typed."""
-    return parquet(result_rows(study.data), RESULT_COLUMNS)
 
 
 def truth_csv(study: StudyExport) -> bytes:
@@ -137,13 +102,13 @@ def truth_csv(study: StudyExport) -> bytes:
             text = wording(question, item)
             row: Row = {"item": item.public, "kind": item.kind, "question": question.id, "asked": text}
             rows.append({**row, "answer": item.expected.get(question.id, ""), "sight": sight(image, source, text)})
-    return csv_text(rows, TRUTH_COLUMNS).encode()
+    return _csv(rows, TRUTH_COLUMNS)
 
 
 def payment_csv(study: StudyExport) -> bytes:
     """For a panel: who did how much, and what was decided of it."""
     participants = study.workspace.studies.panels.participants(study.data.study.id)
-    return csv_text(payment_rows(study.data, participants), PAYMENT_COLUMNS).encode()
+    return _csv(payment_rows(study.data, participants), PAYMENT_COLUMNS)
 
 
 def people_csv(study: StudyExport) -> bytes:
@@ -151,23 +116,23 @@ def people_csv(study: StudyExport) -> bytes:
     panels, study_id = study.workspace.studies.panels, study.data.study.id
     answers = panels.people(study_id)
     columns = people_columns(panels.get(study_id), answers)
-    return csv_text(people_rows(study.data, columns, answers), columns).encode()
+    return _csv(people_rows(study.data, columns, answers), columns)
 
 
 EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
-    "votes.csv": (_CSV, votes_csv),
-    "answers.csv": (_CSV, answers_csv),
-    "turk.csv": (_CSV, turk_csv),
-    "results.csv": (_CSV, results_csv),
-    "results.parquet": (_PARQUET, results_parquet),
+    "votes.csv": (_CSV, lambda study: _csv(vote_rows(study.data), VOTE_COLUMNS)),
+    "answers.csv": (_CSV, lambda study: _csv(answer_rows(study.data), ANSWER_COLUMNS)),
+    "turk.csv": (_CSV, lambda study: _csv(turk_rows(study.data), turk_columns(study.data.study.rules))),
+    "results.csv": (_CSV, lambda study: _csv(figure_rows(study.report), FIGURE_COLUMNS)),
+    "results.parquet": (_PARQUET, lambda study: parquet(figure_rows(study.report), FIGURE_COLUMNS)),
     "results.json": (_JSON, results_json),
-    "outcomes.csv": (_CSV, outcomes_csv),
-    "outcomes.parquet": (_PARQUET, outcomes_parquet),
+    "outcomes.csv": (_CSV, lambda study: _csv(result_rows(study.data), RESULT_COLUMNS)),
+    "outcomes.parquet": (_PARQUET, lambda study: parquet(result_rows(study.data), RESULT_COLUMNS)),
     "truth.csv": (_CSV, truth_csv),
     "payment.csv": (_CSV, payment_csv),
     "people.csv": (_CSV, people_csv),
 }
-"""File name to media type and maker."""
+"""File name to media type and maker; the README below says what each holds."""
 ZIP = "study.zip"
 IN_ZIP = tuple(name for name in EXPORTS if name not in ("truth.csv", "payment.csv", "people.csv"))
 """What is known of persons is in no file that is passed on with the study."""
@@ -188,11 +153,11 @@ def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
         RECORDS: _dumped(records),
         "study.json": _dumped(_about(study.data, history)),
         EDITED: edited_csv(workspace, [item.origin["run"] for item in study.data.items if "run" in item.origin]),
-        "workers.csv": csv_text(worker_rows(study.data), WORKER_COLUMNS).encode(),
-        "log.csv": csv_text(
+        "workers.csv": _csv(worker_rows(study.data), WORKER_COLUMNS),
+        "log.csv": _csv(
             [{"time": e.created, "event": e.event, "detail": e.detail, "worker": e.worker} for e in entries],
             ("time", "event", "detail", "worker"),
-        ).encode(),
+        ),
     }
     return f"{stem(study.data)}.zip", _zip(study, more)
 
@@ -219,7 +184,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
         for name, data in more.items():
             yield put(name, data)
         rows = item_rows(study.data, image_of, source_of)
-        yield put("items.csv", csv_text(rows, item_columns(study.data.study.rules)).encode())
+        yield put("items.csv", _csv(rows, item_columns(study.data.study.rules)))
         for name, sha in pictures.items():
             yield put(name, study.workspace.images.path(sha).read_bytes())
         about = {
@@ -311,6 +276,10 @@ class _Sink(io.RawIOBase):
         """All that was written since the last time."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
+
+
+def _csv(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> bytes:
+    return csv_text(rows, columns).encode()
 
 
 def _dumped(value: Any) -> bytes:
