@@ -1,4 +1,4 @@
-"""Recipes: which text stages a run goes through, in which order, and by which method its images are drawn.
+"""Recipes: the text stages of a run, their order, and the method that draws its images.
 
 Their stages are declared in `pipeline.stages`. Knows no page, no database and no loaded model. A new recipe is an entry
 of `SHIPPED`.
@@ -37,7 +37,7 @@ from pipeline.stages.counterfactuals import COUNTERFACTUALS
 from pipeline.stages.keywords import KEYWORDS
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
-"""`$shown`: the label, or those protected classes that the picture holds. `$kept`: the label, or all of them."""
+"""`$shown` is the label, or the protected classes in the picture. `$kept` is the label, or all protected classes."""
 INSTRUCTION_PROMPT = PromptSlot(
     "instruction",
     ("edits",),
@@ -45,39 +45,39 @@ INSTRUCTION_PROMPT = PromptSlot(
     default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
-"""`$edits`: what changes into what, such as "red to blue, and sunny to snowy". The others are as above."""
+"""`$edits` lists the changes, such as "red to blue, and sunny to snowy". The others are as above."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
-"""The settings of the generation that say which images are drawn: those of every method."""
+"""Settings of the generation that choose the images, for every method."""
 DRAWING_TITLE, DRAWING_DOING = "Generate", "generating"
 RESERVED = frozenset(("source", "task", "settings", "model", "prompt", GENERATION))
-"""What no stage may be called: keys of values and pages use these words for something else."""
+"""Names that no stage may have, because keys of values and pages use them for something else."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Text stages in their order, and how their values become images."""
+    """Text stages in order, and the method that turns their values into images."""
 
     name: str
     """Letters, digits and hyphens."""
     title: str
     description: str
-    """What it makes, in one sentence."""
+    """One sentence about its images."""
     stages: tuple[Stage, ...]
     captions: Callable[[Mapping[StageName, Any]], CounterfactualCaptions | None]
-    """The captions that are drawn, of the values by stage; None as long as a value is missing."""
+    """Returns the captions to draw from the values by stage, or None while a value is missing."""
     method: str = "controlnet"
     drawing_prompt: PromptSlot = DRAWING_PROMPT
     """The prompt that the method fills for each caption."""
     settings: type[Settings] = Settings
-    """The type of its settings: a subclass where its stages have sections of their own."""
+    """The type of its settings: a subclass if its stages have sections of their own."""
     source_caption: Callable[[Mapping[StageName, Any]], str] = caption_text
-    """What is said of the source image, of the values by stage: the checks measure the change from there."""
+    """Returns the caption of the source image from the values by stage. The checks measure the change from it."""
     unedited: str = "by hand"
-    """What an image is called whose caption records no edits."""
+    """Words for an image whose caption has no edits."""
 
     def cannot_draw(self, profile: Profile) -> str:
-        """Why a profile cannot draw its images, in one sentence; "" where it can."""
+        """Return one sentence if a profile cannot draw its images, else ""."""
         return method_of(self.method).cannot_draw(profile)
 
     @cached_property
@@ -87,7 +87,7 @@ class Recipe:
 
     @property
     def cards(self) -> tuple[StageName, ...]:
-        """The names of its stages, and that of the drawing last."""
+        """The names of its stages, with the drawing last."""
         return (*self.names, GENERATION)
 
     @property
@@ -96,26 +96,26 @@ class Recipe:
         return self.stages[-1]
 
     def has(self, name: StageName) -> bool:
-        """Whether one of its stages has this name."""
+        """Return True if one of its stages has this name."""
         return name in self.names
 
     def stage(self, name: StageName) -> Stage:
-        """The stage of a name. Raises UserError when the recipe has none such."""
+        """Return the stage of this name. Raises UserError if the recipe has none."""
         if name not in self.names:
             raise UserError(f"The recipe “{self.title}” has no stage {name[:80]!r}: it has {', '.join(self.names)}.")
         return self.stages[self.names.index(name)]
 
     def before(self, name: StageName) -> tuple[Stage, ...]:
-        """The stages before one."""
+        """Return the stages before this one."""
         return self.stages[: self.names.index(name)]
 
     def onwards(self, name: StageName) -> tuple[StageName, ...]:
-        """The names of a stage and of all after it."""
+        """Return the names of this stage and all later ones."""
         return self.names[self.names.index(self.stage(name).name) :]
 
     def asked_ahead(self, name: StageName, settings: Settings, prompts: PromptSet) -> tuple[StageName, ...]:
-        """The later stages for which one request of a stage asks too; none where the recipe has not all of them, or the
-        prompts do without what the stage would send.
+        """Return the later stages that one request of a stage covers. Empty if the recipe lacks one, or the prompt
+        set lacks a prompt that the stage would send.
         """
         stage = self.stage(name)
         if stage.asks_ahead is None or not all(prompts.get(slot.name) for slot in stage.others_sent(settings)):
@@ -124,7 +124,7 @@ class Recipe:
         return ahead if set(ahead) <= set(self.onwards(name)[1:]) else ()
 
     def missing(self, name: StageName) -> str:
-        """That there is no value of a stage yet, and what to do."""
+        """Return the sentence that a stage has no value yet, and what to do."""
         stage, place = self.stage(name), self.names.index(name)
         which = f"the {_ORDINALS[place]} stage" if place < len(_ORDINALS) else f"stage {place + 1}"
         if stage.plural:
@@ -133,27 +133,27 @@ class Recipe:
 
     @property
     def prompt_slots(self) -> tuple[PromptSlot, ...]:
-        """The prompts that it may use: those of its stages, and that of the drawing."""
+        """All its prompts: those of its stages and of the drawing."""
         return (*(slot for stage in self.stages for slot in stage.prompt_slots), self.drawing_prompt)
 
     def unsent(self, settings: Settings) -> frozenset[str]:
-        """The names of those prompts that it does not use under these settings."""
+        """Return the names of the prompts that it does not use under these settings."""
         sent = {slot.name for stage in self.stages for slot in stage.others_sent(settings)}
         return frozenset(slot.name for stage in self.stages for slot in stage.other_prompts if slot.name not in sent)
 
     def prompts(self, prompt_set: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
-        """Its prompts from a prompt set. Raises PromptError."""
+        """Load its prompts from a prompt set. Raises PromptError."""
         return load_prompts(prompt_set, self.prompt_slots, folder)
 
     def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
-        """Of the templates that a person edited, those of its own prompts."""
+        """Return those edited templates that belong to its own prompts."""
         own = {slot.name for slot in self.prompt_slots}
         return {name: template for name, template in templates.items() if name in own}
 
     def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
-        """Its settings: the profile's, but for the sections in `plain`, among which those of other recipes may stand.
+        """Return the profile's settings for this recipe, with sections replaced by `plain`, which may hold others too.
 
-        Raises UserError for a wrong value of the profile, and pydantic.ValidationError when `plain` does not fit.
+        Raises UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not fit.
         """
         known = self.settings.model_fields
         shared = {name: getattr(profile.settings, name) for name in Settings.model_fields}
@@ -162,14 +162,15 @@ class Recipe:
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(str(part) for part in ("recipes", self.name, *first["loc"]))
-            said = reason(error, self.settings)
-            raise UserError(f"The profile {profile.name} has a wrong value at {key}: {said}.") from error
+            raise UserError(
+                f"The profile {profile.name} has a wrong value at {key}: {reason(error, self.settings)}."
+            ) from error
         own = {name: getattr(defaults, name) for name in known}
         return self.settings.model_validate(own | {name: part for name, part in (plain or {}).items() if name in known})
 
     def reads(self, setting: str) -> bool:
-        """Whether a setting, such as "generation.steps", means anything to its stages, its method, or what comes after
-        them; True for one that there is not.
+        """Return True if its stages, its method or later steps use a setting like "generation.steps". True for unknown
+        settings.
         """
         section = setting.partition(".")[0]
         if section == "generation":
@@ -177,15 +178,15 @@ class Recipe:
         return section != "conditioning" or section in method_of(self.method).sections
 
     def section_card(self, section: str) -> StageName | None:
-        """The card that shows a section of the settings: a stage, or the drawing; None for a section of none."""
+        """Return the card that shows a section of the settings: a stage, the drawing, or None."""
         for stage in self.stages:
             if stage.settings == section:
                 return stage.name
-        # How many images are drawn of which seeds, the card says for every method.
+        # Number of images and seeds stand on the drawing's card for every method.
         return GENERATION if section in (*method_of(self.method).sections, "generation") else None
 
     def is_current(self, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:
-        """Whether an image's caption is still one of those that are ticked, word for word and with the same edits."""
+        """Return True if a used caption still has the same words and edits as the image's."""
         captions = self.captions(values)
         return captions is not None and any(
             item.used and item.text == counterfactual.text and item.edits == counterfactual.edits
@@ -194,8 +195,8 @@ class Recipe:
 
 
 def _unedited(values: Mapping[StageName, Any]) -> CounterfactualCaptions | None:
-    held = values.get("caption")
-    return None if held is None else CounterfactualCaptions((CounterfactualCaption(held.text, ()),))
+    caption = values.get("caption")
+    return None if caption is None else CounterfactualCaptions((CounterfactualCaption(caption.text, ()),))
 
 
 DILLEMA = Recipe(
@@ -234,10 +235,10 @@ _known: dict[str, Recipe] = {}
 
 
 def register(recipe: Recipe) -> None:
-    """Make a recipe known beside the shipped ones, for a program that brings its own.
+    """Add a recipe to the shipped ones, for a program that brings its own.
 
-    Raises ValueError for a name that is taken, a stage whose name means another type of value or a further prompt
-    elsewhere, and a stage that reads what does not come before it.
+    Raises ValueError for a name that is taken, a stage name that means another type of value or a further prompt
+    elsewhere, and a stage that reads a later stage.
     """
     if recipe.name in _known:
         raise ValueError(f"there is a recipe {recipe.name!r} already")
@@ -258,68 +259,68 @@ def register(recipe: Recipe) -> None:
 
 
 def known_recipes() -> tuple[Recipe, ...]:
-    """All of them, the shipped ones first."""
+    """Return all recipes, the shipped ones first."""
     return tuple(_known.values())
 
 
 def recipes_for(profile: Profile) -> tuple[Recipe, ...]:
-    """Those whose images a profile can draw, which are the ones that it offers."""
+    """Return the recipes that this profile can run."""
     return tuple(recipe for recipe in _known.values() if not recipe.cannot_draw(profile))
 
 
 def recipe_of(name: str) -> Recipe:
-    """The recipe of a name. Raises UnknownRecipe, which lists those there are."""
+    """Return the recipe of this name. Raises UnknownRecipe, which lists all names."""
     if name not in _known:
         raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: there are {', '.join(_known)}.", field="recipe")
     return _known[name]
 
 
 def section_card(section: str) -> StageName | None:
-    """The card that shows a section of the settings in any recipe that has it; None for a section of none."""
+    """Return the card that shows a section of the settings in any recipe, or None."""
     cards = (recipe.section_card(section) for recipe in _known.values())
     return next((card for card in cards if card is not None), None)
 
 
 def stage_title(name: StageName) -> str:
-    """What a stage of any recipe is called, or the drawing."""
+    """Return the title of a stage of any recipe, or of the drawing."""
     return next((stage.title for stage in known_stages() if stage.name == name), DRAWING_TITLE)
 
 
 def stage_doing(name: StageName) -> str:
-    """What is done while a stage of any recipe runs, or while images are drawn."""
+    """Return the words for a running stage of any recipe, or for the drawing."""
     return next((stage.doing for stage in known_stages() if stage.name == name), DRAWING_DOING)
 
 
 def stage_of_prompt(name: str) -> StageName:
-    """The stage of any recipe that sends a prompt; the name itself for that of the drawing, or of none."""
+    """Return the stage of any recipe that sends a prompt. Other names are returned as they are."""
     named = {slot.name: stage.name for stage in known_stages() for slot in stage.prompt_slots}
     return named.get(name, name)
 
 
 def prompt_title(name: str) -> str:
-    """What a prompt of any recipe is called: that of a stage like the stage, a further one as it says."""
+    """Return the title of a prompt of any recipe: the stage's title, or a further prompt's own."""
     others = {slot.name: slot.title for stage in known_stages() for slot in stage.other_prompts}
     return others.get(name) or stage_title(name)
 
 
 def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:
-    """Whether an image of a recipe still shows a caption that its run has, as that recipe takes its captions."""
+    """Return True if an image's caption is still a current caption of its run under this recipe."""
     return recipe in _known and _known[recipe].is_current(counterfactual, values)
 
 
 def edits_in_words(recipe: str, counterfactual: CounterfactualCaption, between: str = ", ") -> str:
-    """What an image of a recipe shows that its source does not, such as "snowy, at night"."""
+    """Return the alternatives of an image's edits in words, such as "snowy, at night"."""
     unedited = _known[recipe].unedited if recipe in _known else DILLEMA.unedited
     return between.join(edit.alternative for edit in counterfactual.edits) or unedited
 
 
 def known_stages() -> tuple[Stage, ...]:
-    """Every stage of every recipe once, each before the ones that follow it in its recipe."""
+    """Return every stage of every recipe once, in an order that fits all recipes."""
     merged: list[Stage] = []
     for recipe in _known.values():
         place = len(merged)
         for stage in reversed(recipe.stages):
-            names = [held.name for held in merged]
+            names = [known.name for known in merged]
             if stage.name in names:
                 place = names.index(stage.name)
             else:
@@ -328,9 +329,9 @@ def known_stages() -> tuple[Stage, ...]:
 
 
 def values_from_plain(data: Mapping[str, Any]) -> dict[StageName, StageValue[Any]]:
-    """The values of stages by their names from plain data, in the order of the stages.
+    """Return the values of stages from plain data, by name and in the order of the stages.
 
-    Raises ValueError for a stage that no recipe has, and pydantic.ValidationError when the data do not fit.
+    Raises ValueError for an unknown stage, and pydantic.ValidationError if the data do not fit.
     """
     unknown = data.keys() - value_types().keys()
     if unknown:
