@@ -1,6 +1,6 @@
-"""Gathers the requests of several threads, so that a model which takes several at once is asked once for all of them.
+"""Gathers requests of several threads into one call of a model that takes several at once.
 
-There is no timer: a model is asked as soon as every thread that is still at work waits for a reply. Knows no stage.
+There is no timer: the model is called as soon as every working thread waits for a reply. Knows no stage.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pipeline.seams import (
 S = TypeVar("S")
 
 Ask = Callable[[Sequence[Any]], Sequence[Any]]
-"""Replies to requests, to each in order."""
+"""Returns the replies to requests, in order."""
 
 
 @dataclass
 class _Waiting:
-    """What one thread asked."""
+    """The requests of one thread."""
 
     number: int
     kind: str
@@ -44,10 +44,10 @@ class _Waiting:
 
 
 class Gathering:
-    """What threads ask, and the one thread that has it answered."""
+    """Requests of several threads, answered in one thread."""
 
     def __init__(self, threads: int, asks: Mapping[str, Ask]) -> None:
-        """So many `threads` are at work until they leave. `asks` reply to each kind of request."""
+        """`threads` is the number of working threads. `asks` has the function that answers each kind of request."""
         self._asks, self._threads = asks, threads
         self._lock = threading.Lock()
         self._arrived, self._answered = threading.Condition(self._lock), threading.Condition(self._lock)
@@ -56,7 +56,7 @@ class Gathering:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Around all the work of a thread, which then leaves."""
+        """Surround all the work of a thread, which leaves at the end."""
         try:
             yield
         finally:
@@ -65,11 +65,11 @@ class Gathering:
                 self._arrived.notify()
 
     def at(self, number: int) -> None:
-        """What this thread asks from now on stands at this place among what the others ask."""
+        """Set the place of this thread's requests among those of the other threads."""
         self._here.number = number
 
     def ask(self, kind: str, wanted: Sequence[Any]) -> Sequence[Any]:
-        """The replies, in order. Raises what the model raises at these requests, and Cancelled when all is over."""
+        """Return the replies, in order. Raises the model's errors for these requests, and Cancelled after the end."""
         mine = _Waiting(getattr(self._here, "number", 0), kind, wanted)
         with self._lock:
             self._waiting.append(mine)
@@ -83,7 +83,7 @@ class Gathering:
         return mine.replies
 
     def serve(self) -> None:
-        """Answers until all threads have left. The models are asked in this thread."""
+        """Answer requests until all threads have left. The models run in this thread."""
         try:
             while True:
                 with self._lock:
@@ -111,7 +111,7 @@ class Gathering:
             if len(gathered) == 1:
                 gathered[0].error = error
                 return
-            for each in gathered:  # so that only those fail at whose requests it was raised
+            for each in gathered:  # so that only the failing requests fail
                 self._answer_all(kind, [each])
 
     def _answer(self, kind: str, gathered: Sequence[_Waiting]) -> None:
@@ -124,7 +124,7 @@ CAPTIONS, REPLIES = "captions", "replies"
 
 
 class ModelsTogether:
-    """The models of a driver for several threads, whose requests of one model are gathered where it takes several."""
+    """A driver's models for several threads. Requests to a model that takes several at once are gathered."""
 
     def __init__(self, models: Models, threads: int) -> None:
         self._models = models
@@ -157,19 +157,19 @@ class ModelsTogether:
 
 
 def takes_many_images(captioner: Captioner) -> bool:
-    """Whether a captioner looks at several images at once."""
+    """Return True if a captioner takes several images at once."""
     return isinstance(captioner, BatchCaptioner)
 
 
 def takes_many_texts(language: LanguageModel) -> bool:
-    """Whether a language model continues several texts at once."""
+    """Return True if a language model takes several prompts at once."""
     return isinstance(language, BatchLanguageModel)
 
 
 def _by_key(
     asked: Sequence[tuple[S, Any]], key: Callable[[S], object], ask: Callable[[Sequence[Any], S], Sequence[Any]]
 ) -> list[Any]:
-    """The replies to requests in order, of which those are asked together whose settings have the same key."""
+    """Return the replies to requests in order. Requests whose settings have the same key are asked together."""
     groups: list[tuple[object, list[int]]] = []
     for at, (settings, _) in enumerate(asked):
         own = key(settings)

@@ -1,9 +1,9 @@
-"""Drives many source images together, stage by stage: captions of all, then what the language model says of all, then
-images in batches that cross sources. The values and images are those that `Driver.run` makes of each source by itself.
+"""Runs many source images together, stage by stage: all captions, then all requests to the language model, then images
+in batches that cross sources. Values and images are those that `Driver.run` makes of each source alone.
 
-Every batch has one size, the last one filled up: the pixels of an image hang on its own seed, caption and control
-image, and on the size of its batch and its place there, never on what is drawn beside it. So `Driver.run` draws it
-again alone from the `Batch` in its lineage. Knows no page and no database.
+Every batch has one size, the last one filled up. The pixels of an image depend on its own seed, caption and control
+image, on the size of its batch and its place there, and never on the images beside it. So `Driver.run` draws it again
+alone from the `DrawnBatch` in its lineage. Knows no page and no database.
 """
 
 from __future__ import annotations
@@ -33,25 +33,27 @@ from pipeline.stages import generation
 from pipeline.stages.generation import PlannedImage
 
 SIDE_BY_SIDE = 32
-"""Sources whose text stages run at the same time: as many requests may reach a model at once."""
+"""Number of sources whose text stages run at the same time, and so of requests that may reach a model at once."""
 MOST_OPEN = 8
-"""Batches that wait to be filled: images whose prompts differ in length, or that want the same place, are apart."""
+"""Maximum number of batches that wait to be filled. Images with prompts of different length, or for the same place of
+a batch, need different batches.
+"""
 
 EmitOf = Callable[[int, Event], None]
-"""Is told every event with the place of its work, one at a time. What it raises at an event of a stage ends that work,
-at one of the drawing all of it; Cancelled always ends all."""
+"""Called with every event and the index of its work, one at a time. An error raised at an event of a stage ends that
+work, at an event of the drawing all work. Cancelled always ends all work."""
 
 
 @dataclass(frozen=True)
 class SourceWork:
-    """One source image, and what is asked of it."""
+    """One source image and the request for it."""
 
     request: Request
     store: Store
 
 
 def ignore(_number: int, _event: Event) -> None:
-    """For whoever wants no events."""
+    """Ignore an event."""
 
 
 # Text stages
@@ -60,12 +62,12 @@ def ignore(_number: int, _event: Event) -> None:
 def run_stages(
     driver: Driver, works: Sequence[SourceWork], emit: EmitOf = ignore, cancelled: threading.Event | None = None
 ) -> list[Exception | None]:
-    """The text stages that each work asks for, saved as `Driver.run` saves them; for each work None, or why it ended
-    early. Stages of one kind of model come after each other, so that models that do not fit together still run.
+    """Run the text stages of each work and save them as `Driver.run` does. Return for each work None or its error.
 
-    What a model can take at once reaches it at once: the requests of `SIDE_BY_SIDE` works, whose values are those that
-    they get alone, but for the noise of floating-point numbers. Raises Cancelled, and CannotLoad, which all would end
-    with; what was done by then is in the stores.
+    Stages of one kind of model run one after another, so that models that do not fit into memory together still run.
+    A model that takes several requests gets those of `SIDE_BY_SIDE` works at once. The values are the same as alone,
+    apart from floating-point noise. Raises Cancelled, and CannotLoad, which stops every work. The stores keep what was
+    finished.
     """
     ended: list[Exception | None] = [None] * len(works)
     phases = [list(_phases(work.request)) for work in works]
@@ -88,7 +90,7 @@ def run_stages(
 
 
 def _phases(request: Request) -> Iterator[tuple[str, tuple[StageName, ...]]]:
-    """The stages that are asked for, in groups that one kind of model produces: its name, and theirs."""
+    """Yield the requested stages in groups of one kind of model: its name, and the names of the stages."""
     recipe = recipe_of(request.recipe)
     names = recipe.names if request.stages is None else request.stages
     for producer, group in groupby(names, key=lambda name: recipe.stage(name).producer):
@@ -105,10 +107,10 @@ def _run_phase(
     tell: EmitOf,
     cancelled: threading.Event | None,
 ) -> list[tuple[int, Exception]]:
-    """Which works ended early, and why."""
+    """Run the stages of one kind of model. Return the works that failed, with their errors."""
     waiting, ended = deque(asked), list[tuple[int, Exception]]()
     over: list[Exception] = []
-    """What ended all of it."""
+    """The error that ends all work."""
 
     def work_off(driver: Driver, begin: Callable[[int], None] = lambda _number: None) -> None:
         while not over:
@@ -140,7 +142,7 @@ def _run_phase(
             futures = [pool.submit(work_off_beside) for _ in range(threads)]
             try:
                 gathering.serve()
-            finally:  # after Ctrl-C the threads end with what they are at
+            finally:  # after Ctrl-C the threads finish their present request
                 waiting.clear()
             for future in futures:
                 future.result()
@@ -150,7 +152,7 @@ def _run_phase(
 
 
 def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
-    """Whether the model of these stages takes several requests at once. It is loaded where there is something to do."""
+    """Return True if the model of these stages takes several requests at once. Loads it if there is work for it."""
     if len(asked) < 2 or not any(_is_due(driver, *one[1:]) for one in asked):
         return False
     if producer == "captioner":
@@ -159,7 +161,7 @@ def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
 
 
 def _is_due(driver: Driver, request: Request, store: Store) -> bool:
-    """Whether a model would be asked. Where that cannot be told, which `Driver.run` then says, it counts as not."""
+    """Return True if a model would be asked. False if that cannot be told, as `Driver.run` then reports the error."""
     try:
         recipe, names, held = recipe_of(request.recipe), request.stages or (), store.values()
         if request.anew in names or any(name not in held for name in names):
@@ -175,7 +177,7 @@ def _is_due(driver: Driver, request: Request, store: Store) -> bool:
 
 
 def shape_of(driver: Driver, work: SourceWork) -> Hashable:
-    """Works of an equal shape can be drawn in one batch: size of the output, settings, method, recipe and profile."""
+    """Return a key that is equal for works that fit into one batch: output size, settings, method, recipe, profile."""
     request = work.request
     method = method_of(recipe_of(request.recipe).method)
     own = method.settings_of(request.settings)
@@ -190,17 +192,16 @@ def draw(
     cancelled: threading.Event | None = None,
     at_once: int | None = None,
 ) -> None:
-    """The images that works of one shape ask for, so many `at_once`, each saved as `Driver.run` saves it; None for as
-    many as the settings say, or suit the model best. An image that says how it is to be drawn, by its `batch`, has its
-    place in a batch of that size; the others have the lowest place that is free.
+    """Draw the images of works of one shape, `at_once` in a batch, and save each as `Driver.run` does.
 
-    Every batch is filled up to its size. Where the memory does not hold one, it is halved, as the progress and the
-    lineages then say. An image that cannot be made is told by ImageFailed, and so are all of a source that cannot be
-    prepared; the others go on. A method or a model that takes one source at a time draws one after another.
+    By default the batch has the size of the settings, or the best one for the model. An image with a `batch` of its own
+    gets its place in a batch of that size; the others get the lowest free place. Every batch is filled up to its size.
+    It is halved if memory does not suffice, which progress and lineages then tell. ImageFailed tells of an image that
+    cannot be made, and of all images of a source that cannot be prepared; the others go on. A method or model that
+    takes one source at a time draws the sources one after another.
 
-    Raises ValueError for works of several shapes, or whose images are not given; UserError where the profile draws none
-    of them; CannotLoad; and Cancelled within one denoising step when asked to stop. What was done by then is in the
-    stores.
+    Raises ValueError for works of several shapes or without given images, UserError if the profile cannot draw them,
+    CannotLoad, and Cancelled within one denoising step after being asked to stop. The stores keep what was finished.
     """
     if any(work.request.images is None for work in works):
         raise ValueError("a lot is drawn from images that are given: plan them first")
@@ -224,10 +225,10 @@ def draw(
 
 @dataclass(frozen=True)
 class _LotImage:
-    """One of the images of a lot."""
+    """One image of a lot."""
 
     number: int
-    """Of its work."""
+    """Index of its work."""
     work: SourceWork
     planned: PlannedImage
     prepared: Prepared
@@ -235,22 +236,22 @@ class _LotImage:
 
 @dataclass
 class _Batch:
-    """One that is being filled."""
+    """A batch that is being filled."""
 
     size: int
     length: int
     taken: dict[int, _LotImage] = field(default_factory=dict)
-    """By their places."""
+    """Images by place."""
 
     def place_for(self, image: PlannedImage) -> int | None:
-        """Where an image goes; None where there is no room for it."""
+        """Return the place of an image, or None if there is no room for it."""
         if image.batch is not None:
             return None if image.batch.place in self.taken else image.batch.place
         return next((place for place in range(self.size) if place not in self.taken), None)
 
 
 class _LotDrawing:
-    """A lot while it is drawn."""
+    """The state of a lot that is being drawn."""
 
     def __init__(
         self,
@@ -262,23 +263,23 @@ class _LotDrawing:
         cancelled: threading.Event | None,
         at_once: int | None,
     ) -> None:
-        """`total` is the number of all images."""
+        """`total` is the number of images of all works."""
         self._driver, self._recipe, self._method = driver, recipe, method
         self._description = method_of(recipe.method)
         self._total, self._emit, self._cancelled, self._at_once = total, emit, cancelled, at_once
         self._shape: Hashable = None
         self._size = 0
-        """That of a batch; 0 where each source is drawn by itself."""
+        """Size of a batch, 0 if each source is drawn alone."""
         self._open: list[_Batch] = []
         self._timer: StepTimer | None = None
         self._done = self._steps = 0
         self._smaller = 0
-        """The size of a batch where the memory held no larger one; 0 where it held all."""
+        """Reduced size of a batch for lack of memory, 0 if none was reduced."""
         self._stopped = False
-        """Whether it was whoever is told of the steps that ended it, and not the method."""
+        """True if the progress callback stopped the work, False if the method failed."""
 
     def take(self, number: int, work: SourceWork) -> None:
-        """Prepares a source, puts its images into batches, and draws those batches that are full."""
+        """Prepare a source, put its images into batches, and draw full batches."""
         try:
             shape, size = shape_of(self._driver, work), work.store.source().size
         except Exception as error:  # noqa: BLE001 - such as a file that cannot be read
@@ -312,10 +313,10 @@ class _LotDrawing:
             self._put(_LotImage(number, work, image, prepared), image.batch.size if image.batch else self._size, length)
 
     def _ready(self, number: int, work: SourceWork) -> tuple[PlannedImage, ...]:
-        """The images that can be drawn; of the others is told why not."""
+        """Return the images that can be drawn, and report the others as failed."""
         found = []
         for image in work.request.images or ():
-            ticked = replace(image.counterfactual, used=True)  # that it is asked for says so
+            ticked = replace(image.counterfactual, used=True)  # the request for it implies that
             try:
                 generation.require_ready(work.request.task, CounterfactualCaptions((ticked,)))
             except UserError as error:
@@ -325,7 +326,7 @@ class _LotDrawing:
         return tuple(found)
 
     def _take_alone(self, number: int, work: SourceWork) -> None:
-        """Draws the images of a source in batches of its own, as `Driver.run` does."""
+        """Draw the images of a source in batches of its own, as `Driver.run` does."""
         begun = self._done
 
         def tell(event: Event) -> None:
@@ -338,12 +339,12 @@ class _LotDrawing:
         except Cancelled:
             raise
         except Exception as error:
-            if self._stopped or self._done > begun:  # what fails of images is told, and anything else is no image's
+            if self._stopped or self._done > begun:  # failed images are reported, so this error is not of an image
                 raise
             self._fail_all(number, work, error)
 
     def finish(self) -> None:
-        """Draws what is left, each batch filled up."""
+        """Draw the remaining batches, each filled up."""
         while self._open:
             self._draw(self._open.pop(0))
 
@@ -403,7 +404,7 @@ class _LotDrawing:
             self._keep(image, case, batch.size)
 
     def _draw_apart(self, batch: _Batch, error: Exception) -> None:
-        """Something failed in a batch: each of its images is drawn alone at its place, to find out which it is."""
+        """After a failed batch, draw each of its images alone at its place, to find the one that fails."""
         if len(batch.taken) == 1:
             (image,) = batch.taken.values()
             self._fail(image.number, image.work, image.planned, error)

@@ -1,4 +1,4 @@
-"""Stage 5, counterfactual captions to test cases: plans what would be made (the gate), then makes it image by image."""
+"""Stage 5, counterfactual captions to test cases: the plan behind the gate, and drawing image by image."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from pipeline.drawing_speed import SideTime
 from pipeline.seams import BatchMethod, CaseRequest, Method, OnStep, P
 
 PREVIEW_SHARE = 0.04
-"""Of the time that an image takes, what its previews may take: one that would take more is left out."""
+"""Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 
 FORGOTTEN_TRIES = 5
-"""Where nobody remembers any more that an image failed, one of so many further tries counts as that image."""
+"""Number of further tries that count as the same image if its failures are forgotten."""
 
 OnFailure = Callable[["PlannedImage", Exception], None]
-"""Called with an image that could not be made, and why. What it raises ends the work."""
+"""Called with an image that could not be made, and its error. An error raised there ends the work."""
 OnPreview = Callable[[Image.Image], None]
-"""Called with what the image that is being made looks like so far."""
+"""Called with a preview of the image that is being made."""
 
 
 @dataclass(frozen=True)
 class PlannedImage:
-    """One image that would be made."""
+    """An image to be made."""
 
     counterfactual: CounterfactualCaption
     seed: int
     failed: Failure | None = None
-    """What became of earlier tries, which took other seeds; None before the first."""
+    """The failure of earlier tries with other seeds, or None."""
     batch: DrawnBatch | None = None
-    """How it has to be drawn to have the same bits as one that is there; None for whatever suits."""
+    """The batch in which it has to be drawn to repeat an image bit by bit, or None for any."""
 
     def failure(self, message: str) -> Failure:
-        """What is to be known of it when this try fails too."""
+        """Return the failure to note if this try fails too."""
         if self.failed is None:
             return Failure(GENERATION, 1, message, self.counterfactual, self.seed)
         return replace(self.failed, tries=self.failed.tries + 1, message=message)
@@ -54,37 +54,37 @@ class PlannedImage:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a yes at the gate would start."""
+    """The work that a yes at the gate starts."""
 
     images: tuple[PlannedImage, ...]
     captions: int
-    """From how many captions."""
+    """Number of captions that they are made from."""
     steps: int
-    """Denoising steps in all."""
+    """Total number of denoising steps."""
     seconds: float | None
-    """An estimate; None when nothing was measured yet."""
+    """Estimated time, or None if nothing was measured yet."""
 
 
 class Worklist(Protocol):
-    """The images that are to be made. It may change while they are: `FixedWorklist` is one that does not."""
+    """The images to be made. The list may change meanwhile, but not a `FixedWorklist`."""
 
     def take(self, most: int = 1) -> Sequence[PlannedImage]:
-        """The next ones, so many at most, which are begun now; none when nothing is left."""
+        """Take at most `most` images, which are begun now. Empty if none is left."""
         ...
 
     def dropped(self) -> Collection[int]:
-        """Those of the ones that were taken last that are no longer wanted, by their places from 0. Asked for after
-        every step, and at the end.
+        """Return the zero-based places of images taken last that are no longer wanted. Called after every step and at
+        the end.
         """
         ...
 
     def waiting(self) -> int:
-        """How many are not begun."""
+        """Return the number of images that are not begun."""
         ...
 
 
 class FixedWorklist:
-    """A worklist in the order that is given."""
+    """A worklist that does not change."""
 
     def __init__(self, images: Iterable[PlannedImage]) -> None:
         self._images = deque(images)
@@ -107,10 +107,10 @@ def plan(
     made: Collection[tuple[CounterfactualCaption, int]] = (),
     failures: Collection[Failure] = (),
 ) -> Plan:
-    """The images of every caption that is used, caption by caption, without those (caption and seed) already `made`.
+    """Plan the images of every used caption, without those already `made` (caption and seed).
 
-    See `seed_of` for their seeds: ticking or unticking a caption leaves the images of the others as they are. One that
-    could not be made, as `failures` tell, has the seed of its next try.
+    Seeds come from `seed_of`, so that using or dropping a caption changes no image of the others. An image among the
+    `failures` gets the seed of its next try.
     """
     failed = {(failure.counterfactual, failure.seed): failure for failure in failures}
     images = tuple(
@@ -139,10 +139,10 @@ def _is_made(
 
 
 def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) -> int:
-    """The seed of an image: `number` counts those of one caption, `place` is the caption's, unused ones counted too.
+    """Return the seed of an image: the `number`th of the caption at `place`, unused captions included.
 
-    A fixed seed is that of every caption's first image and counts up from there, so that captions can be compared on
-    the same noise. Otherwise each image has a seed of its own, derived from the run's `seed`.
+    A fixed seed belongs to every caption's first image and counts up from there, so that captions can be compared on
+    the same noise. Otherwise each image has its own seed, derived from the run's `seed`.
     """
     if settings.seed_mode == "fixed":
         return (settings.seed + number) & LARGEST
@@ -161,13 +161,14 @@ def run(
     together: int = 1,
     watched: bool = True,
 ) -> Iterator[TestCase]:
-    """The test cases of a worklist from a prepared source, each as soon as it is finished; its own pixels hang on its
-    own seed only, and on the size of the batch. So many as suit the method are drawn at once, more of them where it is
-    not `watched`; `together` are looked at where those that say how they have to be drawn may share a batch.
+    """Yield the test cases of a worklist from a prepared source, each as soon as it is finished.
 
-    Raises Cancelled within one denoising step when asked to stop, whatever was given before being whole. An image that
-    is dropped while it is made stops as fast, and the next one begins. So it does after one that cannot be made, where
-    somebody wants to know of it by `on_failure`; else what was raised ends the work.
+    Pixels depend only on the image's seed and the batch size. The method chooses how many are drawn at once, more if
+    nobody watches; `together` images are taken at once if images with a given batch may share one.
+
+    Raises Cancelled within one denoising step after being asked to stop; earlier test cases are whole. An image that is
+    dropped meanwhile stops as fast, and the next one begins. With `on_failure`, it is called for an image that cannot
+    be made and the next one begins; without it, the error ends the work.
     """
     timer, steps_each = StepTimer(seconds_per_step), prepared.settings.steps or 1
     at_once = method.batch(prepared, images.waiting(), watched) if isinstance(method, BatchMethod) else 1
@@ -221,8 +222,8 @@ def run(
 
 
 def _batches(taken: Sequence[PlannedImage], at_once: int) -> Iterator[tuple[list[int], int]]:
-    """The places of those that are drawn together, and the size of their batch: those that say how they were drawn
-    as they were, the others so many `at_once`.
+    """Yield the places of images that share a batch, and its size: images with a given batch as given, the others
+    `at_once`.
     """
     free = [place for place, image in enumerate(taken) if image.batch is None]
     for first in range(0, len(free), at_once):
@@ -247,7 +248,7 @@ def _place(image: PlannedImage, otherwise: int) -> int:
 def _begun(
     method: Method[P], prepared: P, batch: Sequence[PlannedImage], size: int, on_step: OnStep
 ) -> Sequence[Callable[[], TestCase]]:
-    """What gives the test cases of a batch, one after another."""
+    """Return the functions that give the test cases of a batch, one after another."""
     if size > 1 and isinstance(method, BatchMethod):
         planned = [CaseRequest(image.counterfactual, image.seed, _place(image, at)) for at, image in enumerate(batch)]
         return method.make_batch(prepared, planned, size, on_step)
@@ -255,11 +256,11 @@ def _begun(
 
 
 class _Dropped(Cancelled):
-    """What is being made is not wanted any more; what comes after it is."""
+    """The images being made are no longer wanted, but later ones are."""
 
 
 class _BatchDrawing:
-    """The images of a batch while they are drawn: tells how far they are, shows them, and looks whether to stop."""
+    """A batch that is being drawn: reports progress, shows previews, and checks whether to stop."""
 
     def __init__(
         self,
@@ -280,10 +281,10 @@ class _BatchDrawing:
         self._before = timer.steps
         self._previews = SideTime()
         self.stopped = False
-        """Whether it was whoever is told of the steps that ended it, and not the method."""
+        """True if the progress callback stopped the work, False if the method failed."""
 
     def stop_if_unwanted(self, place: int | None = None) -> None:
-        """Where the image at a place of those that were taken is no longer wanted; without one, none of the batch."""
+        """Raise _Dropped if the image at `place` is no longer wanted, or without a place, none of the batch."""
         stop_if(self._cancelled)
         asked = self._places if place is None else {place}
         if asked <= set(self._images.dropped()):
@@ -314,14 +315,14 @@ class _BatchDrawing:
         done, total = (self._number - 1) * self._steps + int(step * count), (last + waiting) * self._steps
         which = f"image {self._number}" if count == 1 else f"images {self._number} to {last}"
         left = self._timer.seconds_left(total - done)
-        waits = getattr(self._method, "waits", "")  # of a method whose models get ready with the first image
+        waits = getattr(self._method, "waits", "")  # for methods whose models get ready with the first image
         note = f"{which} of {last + waiting}{f' ({waits})' if waits else ''}"
         self._progress(Progress("generation", done, total, left, note, int(step)))
 
 
 def explained(error: Exception) -> Exception:
-    """Why an image could not be made, as a UserError where it is known what it means. Raises CannotLoad, which every
-    other image would end with as well.
+    """Return the error of an image, as a UserError if its meaning is known. Raises CannotLoad, which would stop every
+    other image too.
     """
     if isinstance(error, CannotLoad):
         raise error
@@ -334,7 +335,7 @@ def explained(error: Exception) -> Exception:
 
 
 def require_ready(task: Task, counterfactuals: CounterfactualCaptions) -> None:
-    """Raises UserError when nothing could be made of these captions."""
+    """Raise UserError if no image can be made of these captions."""
     require(task_checks(task))
     if not any(item.used for item in counterfactuals.items):
         raise UserError("No counterfactual caption is ticked: tick at least one.")
