@@ -45,7 +45,7 @@ def take_in(source: Path, into: Path) -> None:
 
 def write_out(workspace: Path, version: int, layout: str) -> None:
     """Export a version, few images at once."""
-    test_sets.examples._AT_ONCE = drafts._SAID_AT_ONCE = 20
+    test_sets.examples._AT_ONCE = drafts._DETAILED_AT_ONCE = 20
     with Workspace(workspace) as opened:
         held = opened.test_sets.version(version)
         export_version(opened, held, workspace / "out", layout, replace=True)
