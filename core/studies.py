@@ -6,7 +6,7 @@ Words: a *study* has *items* (an image to be judged), some of them *control item
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
@@ -325,3 +325,22 @@ class StudyData:
     """There was an open link by which anybody could join, under as many names as they liked."""
     panelled: bool = False
     """There was an open link by which only people whom a panel named could join."""
+
+
+def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
+    """The questions that this item gets, in their order, given the answers so far.
+
+    A question with `only_with` is asked when the item shows that class (upper and lower case are one); one that follows
+    another when that one is asked and was answered so.
+    """
+    shown = {name.casefold() for name in item.classes}
+    chosen: dict[str, Question] = {}
+    for question in questions:
+        if question.only_with and question.only_with.casefold() not in shown:
+            continue
+        if question.follows and (
+            question.follows not in chosen or answers.get(question.follows) != question.follows_answer
+        ):
+            continue
+        chosen[question.id] = question
+    return tuple(chosen.values())

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, ViewportSize
 
+from core.studies import asked
 from docs.camera import Camera
 from storage.workspace import Workspace
 from study.behaviour import Behaviour
-from study.questions import asked, wording
+from study.questions import wording
 from study.simulate import Simulation, run
 from study.truth import Truth, pixels_of, sight
 from tests.support.browser import browsing

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 
 import sqlite_utils
 
+from core.consensus import outcome_of_image
 from core.predictions import names_label
 from core.studies import Adjudication, Vote
 from storage.curation.stored_sets import change_sets
 from storage.studies.rows import item_of, rules_of
-from study.slices import outcome_of_image
 
 OUTCOMES = """
     SELECT entry, model, prediction, source_prediction, measured,

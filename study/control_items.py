@@ -8,9 +8,8 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from core.studies import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Question, Rules
+from core.studies import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Question, Rules, asked
 from core.words import count_of
-from study.questions import asked
 
 PICTURE = "picture"
 """The key of `NewItem.origin` with the hash of the picture that an item shows in another light."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.csv_tables import Table, as_written
-from core.studies import ITEM_KINDS, LONGEST_WHY, Answers, ItemKind, NewItem, Question, Rules
-from study.questions import asked
+from core.studies import ITEM_KINDS, LONGEST_WHY, Answers, ItemKind, NewItem, Question, Rules, asked
 
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
 """Any of them names the image's file."""

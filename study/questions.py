@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.form_numbers import form_numbers
-from core.studies import LONGEST_STUDY_TEXT, QUESTION_KINDS, Answers, NewItem, Question, Rules
+from core.studies import LONGEST_STUDY_TEXT, QUESTION_KINDS, Answers, NewItem, Question, Rules, asked
 
 MAX_TEXT = 2000
 """Characters of an answer in free text."""
@@ -16,25 +16,6 @@ _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _UNDER_LABEL = re.compile(r"\b(an?|An?) \{label\}")
 _NO_AN = re.compile(r"(?:one|once|uni(?!n|m)|use|usu|ut[ei]|eu|ufo)", re.IGNORECASE)
 """Words that are written with a vowel and spoken without one: a unicorn, a European. (But: an uninhabited island.)"""
-
-
-def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
-    """The questions that this item gets, in their order, given the answers so far.
-
-    A question with `only_with` is asked when the item shows that class (upper and lower case are one); one that follows
-    another when that one is asked and was answered so.
-    """
-    shown = {name.casefold() for name in item.classes}
-    chosen: dict[str, Question] = {}
-    for question in questions:
-        if question.only_with and question.only_with.casefold() not in shown:
-            continue
-        if question.follows and (
-            question.follows not in chosen or answers.get(question.follows) != question.follows_answer
-        ):
-            continue
-        chosen[question.id] = question
-    return tuple(chosen.values())
 
 
 def wording(question: Question, item: NewItem) -> str:

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.studies import NewItem, Rules, Worker
+from core.studies import NewItem, Rules, Worker, asked
 from core.words import count_of
 from study.control_items import controls_wanted, pictures_of, what_it_shows
-from study.questions import asked
 
 
 @dataclass(frozen=True)

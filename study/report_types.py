@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from core.consensus import Status
 from core.studies import Adjudication, ApprovalVerdict, Exclusion, Question, Rules, Study
 from study.agreement import Agreement
-from study.consensus import Status
 from study.intervals import Bounds, Mean, Proportion
 
 

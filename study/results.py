@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.studies import Item, Question, StudyData, Vote
+from core.consensus import Outcome, Outcomes, adjudicated, counted, of_images, outcomes_of
+from core.studies import Item, Question, StudyData, Vote, asked
 from core.words import count_of
 from study.aggregation import dawid_skene, majority
 from study.agreement import Agreement, agreement
-from study.consensus import Outcome, counted
 from study.intervals import Proportion, bootstrap, bootstrap_mean, wilson
-from study.questions import asked
 from study.report_types import (
     AnswerShare,
     Conditions,
@@ -22,7 +21,7 @@ from study.report_types import (
     Slices,
 )
 from study.rule_changes import as_announced_words, rules_changes
-from study.slices import Outcomes, adjudicated, of_images, of_question, outcomes_of, slice_of, slices_of
+from study.slices import of_question, slice_of, slices_of
 from study.workers import controls_right, worker_figures
 
 Counted = Mapping[int, Sequence[Vote]]

@@ -9,13 +9,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.consensus import Outcome, counted, of_images, outcomes_of
 from core.csv_tables import Kind, Row, plain
-from core.studies import WORK, Item, Question, Rules, StudyData, Vote
+from core.studies import WORK, Item, Question, Rules, StudyData, Vote, asked
 from study.aggregation import dawid_skene
-from study.consensus import Outcome, counted
 from study.control_items import right
-from study.questions import asked
-from study.slices import of_images, outcomes_of
 from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")

@@ -11,9 +11,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from core.studies import Answers, NewItem, Question, Rules
+from core.studies import Answers, NewItem, Question, Rules, asked
 from study.control_items import IsLeftOut, pictures_of, right
-from study.questions import asked, wording
+from study.questions import wording
 from study.quiz import all_made, chosen_of
 
 

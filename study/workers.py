@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from core.consensus import Outcome
 from core.studies import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
 from core.words import count_of
-from study.consensus import Outcome
 from study.control_items import right
 from study.intervals import wilson
 from study.report_types import WorkerFigures

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from core.consensus import outcome
 from core.studies import Question, Vote
 from study.behaviour import Behaviour, judge
-from study.consensus import outcome
 
 VOTES, CONSENSUS = 5, 4
 """As in the paper: five votes an image, of which four are equal, or the image is discarded."""

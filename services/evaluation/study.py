@@ -13,6 +13,7 @@ import numpy as np
 
 from core.errors import UserError
 from core.masks import numbers_of
+from core.studies import asked
 from core.types import TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.validity import expected_width, sample_sizes
@@ -23,7 +24,6 @@ from services.studies import draft_form
 from services.studies.drafts import QUIZ
 from services.studies.item_filter import ItemFilter, items_of
 from storage.workspace import Workspace
-from study.questions import asked
 from study.templates import TEMPLATES
 
 LIKELY_VALID = 0.8

@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 import sqlite_utils
 
+from core.consensus import counted as study_counted
 from core.stored_studies import Assignment, VoteRefused
 from core.studies import ControlPolicy, NewItem
 from storage.pending import give_functions
 from storage.studies.studies import Studies
 from storage.workspace import Workspace
-from study.consensus import counted as study_counted
 from study.readiness import findings
 from tests.support.study_desk import YES, assert_counted, crew, picture, rules, started, vote, vote_all
 from tests.support.workspaces import workspace_in

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import pytest
 from scipy import stats
 
-from core.studies import ControlPolicy, Eligibility, Exclusion, NewItem, Question, Rules, Worker
+from core.studies import ControlPolicy, Eligibility, Exclusion, NewItem, Question, Rules, Worker, asked
 from study.control_items import controls_wanted, judge, made_controls, next_kind, right
 from study.eligibility import quiz_needed, standing
-from study.questions import MAX_TEXT, asked, check_answers, check_rules, wording
+from study.questions import MAX_TEXT, check_answers, check_rules, wording
 from study.templates import TEMPLATES, task_of
 from tests.support.study_data import BIRD, ROAD, START, excluded, item
 

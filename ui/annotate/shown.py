@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from core.stored_studies import Assignment
-from core.studies import Item, NewItem, Question, Rules, Side, Study
+from core.studies import Item, NewItem, Question, Rules, Side, Study, asked
 from services.studies.annotation import Place, Step
 from services.studies.annotators import PictureTokens
-from study.questions import asked, wording
+from study.questions import wording
 from study.training import Feedback
 from ui.diff import Piece, word_diff
 

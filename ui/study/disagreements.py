@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
+from core.consensus import counted
 from core.studies import Item, Question, Study, StudyData, Vote
 from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
-from study.consensus import counted
 from study.questions import wording
 from study.report_types import Disagreement, Report
 from ui.diff import word_diff

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from core.consensus import Outcome, counted, outcomes_of
 from core.studies import WORK, Item, Study, StudyData, Vote
 from core.words import count_of
-from study.consensus import Outcome, counted
 from study.control_items import right
 from study.intervals import Proportion, percent
 from study.report_types import Report, WorkerFigures
-from study.slices import outcomes_of
 from ui.explore.parts import Tone, pill
 from ui.markup import Attribute, Child, Html, el
 from ui.study.disagreements import item_address, said_answers, worker_address

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from core.errors import UserError
 from core.predictions import Prediction, encode_map
 from core.stored_studies import Candidate
-from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker
+from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker, asked
 from services.evaluation.model_outcomes import RunMasks, measure, verdict_of
 from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
 from services.studies.drafts import AskModelUnderTest, DescribeFilter, Drafts
@@ -23,7 +23,6 @@ from services.studies.item_filter import ItemFilter, Pool, draw, items_of, model
 from storage.curation.catalogue_check import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from study.control_items import made_controls, right
-from study.questions import asked
 from study.quiz import made_quiz
 from study.readiness import findings
 from study.sampling import at_random, stratified

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from core.consensus import Outcome, counted, image_outcome, outcome
 from core.studies import Question
-from study.consensus import Outcome, counted, image_outcome, outcome
 from tests.support.study_data import vote, votes_of
 
 VALID = Question("valid", "Does it show a {label}?", "yes-no", valid=("yes",))

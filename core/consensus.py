@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from core.studies import Question, Vote
+from core.studies import Adjudication, Item, Question, Rules, Vote, asked
 
 Status = Literal["consensus", "no consensus", "waiting", "too few votes"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -39,6 +39,10 @@ class Outcome:
         """Share of pairs of votes that differ, 0 to 1; 0 with fewer than two votes."""
         n = self.votes
         return 1 - sum(c * (c - 1) for c in self.counts.values()) / (n * (n - 1)) if n > 1 else 0.0
+
+
+Outcomes = Mapping[int, Mapping[str, Outcome]]
+"""By item, then by question."""
 
 
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:
@@ -101,3 +105,68 @@ def image_outcome(item: int, outcomes: Sequence[Outcome]) -> Outcome:
 def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
     """Whether any of these votes was asked a follow-up question; always for a question that follows none."""
     return not question.follows or any(vote.answers.get(question.follows) == question.follows_answer for vote in votes)
+
+
+def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rules: Rules, closed: bool) -> Outcomes:
+    """What the counted votes say of every item to every question with fixed answers that it was asked."""
+    with_answers = [question for question in rules.questions if question.kind != "text"]
+    found: dict[int, dict[str, Outcome]] = {}
+    for item in items:
+        of_item = votes.get(item.id, ())
+        found[item.id] = {
+            question.id: outcome(question, item.id, of_item, rules.votes, rules.consensus, closed)
+            for question in _asked_of(with_answers, item, of_item)
+        }
+    return found
+
+
+def _asked_of(questions: Sequence[Question], item: Item, votes: Sequence[Vote]) -> list[Question]:
+    """The questions that concern an item: a follow-up only if one of its workers was asked it."""
+    plain = {question.id for question in asked([replace(q, follows="") for q in questions], item, {})}
+    return [question for question in questions if question.id in plain and is_asked(question, votes)]
+
+
+def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], questions: Sequence[Question]) -> Outcomes:
+    """The same with a person's answers where the workers found none; a consensus is never overruled."""
+    known = {question.id: question for question in questions}
+    found = {item: dict(of_item) for item, of_item in outcomes.items()}
+    for decision in adjudications:
+        before = found.get(decision.item, {}).get(decision.question)
+        if before is None or before.status == "consensus":
+            continue
+        valid = known[decision.question].valid
+        found[decision.item][decision.question] = replace(
+            before,
+            status="consensus",
+            answer=decision.answer,
+            valid=decision.answer in valid if valid else None,
+        )
+    return found
+
+
+def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, Outcome]:
+    """The outcome of every image that was asked a question on validity, all of these taken together.
+
+    A follow-up question does not take part: it is asked of some workers only.
+    """
+    telling = {question.id for question in questions if question.valid and not question.follows}
+    found = {}
+    for item, of_item in outcomes.items():
+        parts = [part for question, part in of_item.items() if question in telling]
+        if parts:
+            found[item] = image_outcome(item, parts)
+    return found
+
+
+def outcome_of_image(
+    item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
+) -> Outcome | None:
+    """Whether the votes on one item, and a person where they found no consensus, say that it is valid.
+
+    `votes` are those of workers who are not excluded, in the order in which they were first given. None when nothing
+    is asked of validity.
+    """
+    outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
+    if adjudications:
+        outcomes = adjudicated(outcomes, adjudications, rules.questions)
+    return of_images(outcomes, rules.questions).get(item.id)
