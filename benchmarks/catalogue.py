@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.figures import Figure, reported
-from core.catalogue import Between, CatalogueFilter, Facet, Order, PageKey, ScoreBand
+from core.catalogue import Order, PageKey
+from core.image_filter import Between, Facet, ImageFilter, ScoreBand
 from core.lineage import Lineage, TestCase
 from core.predictions import Guess, Prediction
 from core.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, StageValue, Task, Trace, to_plain
@@ -119,7 +120,7 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
     fate, catalogue = random.Random(3), workspace.catalogue
     orders = (Order(), Order("oldest"), Order("reviewed", falling=True), *(Order("check", name) for name in CHECKS))
 
-    def some_filter() -> CatalogueFilter:
+    def some_filter() -> ImageFilter:
         facets: dict[Facet, tuple[str, ...]] = {}
         if fate.random() < 0.6:
             facets["class"] = (f"class {fate.randrange(CLASSES)}",)
@@ -132,15 +133,15 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
         models = {MODEL: ("newly wrong",)} if fate.random() < 0.3 else {}
         low = fate.uniform(-1, 1)
         between = (Between(fate.choice(CHECKS), low, low + fate.random()),) if fate.random() < 0.3 else ()
-        return CatalogueFilter(facets, models=models, between=between)
+        return ImageFilter(facets, models=models, between=between)
 
     def word() -> str:
         return f"word{int(WORDS ** fate.random())}"
 
-    def page(wanted: CatalogueFilter, order: Order, at: int | None = None) -> Callable[[], object]:
+    def page(wanted: ImageFilter, order: Order, at: int | None = None) -> Callable[[], object]:
         return lambda: catalogue.page(wanted, order, _LIMIT, at=at)
 
-    everything, name = CatalogueFilter(), f", {size:,} test cases"
+    everything, name = ImageFilter(), f", {size:,} test cases"
     arranged = []
     for order in (Order("source"), Order("information")):
         arranged += [
@@ -171,9 +172,9 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
               (page(some_filter(), Order()) for _ in range(TIMES)), PAGE),
         timed(f"a page by any filter, in any order{name}",
               (page(some_filter(), fate.choice(orders)) for _ in range(TIMES)), PAGE),
-        timed(f"a page by a word{name}", (page(CatalogueFilter(text=word()), Order()) for _ in range(TIMES)), PAGE),
+        timed(f"a page by a word{name}", (page(ImageFilter(text=word()), Order()) for _ in range(TIMES)), PAGE),
         timed(f"a page by a word and any filter{name}",
-              (page(CatalogueFilter(**{**vars(some_filter()), "text": word()}), Order()) for _ in range(TIMES)), PAGE),
+              (page(ImageFilter(**{**vars(some_filter()), "text": word()}), Order()) for _ in range(TIMES)), PAGE),
         timed(f"how many any filter fits{name}",
               (partial(catalogue.count, some_filter()) for _ in range(TIMES)), PAGE),
     ]  # fmt: skip
@@ -181,17 +182,15 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
 
 def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
     """That of the image at a place."""
-    return catalogue.page(CatalogueFilter(), order, 1, at=place).entries[0].key
+    return catalogue.page(ImageFilter(), order, 1, at=place).entries[0].key
 
 
 def totals(workspace: Workspace, size: int) -> list[Figure]:
     """What stands beside the gallery."""
     fate, catalogue, name = random.Random(4), workspace.catalogue, f", {size:,} test cases"
 
-    def wanted() -> CatalogueFilter:
-        return CatalogueFilter(
-            {"review": (fate.choice(("accepted", "open")),), "class": (f"class {fate.randrange(9)}",)}
-        )
+    def wanted() -> ImageFilter:
+        return ImageFilter({"review": (fate.choice(("accepted", "open")),), "class": (f"class {fate.randrange(9)}",)})
 
     return [
         timed(f"the coverage table{name}",
@@ -200,7 +199,7 @@ def totals(workspace: Workspace, size: int) -> list[Figure]:
         timed(f"the counts of all facets, of a filter{name}",
               (partial(catalogue.facets, wanted()) for _ in range(20)), COUNT),
         timed(f"the counts of all facets, of a batch{name}",
-              (partial(catalogue.facets, CatalogueFilter({"batch": (f"Whole #{n + 1}",)})) for n in range(20)), COUNT),
+              (partial(catalogue.facets, ImageFilter.read(f"batch=Whole %23{n + 1}")) for n in range(20)), COUNT),
         timed(f"the histogram of a check, of a filter{name}",
               (partial(catalogue.histogram, CHECKS[n % 4], wanted()) for n in range(20)), COUNT),
     ]  # fmt: skip
@@ -233,11 +232,11 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
         spread = chance.uniform(0, 1, int(some.sum()))  # by chance: votes by chance would put all into one bin
         workspace.scores.save(NewScores(found.studies, found.learnt, found.view.own, table.entry[some], spread))
 
-    def wanted() -> CatalogueFilter:
+    def wanted() -> ImageFilter:
         low = fate.random()
         band = fate.choice((ScoreBand(low), ScoreBand(None, low), ScoreBand(low, low + 0.1), None))
         facets: dict[Facet, tuple[str, ...]] = {"class": (f"class {fate.randrange(9)}",)} if fate.random() < 0.5 else {}
-        return CatalogueFilter(facets, scores=(band,))
+        return ImageFilter(facets, scores=(band,))
 
     name = f", {size:,} test cases"
     return [

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.catalogue import CLASSES, made_apart, prepared
 from benchmarks.figures import Figure, reported
-from core.catalogue import CatalogueFilter, Facet
+from core.image_filter import Facet, ImageFilter
 from core.model_identity import ModelIdentity, Preprocessing
 from core.predictions import Doubt, Guess, Prediction
 from core.settings import UnderTestSettings
@@ -106,7 +106,7 @@ def made_of_pixels(folder: Path, size: int) -> None:
     identity = ModelIdentity(WANTED.name, "random", "segmentation", Preprocessing((SIDE, SIDE)), PIXEL_CLASSES)
     with Workspace(folder) as workspace:
         model = workspace.models_under_test.record(model_key(WANTED), identity, WANTED.title, WANTED.model_dump())
-        cases = read_cases(workspace, Subject(None, CatalogueFilter({"kind": ("segmentation",)})))
+        cases = read_cases(workspace, Subject(None, ImageFilter(facets={"kind": ("segmentation",)})))
         mask_of = {
             sha: mask
             for images in cases.all_images
@@ -167,7 +167,7 @@ def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
 def _measured(workspace: Workspace, size: int, kind: str, classes: Sequence[str]) -> list[Figure]:
     name = f" of a {kind}, {size:,} test cases"
     service = EvaluationService(load_profile("demo"), workspace, lambda _: None)
-    everything = Subject(None, CatalogueFilter({"kind": (kind,)}))
+    everything = Subject(None, ImageFilter(facets={"kind": (kind,)}))
 
     def look(subject: Subject) -> None:
         service.view(subject)
@@ -183,7 +183,7 @@ def _measured(workspace: Workspace, size: int, kind: str, classes: Sequence[str]
         wanted: list[dict[Facet, tuple[str, ...]]] = [{"class": (one,)} for one in fate.sample(classes, TIMES // 2)]
         wanted += [{"edit type": (one,)} for one in fate.sample(EDIT_TYPES, TIMES // 2)]
         for facets in wanted:
-            of_filter = Asked(Subject(None, CatalogueFilter({"kind": (kind,), **facets})), WANTED)
+            of_filter = Asked(Subject(None, ImageFilter(facets={"kind": (kind,), **facets})), WANTED)
             filtered.append(_timed(partial(service.evaluate, of_filter)))
         for number in range(TIMES):  # a verdict that is there already, and its reason, would change nothing
             workspace.decisions.review(Target((fate.randrange(1, size),)), "rejected", f"reason {number}")

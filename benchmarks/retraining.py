@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks.catalogue import CLASSES, made_apart, prepared
 from benchmarks.figures import Figure, reported
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from core.perceptual_hashes import BITS
 from core.settings import UnderTestSettings
 from core.test_sets import ImageHashes
@@ -33,7 +33,7 @@ SIZE = 125_000
 PLANNED = 20_000.0
 """Milliseconds: from hashes that are known to the plan, while a person waits for the first training to begin."""
 TIMES = 3
-EVERYTHING = Subject(None, CatalogueFilter())
+EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02
 """How much of what a picture shows is that of all of them (a sky is bright, a street is dark); and the share of sources
 that are a frame of the same film as the one before."""

@@ -34,7 +34,7 @@ from core.validation_messages import reason
 from evaluation.report import LOSES, OF_PIXELS, OF_TRUE_CLASS, edits_markdown
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
-from services.curation.views import View
+from services.curation.views import filter_of
 from services.evaluation.caption_ranking import foretelling_facts, foretelling_markdown
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
 from services.evaluation.facts import facts_of, file_of, json_text
@@ -169,17 +169,10 @@ def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
 
 
 def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> Asked:
-    if options.view is not None and options.test_set:
-        raise UserError("Name a test set, or a filter with --view: not both.")
-    if options.view is not None:
-        view = View.read(options.view)
-        if not view.is_filter:
-            raise UserError("What looks alike, or lies in a region of the map, cannot be evaluated: take a filter.")
-        subject = Subject(None, view.wanted, options.split)
-    elif options.test_set:
-        subject = Subject(version_of(workspace, options.test_set).number, None, options.split)
-    else:
-        raise UserError("Name a test set, such as “Birds@2”, or a filter with --view.")
+    if options.filter is None and not options.test_set:
+        raise UserError("Name a test set, such as “Birds@2”, or a filter with --filter.")
+    version = version_of(workspace, options.test_set).number if options.test_set else None
+    subject = Subject(version, filter_of(options.filter or ""), options.split)
     mapping = Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
     return Asked(subject, _model(service, subject, options), mapping)
 
@@ -244,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         sub = commands.add_parser(name, help=words, description=words)
         sub.add_argument("test_set", metavar="VERSION", nargs="?", default="", help="Birds@2, Birds@draft, or Birds")
-        sub.add_argument("--view", help="in place of it a filter, as the address of the gallery says it: class=bird")
+        sub.add_argument("--filter", help="only images of a filter, as in the address of the gallery: class=bird")
         sub.add_argument("--split", default="", help="only sources of this split, where there are several")
         sub.add_argument("--model", default="", help="timm:NAME, torchvision:NAME, transformers:NAME, FILE or address")
         sub.add_argument(

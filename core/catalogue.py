@@ -1,4 +1,4 @@
-"""What is asked of the catalogue of images that can be curated, and what comes back. Plain frozen dataclasses; no SQL.
+"""Images that can be curated as the catalogue gives them: entries in an order, counts, cells. Plain; no SQL.
 
 All times are in UTC and carry their zone.
 """
@@ -7,27 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, get_args
 
+from core.errors import UserError
+from core.image_filter import Standing, chosen
 from core.types import Check, Edit, TaskKind
 
 Verdict = Literal["accepted", "rejected", "open"]
-Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
-STANDINGS: tuple[Standing, ...] = get_args(Standing)
-"""How a model under test stands on an image that it has read: "newly wrong" where it gets the source right, "wrong"
-where it gets the source wrong too or nobody knows, "not measured" where class maps wait to be compared."""
-Facet = Literal[
-    "kind", "class", "edit type", "edits", "profile", "recipe", "method", "review", "weather", "time of day", "study",
-    "tag", "import", "split", "batch",
-]  # fmt: skip
-FACETS: tuple[Facet, ...] = get_args(Facet)
-"""What an image can be filtered by. "class": the label, or each protected class. "edits": how many, in digits.
-"weather" and "time of day": the alternative of an edit of this type. "study": what the votes say ("undecided" until
-they do). "import" and "split": of each import that has brought it in. "batch": of the batch that has made it, as
-`core.batches.Batch.facet` says it."""
 Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information", "score"]
 """By which order: when it came in, the figure of a check, when it was reviewed, all of one source together (the newest
 source first, the oldest image of it first), what a look at it tells most (see `Order`), or the score of validity."""
@@ -49,79 +38,25 @@ class Order:
     falling: bool = False
     """For "check", "score" and "reviewed": the largest figure, or the latest review, first."""
 
-
-@dataclass(frozen=True)
-class Between:
-    """A range of the figure of a check, both ends included. What has no figure is not in it."""
-
-    check: str
-    low: float = -1000.0
-    high: float = 1000.0
-
-
-@dataclass(frozen=True)
-class ScoreBand:
-    """A range of the score of validity: from `low` up to `high`, which is not in it. What has no score is not in it."""
-
-    low: float | None = None
-    """None: whatever is below."""
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class CatalogueFilter:
-    """Which images are meant. All that is said has to hold; of several values of one facet, one has to. The value ""
-    means the images that have none.
-    """
-
-    facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
-    without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
-    """Values that it must not have."""
-    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the name of a check, its outcomes: "passed", "failed", "cannot tell"."""
-    models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By model under test, where it has to stand: of `STANDINGS`, or "unread"."""
-    between: tuple[Between, ...] = ()
-    scores: tuple[ScoreBand | None, ...] = ()
-    """Bands of the score of validity, of which one has to hold; None: it has no score."""
-    run: str = ""
-    source: str = ""
-    """The SHA-256 of the source image."""
-    text: str = ""
-    """Words that its captions and edits have, whatever their letters' case, endings and accents."""
-    edited: str = ""
-    """Words that its edits have."""
-    within: tuple[int, ...] | None = None
-    """The entries of which they have to be, whatever found those; None for all."""
-    not_in_study: str = ""
-    """The id of a study whose items are left out."""
-    test_cases: bool = False
-    """Only test cases of this workspace: no images that were imported."""
-
     @property
-    def words(self) -> str:
-        """What it says, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for everything."""
-        named = [*self.facets.items(), *((f"not {name}", values) for name, values in self.without.items())]
-        named += [*self.checks.items(), *self.models.items()]
-        parts = [f"{name}: {' or '.join(value or 'none' for value in values)}" for name, values in named]
-        parts += [f"{one.check}: {one.low:g} to {one.high:g}" for one in self.between]
-        parts += [" or ".join(f"validity score {_band(one)}" for one in self.scores)] if self.scores else []
-        parts += [f"run: {self.run}"] if self.run else []
-        parts += [f"source: {self.source[:8]}"] if self.source else []
-        parts += [f"captions: {self.text}"] if self.text else []
-        parts += [f"edits: {self.edited}"] if self.edited else []
-        parts += [f"{len(self.within):,} images of a list"] if self.within is not None else []
-        parts += ["not in a study"] if self.not_in_study else []
-        parts += ["test cases alone"] if self.test_cases else []
-        return "; ".join(parts)
+    def address(self) -> str:
+        """The sort and its check, such as "check:edges kept"; "" for the usual one. `read` reads it back."""
+        if self.sort == "newest":
+            return ""
+        return f"{self.sort}:{self.check}" if self.check else self.sort
 
-
-def _band(band: ScoreBand | None) -> str:
-    if band is None:
-        return "none"
-    ends = [f"from {band.low:g}"] if band.low is not None else []
-    ends += [f"below {band.high:g}"] if band.high is not None else []
-    return " ".join(ends) or "any"
+    @staticmethod
+    def read(address: str, falling: bool = False) -> Order:
+        """Raises UserError for an order that does not exist."""
+        sort, _, check = address.partition(":")
+        if address and (sort == "check") != bool(check):
+            raise UserError(
+                "Name the check of the order, as sort=check:NAME."
+                if sort == "check"
+                else "Only sort=check names a check.",
+                field="order",
+            )
+        return Order(chosen("sort", sort, SORTS, "order") if address else "newest", check, falling)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 from cli.test_sets import main as test_sets
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from core.studies import NewItem
 from docs.camera import Camera
 from storage.workspace import Workspace
@@ -39,7 +39,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
         with Workspace(workspace) as opened:
             fill(opened, SCENES, fair=True)
             of_objects = opened.catalogue.test_cases(
-                opened.catalogue.ids(CatalogueFilter(facets={"kind": ("classification",), "recipe": ("dillema",)}))
+                opened.catalogue.ids(ImageFilter(facets={"kind": ("classification",), "recipe": ("dillema",)}))
             )
             for case in of_objects:
                 opened.test_cases.review(case, "accepted")

@@ -7,19 +7,21 @@ person or a model wrote are given as they are; ids are those that the commands t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from core.catalogue import Between, CatalogueEntry, CatalogueFilter, Facet, Order, PageKey, ScoreBand, Sort, Standing
+from core.catalogue import CatalogueEntry, Order, PageKey
 from core.csv_tables import plain
 from core.errors import UserError
+from core.image_filter import PARTS, ImageFilter
 from core.stored_runs import RunSummary, StoredTestCase
 from core.studies import Study
-from core.types import EditType, to_plain
+from core.types import to_plain
 from pipeline.checks.wording import described
 from pipeline.recipes import recipes_for
 from services.commands import Command, Commands, RunCommand
+from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue, JobView
 from services.runs.edited_share import edited_rows
@@ -101,62 +103,37 @@ class ShowJob(Query):
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
 
-class SelectTestCases(Query):
-    """A question about the test cases of all runs that are there. All that is said has to hold."""
+class ImageQuery(Query):
+    """A question about the images that a filter means."""
 
-    kind: Literal["", "classification", "segmentation"] = Field("", description="The kind of their task")
-    label: str = Field("", max_length=200, description="Their label, or a class that their task protects")
-    edit_type: Literal["", EditType] = Field("", description="The type of one of their edits")
-    weather: str = Field("", max_length=200, description="The weather that an edit gives them")
-    time_of_day: str = Field("", max_length=200, description="The time of day that an edit gives them")
-    review: Literal["", "accepted", "rejected", "open"] = Field("", description="What a person decided")
-    study: Literal["", "valid", "invalid", "no consensus", "too few votes", "undecided"] = Field(
-        "", description="What the votes of a study say of them"
-    )
-    profile: str = Field("", max_length=200, description="The profile of their run")
-    recipe: str = Field("", max_length=200, description="The recipe that made them")
-    method: str = Field("", max_length=200, description="The method that drew them")
-    tag: str = Field("", max_length=60, description="A tag that they have")
-    imported: str = Field("", max_length=200, description="The name of the import that brought them in")
-    split: Literal["", "train", "validation", "test"] = Field("", description="Of what was imported: its split")
-    batch: str = Field(
-        "", max_length=300, description="The batch that made them, as list_batches says under “filter”: “Birds #3”"
-    )
-    run: str = Field("", max_length=80, description="The run that they are of")
-    source: str = Field("", max_length=64, description="The SHA-256 of their source image")
-    text: str = Field("", max_length=1000, description="Words of their captions and edits, in any order")
-    edited: str = Field("", max_length=1000, description="Words of their edits")
-    model: str = Field("", max_length=1200, description="A model under test, as count_test_cases names it")
-    stands: Literal["", "unread", Standing] = Field(
-        "", description="How the model under test stands on them; newly wrong: it gets the source right"
-    )
-    check: str = Field("", max_length=200, description="The name of a check")
-    outcome: Literal["", "passed", "failed", "cannot tell"] = Field("", description="What the check found")
-    low: float | None = Field(None, ge=-1000, le=1000, description="The least figure of the check")
-    high: float | None = Field(None, ge=-1000, le=1000, description="The largest figure of the check")
-    least_score: float | None = Field(None, ge=0, le=1, description="The least validity score")
-    below_score: float | None = Field(None, ge=0, le=1, description="Only validity scores below this")
-    scored: Literal["", "scored", "not scored"] = Field("", description="Whether they have a validity score")
+    filter: Filter = Field(ImageFilter(), description=WHICH)
 
 
-class ListTestCases(SelectTestCases):
+class ListTestCases(ImageQuery):
     """List the test cases of all runs, by a filter and in an order, with captions, checks, reviews and predictions."""
 
     name: ClassVar[str] = "list-test-cases"
-    order: Sort = Field(
+    order: str = Field(
         "newest",
-        description="check: by the figure of the check; source: all of one source together; information: what a look "
-        "at it tells most, those without a verdict first; score: by the validity score",
+        max_length=220,
+        description="newest, oldest, reviewed, source (all of one source together), information (what a look at it "
+        "tells most, those without a verdict first), score (of validity), or check:NAME (by the figure of a check)",
     )
     falling: bool = Field(False, description="The largest figure, or the latest review, first")
     after: str = Field("", max_length=80, description="The “next” of the page before")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
 
 
-class CountTestCases(SelectTestCases):
+class CountTestCases(ImageQuery):
     """Count the test cases of all runs, by a filter: how many, and how many of each value that can be filtered by."""
 
     name: ClassVar[str] = "count-test-cases"
+    filter: Filter = Field(
+        ImageFilter(),
+        description="Parts NAME=VALUE with & between, as in an address, or an object of names and values. Of several "
+        "values of one name one has to hold; -NAME=VALUE excludes a value. "
+        + " ".join(f"{name}: {described}." for name, described in PARTS.items()),
+    )
 
 
 class ShowCoverage(Query):
@@ -166,10 +143,11 @@ class ShowCoverage(Query):
     grid: CoverageGrid = Field(GRIDS[0], description="Which table; of the hundred most common lines and places")
 
 
-class CheckHistogram(SelectTestCases):
+class CheckHistogram(ImageQuery):
     """Tell how the figures of a check are spread over test cases, in steps of 0.02."""
 
     name: ClassVar[str] = "check-histogram"
+    check: str = Field(min_length=1, max_length=200, description="The name of the check, such as “label seen”")
 
 
 class ListSamples(Query):
@@ -261,13 +239,13 @@ class Queries:
             after = PageKey.read(asked.after) if asked.after else None
         except ValueError as error:
             raise UserError("Give as “after” what the page before gave as “next”.", field="after") from error
-        order = Order(asked.order, asked.check, asked.falling)
-        page = self._workspace.catalogue.page(selected(asked), order, asked.limit, after)
+        order = Order.read(asked.order, asked.falling)
+        page = self._workspace.catalogue.page(asked.filter, order, asked.limit, after)
         entries = [entry_facts(entry) for entry in page.entries]
         return {"test_cases": entries, "next": page.entries[-1].key.text if page.more else ""}
 
     def count_test_cases(self, asked: CountTestCases) -> Plain:
-        catalogue, wanted = self._workspace.catalogue, selected(asked)
+        catalogue, wanted = self._workspace.catalogue, asked.filter
         count = catalogue.count(wanted)
         facets = catalogue.facets(wanted)
         return {
@@ -295,9 +273,7 @@ class Queries:
         }
 
     def check_histogram(self, asked: CheckHistogram) -> Plain:
-        if not asked.check:
-            raise UserError("Name a check, such as “label seen”.", field="check")
-        bars = self._workspace.catalogue.histogram(asked.check, selected(asked))
+        bars = self._workspace.catalogue.histogram(asked.check, asked.filter)
         return {"bars": [{"low": bar.low, "high": bar.high, "count": bar.entries} for bar in bars]}
 
     def show_job(self, asked: ShowJob) -> Plain:
@@ -327,47 +303,7 @@ class Queries:
         }
 
 
-def selected(asked: SelectTestCases) -> CatalogueFilter:
-    """The filter that a question means. Raises UserError where it is half said."""
-    facets: dict[Facet, str] = {
-        "kind": asked.kind,
-        "class": asked.label,
-        "edit type": asked.edit_type,
-        "weather": asked.weather,
-        "time of day": asked.time_of_day,
-        "review": asked.review,
-        "study": asked.study,
-        "profile": asked.profile,
-        "recipe": asked.recipe,
-        "method": asked.method,
-        "tag": asked.tag,
-        "import": asked.imported,
-        "split": asked.split,
-        "batch": asked.batch,
-    }
-    figures = asked.low is not None or asked.high is not None
-    if (asked.outcome or figures) and not asked.check:
-        raise UserError("Name the check that is meant.", field="check")
-    if asked.stands and not asked.model:
-        raise UserError("Name the model under test that is meant.", field="model")
-    if asked.scored == "not scored" and (asked.least_score is not None or asked.below_score is not None):
-        raise UserError("What is not scored has no score: leave out the one or the other.", field="scored")
-    band = ScoreBand(asked.least_score, asked.below_score) if asked.scored != "not scored" else None
-    low, high = (-1000.0 if asked.low is None else asked.low), (1000.0 if asked.high is None else asked.high)
-    return CatalogueFilter(
-        facets={name: (value,) for name, value in facets.items() if value},
-        checks={asked.check: (asked.outcome,)} if asked.outcome else {},
-        models={asked.model: (asked.stands,)} if asked.stands else {},
-        between=(Between(asked.check, low, high),) if figures else (),
-        scores=(band,) if asked.scored or band != ScoreBand() else (),
-        run=asked.run,
-        source=asked.source,
-        text=asked.text,
-        edited=asked.edited,
-    )
-
-
-def _score_facts(catalogue: Catalogue, wanted: CatalogueFilter, run: ScoreRun | None) -> Plain | None:
+def _score_facts(catalogue: Catalogue, wanted: ImageFilter, run: ScoreRun | None) -> Plain | None:
     """How many images have which validity score; None where none was ever scored."""
     if run is None:
         return None

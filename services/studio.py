@@ -166,7 +166,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
         batches=batches,
         evaluations=evaluations,
         retrainings=retrainings,
-        test_sets=test_set_services(workspace, commands, changes, gallery.ids),
+        test_sets=test_set_services(workspace, commands, changes),
         revisions=Revisions(workspace.saved, changes),
         thumbnails=thumbnails,
     )

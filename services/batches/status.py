@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from core.batches import Batch, FailedGroup, Pass
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from services.batches.estimate import Estimate, Measured, estimate, images_at_most
 from services.batches.plan_file import settings_of
 from services.batches.service import BatchService, BatchStatus, PassStatus, Sampled, State, plan_of
@@ -214,7 +215,7 @@ def facts_of(view: BatchView) -> Mapping[str, Any]:
     return {
         "batch": batch.id,
         "name": batch.name,
-        "filter": batch.facet,
+        "filter": ImageFilter(facets={"batch": (batch.facet,)}).address,
         "state": view.state,
         "problem": view.problem,
         "created": batch.created.isoformat(),

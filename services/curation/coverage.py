@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.catalogue import CatalogueFilter, Cell, Facet
+from core.catalogue import Cell
+from core.image_filter import Facet, ImageFilter
 from core.types import EDIT_TYPES
 from storage.curation.catalogue import GRIDS, MOST_LINES, Catalogue, CoverageGrid
 
@@ -73,10 +74,10 @@ def facets_of(grid: CoverageGrid) -> tuple[Facet, Facet]:
     return line, place  # type: ignore[return-value]
 
 
-def cell_filter(grid: CoverageGrid, line: str, place: str) -> CatalogueFilter:
+def cell_filter(grid: CoverageGrid, line: str, place: str) -> ImageFilter:
     """The images of a cell."""
     line_facet, place_facet = facets_of(grid)
-    return CatalogueFilter({line_facet: (line,), place_facet: (place,)})
+    return ImageFilter(facets={line_facet: (line,), place_facet: (place,)})
 
 
 def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: str = "") -> CoverageTable:
@@ -100,7 +101,7 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
         (shown_places, place_facet, any(not cell.place for cell in found)),
     ):
         if here:
-            heads.append(Head("", catalogue.count(CatalogueFilter({facet: ("",)})).number - neither))
+            heads.append(Head("", catalogue.count(ImageFilter(facets={facet: ("",)})).number - neither))
     return CoverageTable(
         grid=grid,
         lines=tuple(shown_lines),

@@ -19,7 +19,7 @@ from core.stored_runs import Verdict
 from core.types import LONGEST_REASON
 from core.words import count_of
 from services.commands import Command, Commands, parts_of
-from services.curation.views import View, ViewText
+from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Plain, Query
 from storage.curation.decisions import (
@@ -47,7 +47,7 @@ Author = Annotated[
 
 
 class ImagesCommand(Command):
-    """One thing to do with images of the catalogue: with those that are named, or with all of a view."""
+    """One thing to do with images of the catalogue: with those that are named, or with all that a filter means."""
 
     entries: Annotated[
         tuple[Id, ...],
@@ -56,27 +56,23 @@ class ImagesCommand(Command):
             max_length=MOST_AT_ONCE, description="Images by their numbers in the catalogue, as a list or with commas"
         ),
     ] = ()
-    view: ViewText | None = Field(
-        None,
-        description="In their place all images of a view, as the address of the gallery says it, such as "
-        "“class=bird&review=open”; “” for all",
-    )
+    filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
-        None, ge=0, le=LARGEST_ID, description="How many the view had when it was looked at: else nothing is done"
+        None,
+        ge=0,
+        le=LARGEST_ID,
+        description="How many images the filter had when it was looked at; with another number nothing is done",
     )
     author: Author = ""
 
     @property
     def target(self) -> Target:
-        """The images that are meant. Raises UserError where that is said twice, or as no filter can say it."""
-        if self.view is None:
+        """The images that are meant. Raises UserError where both entries and a filter name them."""
+        if self.filter is None:
             return Target(self.entries)
         if self.entries:
-            raise UserError("Name images or a view, not both.", field="view")
-        view = View.read(self.view)
-        if not view.is_filter:
-            raise UserError("What is near on the map, or looks alike, is no filter: name these images.", field="view")
-        return Target(wanted=view.wanted, expected=self.expected)
+            raise UserError("Name images or a filter, not both.", field="filter")
+        return Target(filter=self.filter, expected=self.expected)
 
 
 class Decide(ImagesCommand):
@@ -191,7 +187,7 @@ class CurationDecisions:
         commands.add(ReviewFigures, self.figures)
 
     def decide(self, sent: Decide) -> Decided:
-        """Raises UserError where a view has another number of images than was expected, or there is none."""
+        """Raises UserError where a filter has another number of images than was expected, or there is none."""
         change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session)
         done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Took back what was said of {}."}
         repeat = self._repeat(sent.session) if sent.session is not None and change.decision else 0

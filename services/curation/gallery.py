@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from core.catalogue import Bar, CatalogueEntry, CataloguePage, Count, Facet, ScoreCounts
+from core.catalogue import Bar, CatalogueEntry, CataloguePage, Count, ScoreCounts
+from core.image_filter import Facet, ImageFilter
 from core.images import read_image
 from core.stored_runs import StoredTestCase, StoredValue
 from core.types import StageName
@@ -123,7 +124,7 @@ class Gallery:
         self._asked()
         known = self._kept(held) or self._known(view)
         if not isinstance(known, _Listed):
-            return self._workspace.catalogue.page(view.wanted, view.order, limit, at=at, held=known)
+            return self._workspace.catalogue.page(view.filter, view.order, limit, at=at, held=known)
         some = known.entries[at : at + limit]
         return CataloguePage(self._workspace.catalogue.listed(some), at + limit < len(known.entries))
 
@@ -141,7 +142,7 @@ class Gallery:
 
     def hold(self, view: View) -> str:
         """Keep which images a view has now, so that what is decided about them moves none: a name for `page`."""
-        held = self._known(view) or self._workspace.catalogue.hold(view.wanted, view.order)
+        held = self._known(view) or self._workspace.catalogue.hold(view.filter, view.order)
         name = secrets.token_hex(8)
         with self._lock:
             _remember(self._held, name, held, MOST_HELD)
@@ -151,7 +152,7 @@ class Gallery:
         """Those images of a view that look most like a picture from elsewhere, of which nothing is kept: a name for
         `page`, and how many they are. Raises UserError for a file that is no picture, and as `Meaning.ranked`.
         """
-        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.wanted), view.colours)
+        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
         found = self._meaning.ranked(read_image(picture).image, allowed)
         name = secrets.token_hex(8)
         with self._lock:
@@ -163,7 +164,7 @@ class Gallery:
         known = self._known(view)
         if isinstance(known, _Listed):
             return known.entries.index(entry_id) if entry_id in known.entries else None
-        return self._workspace.catalogue.place(view.wanted, view.order, entry_id, known)
+        return self._workspace.catalogue.place(view.filter, view.order, entry_id, known)
 
     def thumbnails(self, entries: Sequence[CatalogueEntry]) -> list[bytes]:
         """The WebP files of their thumbnails, b"" for each that is not made yet."""
@@ -178,18 +179,18 @@ class Gallery:
         known = self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
-        return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.wanted)
+        return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.filter)
 
     def grows(self, view: View) -> bool:
         """Whether a batch that it shows the images of is at work, by whichever process."""
-        wanted = set(view.wanted.facets.get("batch", ()))
+        wanted = set(view.filter.facets.get("batch", ()))
         return any(batch.running for batch in self._workspace.batches.all() if batch.facet in wanted)
 
     def totals(self, view: View, histograms: Sequence[str] = (), held: str = "") -> Totals:
         """Counts for the filters beside a view; with `held` of those of its images that fit the filter now."""
         catalogue, known = self._workspace.catalogue, self._kept(held) or self._known(view)
         within = None if known is None else self.ids(view, held)
-        wanted = view.wanted if within is None else replace(view.wanted, within=within)
+        wanted = view.filter if within is None else view.filter.among(within)
         run = self._workspace.scores.latest()
         return Totals(
             self.count(view) if within is None else Count(len(within)),
@@ -197,7 +198,9 @@ class Gallery:
             catalogue.checks(wanted),
             catalogue.models(wanted),
             {
-                check: catalogue.histogram(check, replace(view.without_range(check).wanted, within=wanted.within))
+                check: catalogue.histogram(
+                    check, replace(view.without("range", f"{check}:").filter, entries=wanted.entries)
+                )
                 for check in histograms
             },
             catalogue.scores(wanted, run.agreement.threshold) if run is not None else None,
@@ -212,21 +215,21 @@ class Gallery:
         catalogue, kept = self._workspace.catalogue, self._kept(held)
         known = kept or self._known(view)
         if known is None:
-            return catalogue.ids(view.wanted)
+            return catalogue.ids(view.filter)
         found = known.entries if isinstance(known, _Listed) else tuple(entry_sets.entries_of(known.bits).tolist())
         if kept is None:
             return found
-        fits = entry_sets.has(catalogue.bits(view.wanted), np.array(found, np.int64))
+        fits = entry_sets.has(catalogue.bits(view.filter), np.array(found, np.int64))
         return tuple(entry for entry, fit in zip(found, fits, strict=True) if fit)
 
     def _known(self, view: View) -> Held | _Listed | None:
         """The images of a view that no filter can say; None of others."""
         if view.is_filter:
             return None
-        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.wanted), view.colours)
+        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
         if not view.by_meaning:
             return Held(allowed)
-        key = view.text, self._workspace.saved()
+        key = view.address, self._workspace.saved()
         with self._lock:
             if key in self._listed:
                 return self._listed[key]
@@ -250,7 +253,6 @@ class Gallery:
         case = workspace.test_cases.get(entry.test_case) if entry.test_case is not None else None
         facts = workspace.test_sets.facts([case.id])[case.id] if case is not None else None
         mask = workspace.runs.mask(entry.run)[0] if entry.run else None
-        source = View.read(f"source={entry.source_sha}") if entry.source_sha else None
         return Detail(
             entry,
             case,
@@ -259,7 +261,7 @@ class Gallery:
             mask or "",
             workspace.test_sets.versions_with(entry.image_sha),
             workspace.decisions.of_entry(entry.id),
-            self.count(source).number if source is not None else 1,
+            workspace.catalogue.count(ImageFilter(source=entry.source_sha)).number if entry.source_sha else 1,
         )
 
     def origin(self, entry_id: int) -> Origin:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from core.errors import Cancelled, UserError
+from core.image_filter import ImageFilter
 from core.masks import parse_classes
 from core.progress import Progress
 from core.test_sets import SetEntry, SetVersion
@@ -28,7 +29,6 @@ from services.test_sets.examples import origin_of
 from services.test_sets.versions import LONGEST_REFERENCE, set_of
 from storage.curation.imports import Import, ImportedImage
 from storage.engine.rows import whole
-from storage.test_sets.looks import ALL
 from storage.test_sets.test_sets import LONGEST_NAME, LONGEST_NOTE
 from storage.workspace import Workspace
 
@@ -270,7 +270,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
         added = sets.add(held.draft.number, entries)
         return InSet(sets.version(held.draft.number), added, len(images) - added)
     assert held.latest is not None  # a set goes with its last version
-    if images <= {*sets.chosen(held.latest.number, ALL)}:
+    if images <= {*sets.chosen(held.latest.number, ImageFilter())}:
         return InSet(held.latest, 0, len(images))
     version, added = sets.begin_draft_with(held.latest.number, entries)
     return InSet(version, added, len(images) - added)

@@ -24,15 +24,14 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from core.catalogue import STANDINGS, CatalogueFilter, Facet
 from core.errors import UserError
+from core.image_filter import STANDINGS, UNREAD, Facet, ImageFilter
 from pipeline.models.nearest import Floats, products
 from services.commands import Command, Commands
 from services.curation.meaning import Meaning
 from services.curation.views import REST, ShownColours
 from storage.curation import entry_sets
 from storage.curation.entry_sets import Bits, Numbers
-from storage.curation.selection import UNREAD
 from storage.curation.vectors import VectorTable
 from storage.workspace import Workspace
 
@@ -182,7 +181,7 @@ class ImageMap:
             entries = entries[np.array(shown)[has]]
         return allowed & entry_sets.of_entries(entries, len(allowed) // entry_sets.BYTES)
 
-    def points(self, name: MapName, wanted: CatalogueFilter, colour: str) -> MapPoints:
+    def points(self, name: MapName, wanted: ImageFilter, colour: str) -> MapPoints:
         """The points of a map that fit a filter. `colour`: a facet, or "model:" and the name of a model under test.
 
         Raises UserError for UMAP while there is none.
@@ -200,7 +199,7 @@ class ImageMap:
         return MapPoints(entries.astype(np.uint32), scaled, categories, legend, missing)
 
     def _coloured(
-        self, entries: Numbers, wanted: CatalogueFilter, colour: str
+        self, entries: Numbers, wanted: ImageFilter, colour: str
     ) -> tuple[NDArray[np.uint8], tuple[Category, ...]]:
         catalogue = self._workspace.catalogue
         if colour.startswith(_MODEL):
@@ -306,12 +305,12 @@ class ImageMap:
 _MODEL = "model:"
 
 
-def _having(colour: str, value: str = "") -> CatalogueFilter:
+def _having(colour: str, value: str = "") -> ImageFilter:
     """The images that have a value of what the points are coloured by, "" for any."""
     if colour.startswith(_MODEL):
-        return CatalogueFilter(models={colour.removeprefix(_MODEL): (value,)}) if value else CatalogueFilter()
+        return ImageFilter(models={colour.removeprefix(_MODEL): (value,)}) if value else ImageFilter()
     facet: Facet = colour  # type: ignore[assignment]
-    return CatalogueFilter(facets={facet: (value,)}) if value else CatalogueFilter(without={facet: ("",)})
+    return ImageFilter(facets={facet: (value,)}) if value else ImageFilter(without={facet: ("",)})
 
 
 _ROOT = Path(__file__).resolve().parent.parent.parent

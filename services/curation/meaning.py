@@ -27,7 +27,7 @@ from pipeline.seams import BatchEmbedder, Models
 from services.commands import Commands
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue
-from services.queries import MOST_LISTED, Plain, SelectTestCases, entry_facts, selected
+from services.queries import MOST_LISTED, ImageQuery, Plain, entry_facts
 from services.test_sets.hashes import hashes_in
 from storage.curation import entry_sets
 from storage.curation.entry_sets import Bits, Numbers
@@ -81,7 +81,7 @@ class Found:
     """Images that the filter allows and that are not embedded yet."""
 
 
-class SearchImages(SelectTestCases):
+class SearchImages(ImageQuery):
     """Find the test cases that show what a text says, or that look like one of them, the most similar first."""
 
     name: ClassVar[str] = "search-images"
@@ -243,7 +243,7 @@ class Meaning:
         if bool(asked.meaning.strip()) == bool(asked.like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
         wanted = asked.meaning if asked.meaning.strip() else asked.like
-        found = self.ranked(wanted, self._workspace.catalogue.bits(selected(asked)), asked.limit)
+        found = self.ranked(wanted, self._workspace.catalogue.bits(asked.filter), asked.limit)
         listed = self._workspace.catalogue.listed(found.entries)
         rows = [
             {**entry_facts(entry), "similarity": round(similarity, 4)}

@@ -32,7 +32,7 @@ from pipeline.models.nearest import close_pairs, nearest
 from services.commands import Command, Commands
 from services.curation.meaning import Meaning
 from services.edit_conflicts import LARGEST_ID
-from services.queries import Plain, SelectTestCases, entry_facts, selected
+from services.queries import ImageQuery, Plain, entry_facts
 from services.test_sets.hashes import hashes_of
 from storage.curation import entry_sets
 from storage.curation.entry_sets import Bits
@@ -97,7 +97,7 @@ class NearDuplicatesOf(Command):
     entry: int = Field(ge=1, le=LARGEST_ID, description="The entry of the catalogue")
 
 
-class NearDuplicateGroups(SelectTestCases):
+class NearDuplicateGroups(ImageQuery):
     """Find the groups of test cases that look alike among those of a filter: at most 20,000, in seconds."""
 
     name: ClassVar[str] = "near-duplicate-groups"
@@ -130,7 +130,7 @@ class NearDuplicates:
         }
 
     def list_groups(self, asked: NearDuplicateGroups) -> Plain:
-        found = self.groups(self._workspace.catalogue.bits(selected(asked)))
+        found = self.groups(self._workspace.catalogue.bits(asked.filter))
         return {
             "groups": [list(group) for group in found.groups],
             "compared": found.compared,

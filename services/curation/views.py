@@ -6,49 +6,26 @@ A view is a question: what fits it changes with the workspace. A test set is a l
 from __future__ import annotations
 
 import math
-import zlib
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
-import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from core.catalogue import FACETS, SORTS, STANDINGS, Between, CatalogueFilter, Facet, Order, ScoreBand
+from core.catalogue import Order
 from core.errors import UserError
+from core.image_filter import FACETS, FIELD, LONGEST_VALUE, ImageFilter, packed, pairs_of
 from services.edit_conflicts import LARGEST_ID
-from storage.curation.selection import UNREAD
 
-LONGEST_VIEW = 16_000
-"""Characters of a view: browsers and servers take an address of so many."""
-MOST_PARTS = 200
-LONGEST_VALUE = 1200
 MOST_CORNERS = 200
 """Corners of a region of the map."""
 REST = ("others", "none")
 """What the map calls images that have only values without a colour of their own, and those that have no value."""
 MOST_COLOURS = 30
 """Colours of the map that a view may name."""
-CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
-ViewText = Annotated[
-    str,
-    Field(
-        max_length=LONGEST_VIEW,
-        description="A filter and an order as the address of the gallery says them behind its “?”, such as "
-        "class=bird&review=open",
-    ),
-]
-"""A field of a command that takes a view."""
-NONE = "none"
-"""Names, in an address, a facet of which images have no value; or the score, where they have none."""
-SCORE = "score"
 LONGEST_LIST = 14_000
-_LARGEST_SET = 2_000_000
-"""Bytes of a list of entries, unpacked: 16 million of them."""
-_ONCE = ("entries", "run", "source", "text", "edited", "like", "near", "alike", "region", "sort", "falling")
+_ONCE = ("like", "near", "alike", "region", "sort", "falling")
 
 
 @dataclass(frozen=True)
@@ -79,12 +56,12 @@ class ShownColours:
             return None
         by, *shown = parts
         if by not in FACETS and (not by.startswith("model:") or by == "model:"):
-            raise _meaningless("colours", by)
+            raise _unreadable("colours", by)
         for one in shown:
             if one not in REST and (one[0] not in "+-" or len(one) == 1):
-                raise _meaningless("colours", one)
+                raise _unreadable("colours", one)
         if len(shown) > MOST_COLOURS:
-            raise UserError(f"These are too many colours: at most {MOST_COLOURS} are taken.", field="view")
+            raise UserError(f"These are too many colours: at most {MOST_COLOURS} are taken.", field=FIELD)
         values = tuple((one[1:], one[0] == "+") for one in shown if one not in REST)
         return ShownColours(by, values, "others" in shown, "none" in shown)
 
@@ -93,7 +70,7 @@ class ShownColours:
 class View:
     """Which images are looked at, and in which order."""
 
-    wanted: CatalogueFilter = field(default_factory=CatalogueFilter)
+    filter: ImageFilter = field(default_factory=ImageFilter)
     order: Order = field(default_factory=Order)
     like: str = ""
     """Words that say what the images show; those that show it most stand first. "" for none."""
@@ -113,76 +90,34 @@ class View:
 
     @property
     def is_filter(self) -> bool:
-        """Whether `wanted` says all of it: what is near on the map, or looks alike, no filter can say."""
+        """Whether `filter` says all of it: what is near on the map, or looks alike, no filter can say."""
         return not (self.by_meaning or self.region)
 
     @staticmethod
     def read(text: str) -> View:
-        """The view that a text says. Raises UserError for what says none."""
-        if len(text) > LONGEST_VIEW:
-            raise UserError(f"This filter is too long: at most {LONGEST_VIEW} characters are taken.", field="view")
-        try:
-            pairs = parse_qsl(text.removeprefix("?"), max_num_fields=MOST_PARTS)
-        except ValueError as error:
-            raise UserError(f"This filter has too many parts: at most {MOST_PARTS} are taken.", field="view") from error
-        return View.of(pairs)
+        """Inverse of `address`. Raises UserError."""
+        return View.of(pairs_of(text))
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> View:
-        """The view that these names and values say. What is said twice of what can be said once counts as it was said
-        last. Raises UserError for a name or a value that means nothing.
+        """The view with these names and values: those of an `ImageFilter`, and those of an order, the map and likeness.
+        Of a name that takes one value the last one counts. Raises UserError for an unknown name or value.
         """
-        facets: dict[Facet, list[str]] = defaultdict(list)
-        without: dict[Facet, list[str]] = defaultdict(list)
-        checks: dict[str, list[str]] = defaultdict(list)
-        models: dict[str, list[str]] = defaultdict(list)
-        between: list[Between] = []
-        scores: list[ScoreBand | None] = []
+        of_filter: list[tuple[str, str]] = []
         colours: list[str] = []
         once: dict[str, str] = {}
         for name, value in pairs:
-            if not value or (len(value) > LONGEST_VALUE and name not in ("region", "entries")):
-                raise _meaningless(name, value)
-            if name in FACETS:
-                facets[name].append(value)  # type: ignore[index]
-            elif name.startswith("-") and name[1:] in FACETS:
-                without[name[1:]].append(value)  # type: ignore[index]
-            elif name == NONE and value in FACETS:
-                facets[value].append("")  # type: ignore[index]
-            elif name == NONE and value == SCORE:
-                scores.append(None)
-            elif name == "check":
-                check, _, outcome = value.rpartition(":")
-                checks[check].append(_one_of(name, value, outcome, CHECK_OUTCOMES))
-            elif name == "model":
-                model, _, standing = value.rpartition(":")
-                models[model].append(_one_of(name, value, standing, (*STANDINGS, UNREAD)))
-            elif name == "range":
-                between.append(_range(value))
-            elif name == SCORE:
-                scores.append(_band(value))
+            if name not in _ONCE and name != "colours":
+                of_filter.append((name, value))
+            elif not value or (len(value) > LONGEST_VALUE and name != "region"):
+                raise _unreadable(name, value)
             elif name == "colours":
                 colours.append(value)
-            elif name in _ONCE:
-                once[name] = value
             else:
-                raise _meaningless(name, value)
-        wanted = CatalogueFilter(
-            facets={name: tuple(dict.fromkeys(values)) for name, values in facets.items()},
-            without={name: tuple(dict.fromkeys(values)) for name, values in without.items()},
-            checks={name: tuple(dict.fromkeys(values)) for name, values in checks.items()},
-            models={name: tuple(dict.fromkeys(values)) for name, values in models.items()},
-            between=tuple(between),
-            scores=tuple(dict.fromkeys(scores)),
-            run=once.get("run", ""),
-            source=once.get("source", ""),
-            text=once.get("text", ""),
-            edited=once.get("edited", ""),
-            within=_unpacked(once["entries"]) if "entries" in once else None,
-        )
+                once[name] = value
         return View(
-            wanted,
-            _order(once.get("sort", ""), "falling" in once),
+            ImageFilter.of(of_filter),
+            Order.read(once.get("sort", ""), "falling" in once),
             once.get("like", ""),
             _entry(once.get("near", "")),
             "alike" in once,
@@ -190,142 +125,95 @@ class View:
             ShownColours.of(colours),
         )
 
-    def without_range(self, check: str) -> View:
-        """The same, whatever the figure of a check."""
-        between = tuple(one for one in self.wanted.between if one.check != check)
-        return replace(self, wanted=replace(self.wanted, between=between))
+    def toggled(self, name: str, value: str) -> View:
+        """The same view with a part put in, or taken out where it is in."""
+        pair = name, value
+        return View.of([one for one in self.pairs if one != pair] if pair in self.pairs else [*self.pairs, pair])
+
+    def without(self, name: str, begin: str = "") -> View:
+        """The same view without the parts of this name whose value begins so."""
+        return View.of([(one, value) for one, value in self.pairs if one != name or not value.startswith(begin)])
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """What `of` reads: the same view gives the same pairs."""
-        wanted, order = self.wanted, self.order
-        pairs = [
-            (str(name), value) if value else (NONE, name) for name, values in wanted.facets.items() for value in values
-        ]
-        pairs += [(f"-{name}", value) for name, values in wanted.without.items() for value in values]
-        pairs += [("check", f"{name}:{value}") for name, values in wanted.checks.items() for value in values]
-        pairs += [("model", f"{name}:{value}") for name, values in wanted.models.items() for value in values]
-        pairs += [("range", f"{one.check}:{one.low:g}:{one.high:g}") for one in wanted.between]
-        pairs += [(SCORE, band_text(one)) if one is not None else (NONE, SCORE) for one in wanted.scores]
-        once = {name: getattr(wanted, name) for name in ("run", "source", "text", "edited")} | {"like": self.like}
-        pairs += [(name, value) for name, value in once.items() if value]
-        if wanted.within is not None:
-            pairs.append(("entries", _packed(wanted.within)))
-        if self.near:
-            pairs.append(("near", str(self.near)))
-        if self.alike:
-            pairs.append(("alike", "1"))
+        """Inverse of `of`: one view always gives the same pairs."""
+        pairs = self.filter.pairs
+        pairs += [("like", self.like)] if self.like else []
+        pairs += [("near", str(self.near))] if self.near else []
+        pairs += [("alike", "1")] if self.alike else []
         if self.region:
             pairs.append(("region", " ".join(f"{x:g},{y:g}" for x, y in self.region)))
             pairs += [("colours", part) for part in self.colours.parts] if self.colours is not None else []
-        if order.sort != "newest":
-            pairs.append(("sort", f"{order.sort}:{order.check}" if order.check else order.sort))
-        if order.falling:
-            pairs.append(("falling", "1"))
-        return pairs
+        pairs += [("sort", self.order.address)] if self.order.address else []
+        return pairs + ([("falling", "1")] if self.order.falling else [])
 
     @property
-    def text(self) -> str:
-        """What `read` reads; "" for all images, the newest first."""
+    def address(self) -> str:
+        """The query of an address; "" for all images, the newest first."""
         return urlencode(self.pairs)
 
 
-def address(view: View | None = None, page: str = "/curate/") -> str:
-    """Where the gallery shows a view."""
-    text = view.text if view is not None else ""
-    return f"{page}?{text}" if text else page
+def filter_of(given: Any) -> Any:
+    """The filter in an address, or in names with a value or a list of values each. Raises UserError where it is none.
+
+    An order is passed over: an address of the gallery can be given as it is.
+    """
+    if isinstance(given, Mapping):
+        listed = {str(name): value if isinstance(value, list | tuple) else [value] for name, value in given.items()}
+        view = View.of((name, str(value)) for name, values in listed.items() for value in values)
+    elif isinstance(given, str):
+        view = View.read(given)
+    else:
+        return given
+    if not view.is_filter:
+        raise UserError(
+            "What looks alike, or lies in a region of the map, is no filter: leave it out, or put these images into a "
+            "test set.",
+            field=FIELD,
+        )
+    return view.filter
 
 
-def facet_view(facets: Mapping[Facet, tuple[str, ...]], **more: Any) -> View:
-    """All images that have these values."""
-    return View(CatalogueFilter(facets=facets, **more))
+Filter = Annotated[
+    ImageFilter,
+    BeforeValidator(filter_of),
+    PlainSerializer(lambda image_filter: image_filter.address),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+]
+"""A field of a command that takes a filter as the address of the gallery has it behind its “?”, such as
+“class=bird&review=open”, or as an object of its names and values.
+"""
+WHICH = "Which images: a filter as count_test_cases describes it, such as “class=bird&review=open”; empty for all"
+"""The description of such a field."""
+
+
+def gallery_address(shown: View | ImageFilter | None = None, page: str = "/curate/") -> str:
+    """Where the gallery shows a view or a filter."""
+    query = shown.address if shown is not None else ""
+    return f"{page}?{query}" if query else page
 
 
 def list_address(entries: Sequence[int]) -> str:
     """Where the gallery shows a list of entries that no filter says, such as the images behind a figure. Raises
     UserError for one that no address can hold.
     """
-    if len(_packed(entries)) > LONGEST_LIST:
+    if len(packed(entries)) > LONGEST_LIST:
         raise UserError(
             f"These are {len(entries):,} images without a filter in common, which no address can hold: open a number "
             "with fewer images, or begin from a filter."
         )
-    return address(View(CatalogueFilter(within=tuple(entries))))
+    return gallery_address(ImageFilter(entries=tuple(entries)))
 
 
-def _packed(entries: Sequence[int]) -> str:
-    """Entries as letters and digits: a bit each, compressed."""
-    if not entries:
-        return "0"
-    bits = np.zeros(max(entries) + 1, bool)
-    bits[list(entries)] = True
-    return urlsafe_b64encode(zlib.compress(np.packbits(bits, bitorder="little").tobytes(), 9)).decode().rstrip("=")
-
-
-def _unpacked(text: str) -> tuple[int, ...]:
-    if text == "0":
-        return ()
-    try:
-        packed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        bits = zlib.decompressobj().decompress(packed, _LARGEST_SET)
-    except (ValueError, zlib.error):
-        raise _meaningless("entries", text) from None
-    return tuple(np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")).tolist())
-
-
-def _meaningless(name: str, value: str) -> UserError:
-    return UserError(
-        f"“{name[:40]}={value[:80]}” is no part of a filter here: take it out of the address.", field="view"
-    )
-
-
-def _one_of(name: str, value: str, held: str, known: tuple[str, ...]) -> str:
-    if held not in known or held == value:
-        raise _meaningless(name, value)
-    return held
-
-
-def _range(value: str) -> Between:
-    try:
-        check, low, high = value.rsplit(":", 2)
-        between = Between(check, float(low), float(high))
-    except ValueError:
-        raise _meaningless("range", value) from None
-    if not check or not (math.isfinite(between.low) and math.isfinite(between.high)):
-        raise _meaningless("range", value)
-    return between
-
-
-def band_text(band: ScoreBand) -> str:
-    """A band of scores as an address says it, such as "0.5:" for all from 0.5 on."""
-    return ":".join("" if end is None else f"{end:g}" for end in (band.low, band.high))
-
-
-def _band(value: str) -> ScoreBand:
-    low, colon, high = value.partition(":")
-    try:
-        band = ScoreBand(*(float(end) if end else None for end in (low, high)))
-    except ValueError:
-        raise _meaningless(SCORE, value) from None
-    if not colon or not all(math.isfinite(end) for end in (band.low, band.high) if end is not None):
-        raise _meaningless(SCORE, value)
-    return band
-
-
-def _order(text: str, falling: bool) -> Order:
-    sort, _, check = text.partition(":")
-    if not text:
-        return Order(falling=falling)
-    if sort not in SORTS or (sort == "check") != bool(check):
-        raise _meaningless("sort", text)
-    return Order(sort, check, falling)  # type: ignore[arg-type]
+def _unreadable(name: str, value: str) -> UserError:
+    return UserError(f"“{name[:40]}={value[:80]}” cannot be read: take it out of the address.", field=FIELD)
 
 
 def _entry(text: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= LARGEST_ID):
-        raise _meaningless("near", text)
+        raise _unreadable("near", text)
     return int(text)
 
 
@@ -335,7 +223,7 @@ def _region(text: str) -> tuple[tuple[float, float], ...]:
     try:
         corners = tuple((float(x), float(y)) for x, _, y in (corner.partition(",") for corner in text.split()))
     except ValueError:
-        raise _meaningless("region", text) from None
+        raise _unreadable("region", text) from None
     if not 3 <= len(corners) <= MOST_CORNERS or not all(math.isfinite(place) for corner in corners for place in corner):
-        raise _meaningless("region", text)
+        raise _unreadable("region", text)
     return corners

@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from core.errors import UserError
+from core.image_filter import ImageFilter
 from services.commands import Command, parts_of
-from services.curation.views import View, ViewText
+from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.model_choice import NamesModel
 from services.evaluation.retraining.training import ARM_KEYS, SEEDS, ArmKey
@@ -36,22 +36,13 @@ class OnSubject(Command):
     version: int | None = Field(
         None, ge=1, le=LARGEST_ID, description="The number of a version of a test set, as list_evaluation_subjects says"
     )
-    view: ViewText = ""
+    filter: Filter = Field(ImageFilter(), description=WHICH)
     split: str = Field("", max_length=40, description="Only sources of this split, where there are several")
 
     @property
     def subject(self) -> Subject:
-        """Raises UserError where it is none."""
-        if self.version is not None:
-            return Subject(self.version, None, self.split)
-        view = View.read(self.view)
-        if not view.is_filter:
-            raise UserError(
-                "What looks alike, or lies in a region of the map, cannot be evaluated: take a filter, or put the "
-                "images into a test set.",
-                field="view",
-            )
-        return Subject(None, view.wanted, self.split)
+        """Version, filter and split together."""
+        return Subject(self.version, self.filter, self.split)
 
 
 class OnModel(NamesModel, OnSubject):

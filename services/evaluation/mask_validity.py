@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from core.settings import UnderTestSettings
 from evaluation.metrics import MASK_KEPT, hold
 from pipeline.profiles.profile import CheckSettings
@@ -74,7 +74,7 @@ class MaskChecks:
         SHA-256, wait for nothing.
         """
         images, columns = cases.generated, self._workspace.case_columns
-        passed = columns.entries(CatalogueFilter(checks={MASK_KEPT: ("passed",)}))
+        passed = columns.entries(ImageFilter(checks={MASK_KEPT: ("passed",)}))
         holds = np.isin(cases.table.entry[images.row], passed)
         if self.checker is None:
             return Holding(holds, why=NOBODY)

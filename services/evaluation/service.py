@@ -14,8 +14,8 @@ from typing import Any, get_args
 import numpy as np
 from pydantic import ValidationError
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -258,9 +258,9 @@ class EvaluationService:
         """The entries of the catalogue behind a number of `evaluate`, ascending."""
         return entries_of(self._figures(asked), cell)
 
-    def filter_of(self, asked: Asked, cell: Cell) -> CatalogueFilter:
+    def filter_of(self, asked: Asked, cell: Cell) -> ImageFilter:
         """The same as a filter of the catalogue."""
-        return CatalogueFilter(within=self.entries(asked, cell))
+        return ImageFilter(entries=self.entries(asked, cell))
 
     def file(self, asked: Asked, kind: FileKind) -> bytes:
         """An export of the figures. Raises UserError as `evaluate`."""

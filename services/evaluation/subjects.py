@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import UserError
 from core.types import TaskKind
 from core.words import count_of
 from pipeline.recipes import RECONSTRUCTION
@@ -128,24 +127,22 @@ class Cases:
 
 
 def read_cases(workspace: Workspace, subject: Subject) -> Cases:
-    """The images of a subject as they are now. Raises UserError for a version that is gone, and where not exactly one
-    of version and filter is given.
-    """
-    if (subject.version is None) == (subject.wanted is None):
-        raise UserError("Say what is evaluated: a version of a test set, or a filter.", field="subject")
+    """The images of a subject as they are now. Raises UserError for a version that is gone."""
     columns = workspace.case_columns
+    words = textwrap.shorten(subject.filter.words, LONGEST_WORDS, placeholder=" …")
     rows: dict[int, SetRow] = {}
     originals: dict[str, SetRow] = {}
     if subject.version is not None:
-        title = workspace.test_sets.version(subject.version).words
+        title = workspace.test_sets.version(subject.version).words + (f" ({words})" if words else "")
         held = columns.set_rows(subject.version)
+        if words:
+            chosen = {*workspace.test_sets.chosen(subject.version, subject.filter)}
+            held = [row for row in held if row.is_source or row.image in chosen]
         rows = {row.entry: row for row in held if row.entry and not row.is_source}
         originals = {row.image: row for row in held if row.is_source}
         entries = np.array(sorted(rows), np.int64)
     else:
-        assert subject.wanted is not None
-        entries = columns.entries(subject.wanted)
-        words = textwrap.shorten(subject.wanted.words, LONGEST_WORDS, placeholder=" …")
+        entries = columns.entries(subject.filter)
         title = f"Images of a filter ({words})" if words else "All images"
     table = columns.table()  # after the entries: it has all of them
     return _Reading(subject, title, table, rows, originals).cases(table.rows_of(entries))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -35,12 +35,13 @@ CELL_KINDS: tuple[CellKind, ...] = get_args(CellKind)
 
 @dataclass(frozen=True)
 class Subject:
-    """What a model is evaluated on: a version of a test set, or the images of a filter. Exactly one of the two."""
+    """The images that a model is evaluated on: those of a filter, in the catalogue or in a version of a test set."""
 
     version: int | None = None
     """`core.test_sets.SetVersion.number`."""
-    wanted: CatalogueFilter | None = None
-    """As Curate has it; the reconstructions among its images count as controls, never as cases."""
+    """None for the catalogue."""
+    filter: ImageFilter = field(default_factory=ImageFilter)
+    """Reconstructions among its images count as controls, never as cases."""
     split: str = ""
     """Only sources of this split; `WITHOUT_SPLIT` for those of none; "" where all are of one."""
 

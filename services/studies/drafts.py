@@ -16,8 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictInt
 
-from core.catalogue import CatalogueFilter, Order, PageKey
+from core.catalogue import Order, PageKey
 from core.errors import UserError
+from core.image_filter import UNREAD, ImageFilter
 from core.settings import Settings
 from core.stored_runs import Run
 from core.studies import LONGEST_WHY, Example, Item, ItemKind, NewItem, Rules, Study, Worker
@@ -30,7 +31,6 @@ from services.studies.control_items import MADE, Disguises, keep_in_step, leave_
 from services.studies.draft_form import typed_text
 from services.studies.draft_saves import DraftSaves, form_state
 from services.studies.item_filter import ItemFilter, draw, items_of, model_name, most_read, note_of, pool_of
-from storage.curation.selection import UNREAD
 from storage.workspace import Workspace
 from study.questions import RuleProblem, problems_of
 from study.readiness import Finding, findings
@@ -297,7 +297,7 @@ class Drafts:
         sources = dict.fromkeys(item.source_sha for item in items if item.source_sha)
         others: dict[str, None] = {}
         key: PageKey | None = None
-        wanted = CatalogueFilter(not_in_study=study_id, test_cases=True)
+        wanted = ImageFilter(not_in_study=study_id, test_cases=True)
         while len(others) < PICKABLE and (
             page := self._workspace.catalogue.page(wanted, Order("oldest"), 2 * PICKABLE, after=key).entries
         ):

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from core.catalogue import CatalogueFilter, Facet
 from core.errors import UserError
 from core.form_numbers import FormNumber
+from core.image_filter import UNREAD, Facet, ImageFilter
 from core.masks import numbers_of
 from core.stored_studies import Candidate
 from core.studies import NewItem
@@ -24,7 +24,6 @@ from evaluation.metrics import share
 from services.evaluation.model_outcomes import Mask, RunMasks, kind_of, verdict_with_masks
 from services.studies.draft_form import typed_number, typed_text
 from storage.curation.catalogue import Catalogue
-from storage.curation.selection import UNREAD
 from storage.workspace import Workspace
 from study.sampling import at_random, stratified
 
@@ -72,7 +71,7 @@ class ItemFilter(BaseModel):
 class Pool:
     """What a filter can draw from: of which images, and how many."""
 
-    selection: CatalogueFilter
+    selection: ImageFilter
     """Those that fit and are not in the study yet."""
     free: int
     """How many these are."""
@@ -89,7 +88,7 @@ class Pool:
 
 def pool_of(catalogue: Catalogue, wanted: ItemFilter, study: str = "") -> Pool:
     """What `wanted` can draw of the catalogue, without those that are in `study` already. Only counts are read."""
-    fitting = CatalogueFilter(
+    fitting = ImageFilter(
         facets={
             **({"kind": (wanted.kind,)} if wanted.kind != "any" else {}),
             **({"review": ("accepted",)} if wanted.reviewed == "accepted" else {}),
@@ -99,7 +98,7 @@ def pool_of(catalogue: Catalogue, wanted: ItemFilter, study: str = "") -> Pool:
     )
     model = wanted.model or most_read(catalogue.models(fitting))
 
-    def count(selection: CatalogueFilter) -> int:
+    def count(selection: ImageFilter) -> int:
         return catalogue.count(selection).number
 
     unread = count(replace(fitting, models={model: (UNREAD,)}))
@@ -142,14 +141,14 @@ def draw(workspace: Workspace, pool: Pool, wanted: ItemFilter, seed: int) -> tup
     return workspace.test_cases.candidates(catalogue.test_cases(entries))
 
 
-def _labelled(selection: CatalogueFilter) -> CatalogueFilter:
+def _labelled(selection: ImageFilter) -> ImageFilter:
     """Only classifications: the classes of a segmentation are no labels."""
     if "kind" in selection.facets and selection.facets["kind"] != ("classification",):
         return replace(selection, facets={**selection.facets, "kind": ()})
     return replace(selection, facets={**selection.facets, "kind": ("classification",)})
 
 
-def _unedited(selection: CatalogueFilter) -> CatalogueFilter:
+def _unedited(selection: ImageFilter) -> ImageFilter:
     return replace(selection, facets={**selection.facets, "edits": ("0",)})
 
 

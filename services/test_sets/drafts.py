@@ -17,7 +17,7 @@ from core.test_sets import CaseOfSet, SetEntry, SetVersion, Split, version_id
 from core.words import count_of
 from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
-from services.curation.views import View, ViewText
+from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID
 from services.test_sets.hashes import compared_of, hashes_of
 from services.test_sets.splits import Unit, leaks_in, proposed, splits_of, units_of
@@ -89,11 +89,7 @@ class AddToTestSet(SetCommand):
         BeforeValidator(parts_of),
         Field(max_length=MOST_AT_ONCE, description="Images of the catalogue, as a list or with commas between"),
     ] = ()
-    view: ViewText | None = Field(
-        None,
-        description="Every image that this filter finds, said as the address of the gallery says it, such as "
-        "“class=bird&review=accepted”; empty for all",
-    )
+    filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
         None, ge=0, le=LARGEST_ID, description="How many the filter should find; refused where it is another number now"
     )
@@ -197,11 +193,9 @@ class Readiness:
 class Drafts:
     """Drafts of test sets of one workspace. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace, ids_of: Callable[[View], Sequence[int]] | None = None) -> None:
-        """`ids_of` finds the images of a view; without it, by its filter alone."""
+    def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._sets = workspace, workspace.test_sets
         self._ready: tuple[int, int, Readiness] | None = None
-        self._ids_of = ids_of or (lambda view: workspace.catalogue.ids(view.wanted))
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -231,13 +225,10 @@ class Drafts:
         return replace(done, left_out=len(named) - len(of_entries) - len(brought))
 
     def _found(self, sent: AddToTestSet) -> Sequence[int]:
-        """The images of the view."""
-        if sent.view is None:
+        """The images of the filter."""
+        if sent.filter is None:
             return ()
-        view = View.read(sent.view)
-        if view.region or view.by_meaning:
-            raise UserError("What is near on the map, or looks alike, is no filter: name these images.", field="view")
-        found = self._ids_of(view)
+        found = self._workspace.catalogue.ids(sent.filter)
         if sent.expected not in (None, len(found)):
             raise UserError(
                 f"The filter finds {len(found):,} images now, and not {sent.expected:,}: look at them, then add them.",
@@ -383,8 +374,8 @@ class Drafts:
 def _nothing(sent: AddToTestSet) -> UserError:
     if sent.accepted:
         return UserError("No image is accepted yet: accept those that count, then add them.", field="cases")
-    if sent.view is not None:
-        return UserError("The filter finds no image that can be added: choose another one.", field="view")
+    if sent.filter is not None:
+        return UserError("The filter finds no image that can be added: choose another one.", field="filter")
     return UserError("Name test cases, or add all that are accepted.", field="cases")
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from services.changes import Changes
 from services.commands import Commands
-from services.curation.views import View
 from services.test_sets.drafts import Drafts
 from services.test_sets.exports import SetExports
 from services.test_sets.versions import Versions
@@ -33,11 +31,9 @@ class TestSetServices:
         self.exports.close()
 
 
-def test_set_services(
-    workspace: Workspace, commands: Commands, changes: Changes, ids_of: Callable[[View], Sequence[int]]
-) -> TestSetServices:
-    """The services of a workspace, their commands taken on. `ids_of` finds the images of a view."""
-    versions, drafts = Versions(workspace), Drafts(workspace, ids_of)
+def test_set_services(workspace: Workspace, commands: Commands, changes: Changes) -> TestSetServices:
+    """The services of a workspace, their commands taken on."""
+    versions, drafts = Versions(workspace), Drafts(workspace)
     versions.register(commands)
     drafts.register(commands)
     return TestSetServices(drafts, versions, SetExports(workspace, changes), WorkQueue(changes))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.progress import OnCount
 from core.test_sets import SetEntry, SetVersion, TestSet, version_id
 from services.commands import Command, Commands, Missing
@@ -18,7 +19,7 @@ from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
 from services.test_sets.hashes import images_here
 from storage.test_sets.facts import CaseFacts
-from storage.test_sets.looks import EntryFilter, ShownEntry
+from storage.test_sets.looks import ShownEntry
 from storage.workspace import Workspace
 
 DRAFT = "draft"
@@ -147,7 +148,7 @@ class Versions:
     def image(self, reference: str, image: str) -> ImageOfSet:
         """One image of a version. Raises Missing for an unknown version, or where the image is not in it."""
         version, sets = version_of(self._workspace, reference), self._workspace.test_sets
-        for shown in sets.shown(version.number, EntryFilter(images=(image,)), 0, 1):
+        for shown in sets.shown(version.number, ImageFilter(images=(image,)), 0, 1):
             entry = shown.entry
             known = sets.facts([entry.test_case])[entry.test_case] if entry.test_case is not None else None
             return ImageOfSet(shown, known, self._workspace.images.sizes([entry.image, entry.source, entry.mask]))

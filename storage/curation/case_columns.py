@@ -17,7 +17,7 @@ import numpy as np
 import sqlite_utils
 from numpy.typing import NDArray
 
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
 from storage.engine.database import Database, Repository, read
@@ -157,7 +157,7 @@ class CaseColumns(Repository):
         return self._held
 
     @read
-    def entries(self, db: sqlite_utils.Database, wanted: CatalogueFilter) -> Numbers:
+    def entries(self, db: sqlite_utils.Database, wanted: ImageFilter) -> Numbers:
         """The numbers in the catalogue of the images that fit, ascending."""
         return entry_sets.entries_of(Selection(db, wanted).whole)
 
@@ -202,7 +202,7 @@ class CaseColumns(Repository):
     @read
     def passed(self, db: sqlite_utils.Database, entries: Numbers) -> Floats:
         """Of each of these entries, the share of its checks that passed, 0 to 1; NaN where none could tell."""
-        selection = Selection(db, CatalogueFilter())
+        selection = Selection(db, ImageFilter())
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;'"
         passed, told = np.zeros(len(entries)), np.zeros(len(entries))
         for (facet,) in db.execute(query).fetchall():
@@ -241,7 +241,7 @@ def _read(db: sqlite_utils.Database) -> CaseTable:
 
 
 def _decided(db: sqlite_utils.Database, table: CaseTable) -> CaseTable:
-    selection = Selection(db, CatalogueFilter())
+    selection = Selection(db, ImageFilter())
     verdict = np.full(len(table), OPEN, np.int8)
     for number, value in ((ACCEPTED, "accepted"), (REJECTED, "rejected")):
         verdict[entry_sets.has(selection.value("review", value), table.entry)] = number

@@ -16,22 +16,9 @@ from typing import Any, Literal, get_args
 
 import sqlite_utils
 
-from core.catalogue import (
-    FACETS,
-    Bar,
-    CatalogueEntry,
-    CatalogueFilter,
-    CataloguePage,
-    Cell,
-    Count,
-    Facet,
-    Order,
-    PageKey,
-    ScoreBand,
-    ScoreCounts,
-    Unmeasured,
-)
+from core.catalogue import Bar, CatalogueEntry, CataloguePage, Cell, Count, Order, PageKey, ScoreCounts, Unmeasured
 from core.errors import UserError
+from core.image_filter import FACETS, Facet, ImageFilter, ScoreBand
 from core.types import Check, CounterfactualCaption, Edit
 from storage.curation import entry_sets
 from storage.curation.information_order import hold, walk
@@ -46,7 +33,7 @@ COUNTED = 10_000
 """So many images are counted exactly; of more it is said at once that there are more, where words are looked for."""
 MOST_VALUES = 100
 """Values of a facet that are counted; a facet may have thousands, and the most common are meant."""
-EVERYTHING = CatalogueFilter()
+EVERYTHING = ImageFilter()
 NEWEST = Order()
 MOST_LINES = 100
 """Lines, and places in a line, of a coverage table: an edit can say any weather."""
@@ -95,7 +82,7 @@ class Catalogue(Repository):
     def page(
         self,
         db: sqlite_utils.Database,
-        wanted: CatalogueFilter = EVERYTHING,
+        wanted: ImageFilter = EVERYTHING,
         order: Order = NEWEST,
         limit: int = 100,
         after: PageKey | None = None,
@@ -123,7 +110,7 @@ class Catalogue(Repository):
         return CataloguePage(self._entries(db, keys[:limit]), len(keys) > limit)
 
     @read
-    def hold(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, order: Order = NEWEST) -> Held:
+    def hold(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
         """The images that fit now, to be looked through while they are decided about: 125 kB for a million, and by
         information, whose order is held too, seven times that. Other orders go on to follow what is decided: "reviewed"
         moves an image that gets a verdict.
@@ -134,7 +121,7 @@ class Catalogue(Repository):
     def place(
         self,
         db: sqlite_utils.Database,
-        wanted: CatalogueFilter,
+        wanted: ImageFilter,
         order: Order,
         entry: int,
         held: Held | None = None,
@@ -155,19 +142,19 @@ class Catalogue(Repository):
         return self._entries(db, [PageKey(entry) for entry in entries])
 
     @read
-    def count(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING, most: int = COUNTED) -> Count:
+    def count(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING, most: int = COUNTED) -> Count:
         """How many images fit: exactly without words, and with words up to `most`."""
         selection = Selection(db, wanted)
         number = selection.counted(most)
         return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
 
     @read
-    def ids(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> tuple[int, ...]:
+    def ids(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> tuple[int, ...]:
         """The numbers of all images that fit, in order: for what is done with all of them."""
         return tuple(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
 
     @read
-    def bits(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> entry_sets.Bits:
+    def bits(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> entry_sets.Bits:
         """The set of all images that fit (`storage.curation.entry_sets`), for what goes by other orders than these."""
         return Selection(db, wanted).whole
 
@@ -175,7 +162,7 @@ class Catalogue(Repository):
     def facets(
         self,
         db: sqlite_utils.Database,
-        wanted: CatalogueFilter = EVERYTHING,
+        wanted: ImageFilter = EVERYTHING,
         names: Sequence[Facet] = FACETS,
         most: int = MOST_VALUES,
     ) -> Mapping[Facet, Mapping[str, int]]:
@@ -192,16 +179,12 @@ class Catalogue(Repository):
         return {name: found[name] for name in names}
 
     @read
-    def checks(
-        self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING
-    ) -> Mapping[str, Mapping[str, int]]:
+    def checks(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
         """By check and outcome, how many images fit."""
         return self._named(db, wanted, "check:")
 
     @read
-    def models(
-        self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING
-    ) -> Mapping[str, Mapping[str, int]]:
+    def models(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
         """By model under test that has read an image, and where it stands, how many images fit."""
         return self._named(db, wanted, "model:")
 
@@ -245,12 +228,12 @@ class Catalogue(Repository):
         )
 
     @read
-    def histogram(self, db: sqlite_utils.Database, check: str, wanted: CatalogueFilter = EVERYTHING) -> tuple[Bar, ...]:
+    def histogram(self, db: sqlite_utils.Database, check: str, wanted: ImageFilter = EVERYTHING) -> tuple[Bar, ...]:
         """The figures of a check over the images that fit, in bars of 0.02, the lowest first; none is empty."""
         return _bars(Selection(db, wanted), f"check:{check}")
 
     @read
-    def scores(self, db: sqlite_utils.Database, wanted: CatalogueFilter, threshold: float) -> ScoreCounts:
+    def scores(self, db: sqlite_utils.Database, wanted: ImageFilter, threshold: float) -> ScoreCounts:
         """How many of the images that fit have which score of validity; what the filter says of scores does not count
         for it.
         """
@@ -261,7 +244,7 @@ class Catalogue(Repository):
         return ScoreCounts(at_least, below, none, _bars(selection, SCORE))
 
     @read
-    def runs(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> tuple[str, ...]:
+    def runs(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> tuple[str, ...]:
         """The ids of the runs that the images are of, the run of the oldest image first."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
         query = """
@@ -271,7 +254,7 @@ class Catalogue(Repository):
         return tuple(run for (run,) in db.execute(query, [entries]))
 
     @read
-    def by_source(self, db: sqlite_utils.Database, wanted: CatalogueFilter = EVERYTHING) -> Mapping[str, int]:
+    def by_source(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> Mapping[str, int]:
         """By the SHA-256 of a source image, how many of the images that fit are of it. Sources without any are left
         out.
         """
@@ -300,7 +283,7 @@ class Catalogue(Repository):
             found = "SELECT group_concat(id) FROM catalogue WHERE there AND (image = :sha OR source = :sha)"
             entries = entry_sets.listed(db.execute(found, {"sha": sha}).fetchone()[0])
         else:
-            waiting = Selection(db, CatalogueFilter(models={model: ("not measured",)})).whole
+            waiting = Selection(db, ImageFilter(models={model: ("not measured",)})).whole
             entries = entry_sets.entries_of(waiting)[:most]
         query = """
             SELECT catalogue.id, test_case, prediction, source_prediction, state
@@ -336,7 +319,7 @@ class Catalogue(Repository):
         rows = db.query(_ROWS, [json.dumps(list(by_entry))])
         return tuple(_entry(row, by_entry[row["id"]], self._images.folder) for row in rows)
 
-    def _named(self, db: sqlite_utils.Database, wanted: CatalogueFilter, begin: str) -> dict[str, dict[str, int]]:
+    def _named(self, db: sqlite_utils.Database, wanted: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
         names = [name for (name,) in db.execute(query, [begin, f"{begin[:-1]};"])]
         found = counts(Selection(db, wanted), dict.fromkeys(names, MOST_VALUES))

@@ -14,8 +14,8 @@ from typing import Any
 
 import sqlite_utils
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.stored_runs import VERDICTS, Verdict
 from core.types import LONGEST_REASON
 from core.words import count_of
@@ -37,7 +37,7 @@ class Target:
     """Which images a decision is about: these, or all that a filter means."""
 
     entries: Sequence[int] = ()
-    wanted: CatalogueFilter | None = None
+    filter: ImageFilter | None = None
     expected: int | None = None
     """With a filter: how many images the person was told that it means."""
 
@@ -384,8 +384,8 @@ def _decided(
 
 def _entries(db: sqlite_utils.Database, target: Target) -> list[int]:
     """The images that are meant. Raises UserError where there are none or too many, or not as many as expected."""
-    if target.wanted is not None:
-        found: list[int] = entry_sets.entries_of(Selection(db, target.wanted).whole).tolist()
+    if target.filter is not None:
+        found: list[int] = entry_sets.entries_of(Selection(db, target.filter).whole).tolist()
         if target.expected is not None and len(found) != target.expected:
             raise UserError(
                 f"Nothing was changed: {count_of(len(found), 'image', 'is')} here now, and not "

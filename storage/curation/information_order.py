@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import sqlite_utils
 
-from core.catalogue import CatalogueFilter, Order, PageKey
+from core.catalogue import Order, PageKey
+from core.image_filter import ImageFilter
 from storage.curation import entry_sets
 from storage.curation.entry_sets import Bits
 from storage.curation.selection import Held, Selection, Walk
@@ -64,7 +65,7 @@ class InformationWalk:
 
 
 def walk(
-    db: sqlite_utils.Database, wanted: CatalogueFilter, order: Order, held: Held | None = None
+    db: sqlite_utils.Database, wanted: ImageFilter, order: Order, held: Held | None = None
 ) -> Walk | InformationWalk:
     """What a filter means in an order, or what was held of it."""
     selection = Selection(db, wanted, held)
@@ -73,7 +74,7 @@ def walk(
     return InformationWalk(selection, held.strata if held is not None and held.strata else _strata(db, selection))
 
 
-def hold(db: sqlite_utils.Database, wanted: CatalogueFilter, order: Order) -> Held:
+def hold(db: sqlite_utils.Database, wanted: ImageFilter, order: Order) -> Held:
     """What a filter means now."""
     selection = Selection(db, wanted)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())

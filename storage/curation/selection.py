@@ -16,14 +16,13 @@ from itertools import islice
 import numpy as np
 import sqlite_utils
 
-from core.catalogue import CatalogueFilter, Order, PageKey, ScoreBand
+from core.catalogue import Order, PageKey
+from core.image_filter import UNREAD, ImageFilter, ScoreBand
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits, Numbers
 from storage.curation.scores import MEASURE as SCORE
 from storage.engine.rows import whole
 
-UNREAD = "unread"
-"""Where a model under test that has not read an image stands on it."""
 _PART = 8
 """Chunks for which the full text is asked at once."""
 _FEW = 1000
@@ -58,8 +57,8 @@ class Held:
 class Selection:
     """The entries that a filter means, in the snapshot of `db`; or those that were held when it was asked before."""
 
-    def __init__(self, db: sqlite_utils.Database, wanted: CatalogueFilter, held: Held | None = None) -> None:
-        self._db, self.wanted = db, wanted
+    def __init__(self, db: sqlite_utils.Database, wanted: ImageFilter, held: Held | None = None) -> None:
+        self._db, self.filter = db, wanted
         self._parts: dict[tuple[int, int], Bits] = {}
         self._words: str | None = ""
         if held is not None:
@@ -68,7 +67,7 @@ class Selection:
         (last,) = db.execute("SELECT max(id) FROM catalogue").fetchone()
         self.chunks = ((last or 0) >> CHUNK_BITS) + 1
         self._words = matching(wanted.text, wanted.edited)
-        self.everything = self._words == "" and replace(wanted, text="", edited="") == CatalogueFilter()
+        self.everything = self._words == "" and replace(wanted, text="", edited="") == ImageFilter()
         """Whether nothing is filtered out, so that how many there are of each value is known."""
         self.bits = self._without_words()
         """The entries, whatever their words: `whole` and `part` heed these."""
@@ -158,8 +157,8 @@ class Selection:
         return self._db.execute(query, [facet]).fetchall()
 
     def _without_words(self) -> Bits:
-        wanted, none = self.wanted, entry_sets.none_of(self.chunks)
-        if self._words is None:
+        wanted, none = self.filter, entry_sets.none_of(self.chunks)
+        if self._words is None or wanted.role == "source":
             return none
         bits = self.value("there", "")
         for facet, values in wanted.facets.items():
@@ -185,8 +184,11 @@ class Selection:
                 bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", held)
         if wanted.test_cases:
             bits = bits & ~self.value("imported", "")
-        if wanted.within is not None:
-            bits = bits & entry_sets.of_entries(wanted.within, self.chunks)
+        if wanted.entries is not None:
+            bits = bits & entry_sets.of_entries(wanted.entries, self.chunks)
+        if wanted.images is not None:
+            query = "SELECT group_concat(id) FROM catalogue WHERE image IN (SELECT value FROM json_each(?))"
+            bits = bits & self._rows(query, json.dumps([whole(sha) for sha in wanted.images]))
         if wanted.not_in_study:
             query = """
                 SELECT group_concat(catalogue.id) FROM study_items JOIN catalogue USING (test_case)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import sqlite_utils
 
+from core.image_filter import Facet, ImageFilter
 from core.test_sets import Role, SetEntry, Split
+from storage.curation import entry_sets
+from storage.curation.selection import Selection
 from storage.engine.rows import Row, pack
 
 Review = Literal["accepted", "rejected", "open", "none"]
 """What people decided of an image; "none" of a source, of which nobody decides."""
-
-
-@dataclass(frozen=True)
-class EntryFilter:
-    """Which images of a version; None for all."""
-
-    label: str | None = None
-    split: Split | None = None
-    role: Role | None = None
-    review: Review | None = None
-    images: tuple[str, ...] | None = None
-    """Only these, by their hashes."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +37,6 @@ class EntryCount:
     images: int
 
 
-ALL = EntryFilter()
 # What nobody decided here of an image that was brought in counts as what was decided where it came from.
 _REVIEW = """
     CASE WHEN role = 'source' THEN 'none' ELSE
@@ -59,31 +49,37 @@ _REVIEW = """
 _FROM = """
     FROM test_set_entries AS entries LEFT JOIN test_case_states AS state ON state.test_case = entries.test_case
 """
-_WANTED = f"""
-    WHERE version = :version AND (:label IS NULL OR label = :label) AND (:split IS NULL OR split = :split)
-        AND (:role IS NULL OR role = :role) AND (:review IS NULL OR {_REVIEW} = :review)
-        AND (:images IS NULL OR image IN (SELECT value FROM json_each(:images)))
-"""
+_OWN: Mapping[Facet, str] = {"class": "label", "split": "split", "review": _REVIEW}
+"""Facets of which a version has values of its own, with their columns."""
+_LISTED = "(SELECT value FROM json_each(:{}))"
+_OF_ENTRIES = f"image IN (SELECT catalogue.image FROM catalogue WHERE id IN {_LISTED})"
 
 
 def page_of(
-    db: sqlite_utils.Database, version: int, wanted: EntryFilter, at: int, limit: int, read: Callable[[Row], SetEntry]
+    db: sqlite_utils.Database,
+    version: int,
+    image_filter: ImageFilter,
+    at: int,
+    limit: int,
+    read: Callable[[Row], SetEntry],
 ) -> tuple[ShownEntry, ...]:
-    """Images in the order in which they came, from the place `at` (0: the first)."""
-    query = f"SELECT entries.*, {_REVIEW} AS review {_FROM} {_WANTED} ORDER BY entries.id LIMIT :limit OFFSET :at"
-    rows = db.query(query, {**_values(version, wanted), "at": at, "limit": limit})
+    """Images in the order in which they came, from the place `at` on (0: the first)."""
+    where, values = _where(db, version, image_filter)
+    query = f"SELECT entries.*, {_REVIEW} AS review {_FROM} {where} ORDER BY entries.id LIMIT :limit OFFSET :at"
+    rows = db.query(query, {**values, "at": at, "limit": limit})
     return tuple(ShownEntry(read(row), row["review"]) for row in rows)
 
 
-def images_of(db: sqlite_utils.Database, version: int, wanted: EntryFilter) -> tuple[str, ...]:
+def images_of(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
     """The hashes of these images, in the order in which they came."""
-    query = f"SELECT image {_FROM} {_WANTED} ORDER BY entries.id"
-    return tuple(image for (image,) in db.execute(query, _values(version, wanted)))
+    where, values = _where(db, version, image_filter)
+    return tuple(image for (image,) in db.execute(f"SELECT image {_FROM} {where} ORDER BY entries.id", values))
 
 
-def count_of(db: sqlite_utils.Database, version: int, wanted: EntryFilter) -> int:
+def count_of(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> int:
     """How many of these images there are."""
-    return int(db.execute(f"SELECT count(*) {_FROM} {_WANTED}", _values(version, wanted)).fetchone()[0])
+    where, values = _where(db, version, image_filter)
+    return int(db.execute(f"SELECT count(*) {_FROM} {where}", values).fetchone()[0])
 
 
 def counts_of(db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]:
@@ -95,7 +91,42 @@ def counts_of(db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]
     return tuple(EntryCount(*row) for row in db.execute(query, [version]))
 
 
-def _values(version: int, wanted: EntryFilter) -> dict[str, str | int | None]:
-    images = None if wanted.images is None else pack(list(wanted.images))
-    held = {"label": wanted.label, "split": wanted.split, "role": wanted.role, "review": wanted.review}
-    return {"version": version, "images": images, **held}
+def _where(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, dict[str, Any]]:
+    """A filter in a version as SQL. Label, split and review are those of the version; all other parts are those of the
+    catalogue, which has no sources.
+    """
+    conditions, values = ["version = :version"], dict[str, Any](version=version)
+
+    def listed(found: Sequence[Any]) -> str:
+        name = f"list{len(values)}"
+        values[name] = pack(list(found))
+        return name
+
+    def of_catalogue(other: ImageFilter) -> str:
+        entries = entry_sets.entries_of(Selection(db, other).whole).tolist()
+        return _OF_ENTRIES.format(listed(entries))
+
+    for facet, column in _OWN.items():
+        for chosen, sign in ((image_filter.facets.get(facet), ""), (image_filter.without.get(facet), "NOT ")):
+            if chosen is None:
+                continue
+            condition = f"{column} IN {_LISTED.format(listed(chosen))}"
+            if facet == "class" and any(chosen):  # the classes of a mask, which is no label, stand in the catalogue
+                other = of_catalogue(ImageFilter(facets={facet: chosen, "kind": ("segmentation",)}))
+                condition = f"({condition} OR label = '' AND {other})"
+            conditions.append(f"{sign}({condition})")
+    if image_filter.role:
+        conditions.append("role = :role")
+        values["role"] = image_filter.role
+    if image_filter.images is not None:
+        conditions.append(f"image IN {_LISTED.format(listed(image_filter.images))}")
+    rest = replace(
+        image_filter,
+        facets={name: chosen for name, chosen in image_filter.facets.items() if name not in _OWN},
+        without={name: chosen for name, chosen in image_filter.without.items() if name not in _OWN},
+        images=None,
+        role="",
+    )
+    if rest != ImageFilter():
+        conditions.append(of_catalogue(rest))
+    return f"WHERE {' AND '.join(conditions)}", values

@@ -15,13 +15,14 @@ from typing import Any
 import sqlite_utils
 
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.test_sets import CaseOfSet, ImageHashes, SetEntry, SetVersion, Split, TestSet, version_id
 from core.types import Task
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, checked_text, now, pack, unpack_value, when, whole
 from storage.images import Images
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
-from storage.test_sets.looks import EntryCount, EntryFilter, ShownEntry, count_of, counts_of, images_of, page_of
+from storage.test_sets.looks import EntryCount, ShownEntry, count_of, counts_of, images_of, page_of
 
 LONGEST_NAME = 200
 """Characters in the name of a test set, and in a label."""
@@ -230,20 +231,20 @@ class TestSets(Repository):
 
     @read
     def shown(
-        self, db: sqlite_utils.Database, version: int, wanted: EntryFilter, at: int, limit: int
+        self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter, at: int, limit: int
     ) -> tuple[ShownEntry, ...]:
         """At most `limit` of these images of a version from the place `at` on (0: the first), as `entries` has them."""
-        return page_of(db, version, wanted, at, limit, _entry)
+        return page_of(db, version, image_filter, at, limit, _entry)
 
     @read
-    def chosen(self, db: sqlite_utils.Database, version: int, wanted: EntryFilter) -> tuple[str, ...]:
+    def chosen(self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
         """The hashes of all of these images, in the order of `entries`."""
-        return images_of(db, version, wanted)
+        return images_of(db, version, image_filter)
 
     @read
-    def count(self, db: sqlite_utils.Database, version: int, wanted: EntryFilter) -> int:
+    def count(self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> int:
         """How many of these images a version has."""
-        return count_of(db, version, wanted)
+        return count_of(db, version, image_filter)
 
     @read
     def counts(self, db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]:

@@ -85,12 +85,12 @@ def no_errors(page: Page) -> Iterator[None]:
 
 
 def address(server: Server, view: str, **more: str) -> str:
-    return f"{server[0]}evaluate/?{urlencode({'view': view, **more})}"
+    return f"{server[0]}evaluate/?{urlencode({'filter': view, **more})}"
 
 
 def asked(studio: Studio, view: str, **more: str) -> Asked:
     """What a page asks that does not say which model: that of the profile."""
-    return studio.evaluations.asked(OnModel(view=view, **more))  # type: ignore[arg-type]
+    return studio.evaluations.asked(OnModel(filter=view, **more))  # type: ignore[arg-type]
 
 
 def answered(page: Page, server: Server, view: str, **more: str) -> Page:

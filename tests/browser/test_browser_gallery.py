@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from core.types import Task
 from services.curation.views import View
 from tests.support.cases import made_case
@@ -91,7 +91,7 @@ def test_words_are_looked_for_as_they_are_typed(page: Page, server: tuple[str, S
     found = server[1].workspace.catalogue
     opened(page, server)
     page.fill("#search", "snowy")
-    expect(count(page)).to_have_text(str(found.count(CatalogueFilter(text="snowy")).number))
+    expect(count(page)).to_have_text(str(found.count(ImageFilter(text="snowy")).number))
     page.fill("#search", '"')
     expect(count(page)).to_have_text("0")
     expect(page.locator("#grid > .empty")).to_be_visible()
@@ -135,7 +135,7 @@ def test_images_are_found_by_what_they_show_and_by_a_picture(
     page.locator("#search-in").select_option("edited")
     page.fill("#search", "snowy")
     expect(count(page)).to_have_text(
-        str(studio.workspace.catalogue.count(View.read("kind=classification&edited=snowy").wanted).number)
+        str(studio.workspace.catalogue.count(View.read("kind=classification&edited=snowy").filter).number)
     )
     expect(page.locator("#said")).to_be_empty()
 
@@ -304,7 +304,7 @@ def test_a_slider_over_its_histogram_filters(page: Page, server: tuple[str, Stud
     low.evaluate("(one) => { one.value = 0.8; one.dispatchEvent(new Event('input', { bubbles: true }));"
                  " one.dispatchEvent(new Event('change', { bubbles: true })); }")  # fmt: skip
     expect(page.locator(".chip.used")).to_contain_text("from 0.80")
-    wanted = View.read("range=edges kept:0.8:1000").wanted
+    wanted = View.read("range=edges kept:0.8:1000").filter
     expect(count(page)).to_have_text(str(server[1].workspace.catalogue.count(wanted).number))
     page.locator(".chip.used").click()
     expect(count(page)).to_have_text(str(SCENES * VARIANTS))

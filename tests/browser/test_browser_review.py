@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from storage.workspace import Workspace
 from tests.support.drawn import fill
 from tests.support.routing import HeldBack, routed
@@ -101,7 +101,7 @@ def test_all_of_a_filter_can_be_reviewed_though_each_decision_takes_one_out(
     url, studio = server
     opened(page, url, "?review=open&kind=segmentation")
     number = int(page.evaluate("gallery.count"))
-    wanted = CatalogueFilter(facets={"review": ("open",), "kind": ("segmentation",)})
+    wanted = ImageFilter(facets={"review": ("open",), "kind": ("segmentation",)})
     assert number == studio.workspace.catalogue.count(wanted).number > 3
     ids = [page.evaluate("place => gallery.cell(place).id", place) for place in range(number)]
     page.keyboard.press("Enter")
@@ -137,7 +137,7 @@ def test_what_is_selected_by_keys_is_decided_at_once(page: Page, server: tuple[s
 def test_all_of_a_filter_is_decided_after_its_count_was_said(page: Page, server: tuple[str, Studio]) -> None:
     url, studio = server
     opened(page, url, "?edit+type=attribute")
-    wanted = CatalogueFilter(facets={"edit type": ("attribute",)})
+    wanted = ImageFilter(facets={"edit type": ("attribute",)})
     number = studio.workspace.catalogue.count(wanted).number
     before = Counter(studio.workspace.catalogue.facets(wanted)["review"])
     page.locator("#select-all").click()
@@ -271,7 +271,7 @@ def test_keys_that_follow_at_once_on_an_undo_or_a_tag_are_done_as_well(page: Pag
 
 def test_the_few_are_rejected_and_all_others_of_the_filter_accepted(page: Page, server: tuple[str, Studio]) -> None:
     url, studio = server
-    wanted = CatalogueFilter(facets={"edit type": ("weather",), "kind": ("classification",)})
+    wanted = ImageFilter(facets={"edit type": ("weather",), "kind": ("classification",)})
     for one in studio.workspace.catalogue.page(wanted, limit=60).entries:
         studio.commands.send("decide", {"entries": [one.id], "verdict": "open"})
     opened(page, url, "?edit+type=weather&kind=classification&review=open")
@@ -353,7 +353,7 @@ def test_a_filter_is_pressed_by_the_space_bar(page: Page, server: tuple[str, Stu
     opened(page, url)
     page.locator('#filters [data-key="kind:segmentation"]').focus()
     page.keyboard.press("Space")
-    wanted = CatalogueFilter(facets={"kind": ("segmentation",)})
+    wanted = ImageFilter(facets={"kind": ("segmentation",)})
     expect(page.locator("#count")).to_have_text(str(studio.workspace.catalogue.count(wanted).number))
 
 

@@ -72,7 +72,7 @@ def test_images_are_scored_by_a_press_and_found_by_their_scores(page: Page, serv
     idle(page)
     asked = parse_qs(urlsplit(page.url).query)["score"]
     assert asked == ["0.8:"]
-    wanted = studio.commands.send("count-test-cases", {"least_score": 0.8})["count"]
+    wanted = studio.commands.send("count-test-cases", {"filter": "score=0.8:"})["count"]
     assert 0 < wanted < counts["at_least"]
     expect(count(page)).to_have_text(str(wanted))
     page.reload()

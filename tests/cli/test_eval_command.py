@@ -27,7 +27,7 @@ from tests.support.model_cases import onnx_file
 from tests.support.workspaces import workspace_in
 
 ROOT = Path(__file__).resolve().parents[2]
-KIND = ["--view", "kind=classification"]
+KIND = ["--filter", "kind=classification"]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_a_version_of_a_test_set_and_a_model_of_ones_own(folder: Path, capsys: p
 
 
 def test_a_segmenter_has_its_own_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["effectiveness", "--view", "kind=segmentation", "--workspace", str(folder)]) == 0
+    assert main(["effectiveness", "--filter", "kind=segmentation", "--workspace", str(folder)]) == 0
     assert "mIoU on generated images" in capsys.readouterr().out
 
 
@@ -91,11 +91,10 @@ def test_a_segmenter_has_its_own_report(folder: Path, capsys: pytest.CaptureFixt
     ("arguments", "sentence"),
     [
         ([], "Name a test set"),
-        (["Scenes", *KIND], "not both"),
         (["Cars"], "Cars"),
-        (["--view", "class=nothing"], "It has no test case"),
-        (["--view", "like=fog"], "take a filter"),
-        (["--view", ""], "are of a classification and"),
+        (["--filter", "class=nothing"], "It has no test case"),
+        (["--filter", "like=fog"], "is no filter"),
+        (["--filter", ""], "are of a classification and"),
         ([*KIND, "--model", "nothing"], "There is no model 'nothing'"),
         ([*KIND, "--model", "http://127.0.0.1:9"], "cannot be|could not|does not|127.0.0.1:9"),
         ([*KIND, "--mapping", "/nowhere.csv"], "nowhere.csv"),

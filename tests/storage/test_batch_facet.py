@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from core.batches import Done, NewWork
-from core.catalogue import CatalogueFilter
-from services.curation.views import View, facet_view
+from core.image_filter import ImageFilter
+from services.curation.views import View
 from services.studio import Studio
 from storage.curation.catalogue_check import catalogue_faults
 from storage.runs.test_cases import save_cases
@@ -45,7 +45,7 @@ def draw(workspace: Workspace, batch: int, images: int) -> str:
 
 def found(workspace: Workspace, *values: str) -> set[int | None]:
     """The test cases of these batches."""
-    return {one.test_case for one in workspace.catalogue.page(CatalogueFilter({"batch": values})).entries}
+    return {one.test_case for one in workspace.catalogue.page(ImageFilter(facets={"batch": values})).entries}
 
 
 def test_each_image_is_of_the_batch_that_made_it_also_of_two_with_one_name(workspace: Workspace) -> None:
@@ -58,7 +58,7 @@ def test_each_image_is_of_the_batch_that_made_it_also_of_two_with_one_name(works
     assert found(workspace, names[0]) == {1, 2, 3} and found(workspace, names[1]) == {4, 5}
     assert found(workspace, "") == {own}, "what a person draws later in its run is not of the batch"
     assert workspace.catalogue.facets()["batch"] == {"Birds #1": 3, "Birds #2": 2}
-    assert len(workspace.catalogue.ids(CatalogueFilter(without={"batch": (names[0],)}))) == 3
+    assert len(workspace.catalogue.ids(ImageFilter(without={"batch": (names[0],)}))) == 3
 
 
 def test_the_images_of_a_deleted_run_go_and_come_with_it(workspace: Workspace) -> None:
@@ -89,13 +89,13 @@ def test_a_view_says_the_batch_in_the_address_of_the_gallery_and_so_does_a_scrip
         comes_to(studio, number, "approval")
         studio.batches.approve(number)
         comes_to(studio, number, "done")
-    view = facet_view({"batch": (studio.workspace.batches.get(1).facet,)})
-    assert view.text == "batch=Birds+%231" and View.read(view.text) == view
+    view = View(ImageFilter(facets={"batch": (studio.workspace.batches.get(1).facet,)}))
+    assert view.address == "batch=Birds+%231" and View.read(view.address) == view
     assert studio.gallery.count(view).number == 6 and studio.gallery.count(View()).number == 12
     others, birds = studio.commands.send("list-batches", {})["batches"]
-    assert [one["filter"] for one in (birds, others)] == ["Birds #1", "Others #2"]
+    assert [one["filter"] for one in (birds, others)] == ["batch=Birds+%231", "batch=Others+%232"]
     for one in (birds, others):
-        asked = {"batch": one["filter"]}
+        asked = {"filter": one["filter"]}
         assert studio.commands.send("count-test-cases", asked)["count"] == 6
         listed = studio.commands.send("list-test-cases", asked)["test_cases"]
         assert {case["run_name"].partition(":")[0] for case in listed} == {one["name"]}

@@ -17,8 +17,9 @@ import pytest
 from PIL import Image
 
 from cli.storage import main as storage_command
-from core.catalogue import Between, CatalogueEntry, CatalogueFilter, Count, Order, PageKey, ScoreBand
+from core.catalogue import CatalogueEntry, Count, Order, PageKey
 from core.errors import UserError
+from core.image_filter import Between, ImageFilter, ScoreBand
 from core.lineage import TestCase
 from core.predictions import Guess, Prediction, encode_map
 from core.stored_runs import Verdict
@@ -228,7 +229,7 @@ def has_word(one: CatalogueEntry, word: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize(("said", "fits"), FILTERS, ids=lambda held: str(held) if isinstance(held, dict) else "")
 def test_a_filter_finds_what_a_look_at_every_image_finds(filled: Workspace, said: dict[str, Any], fits: Any) -> None:
-    wanted, catalogue = CatalogueFilter(**said), filled.catalogue
+    wanted, catalogue = ImageFilter(**said), filled.catalogue
     expected = [one for one in everything(filled) if fits(one)]
     found = catalogue.page(wanted, limit=10_000)
     assert [one.id for one in found.entries] == [one.id for one in expected] and not found.more
@@ -249,7 +250,7 @@ def test_a_filter_finds_what_a_look_at_every_image_finds(filled: Workspace, said
 
 @pytest.mark.slow
 def test_a_count_by_words_says_where_it_stops(filled: Workspace) -> None:
-    wanted = CatalogueFilter(text="a")
+    wanted = ImageFilter(text="a")
     assert filled.catalogue.count(wanted, most=3) == Count(3, exact=False)
     assert filled.catalogue.count(wanted) == Count(len(everything(filled)))
     assert filled.catalogue.count(most=3) == filled.catalogue.count(), "without words it is always exact"
@@ -257,7 +258,7 @@ def test_a_count_by_words_says_where_it_stops(filled: Workspace) -> None:
 
 @pytest.mark.slow
 def test_counts_of_a_facet_leave_its_own_choice_out(filled: Workspace) -> None:
-    wanted = CatalogueFilter(facets={"review": ("accepted",), "method": ("a",)})
+    wanted = ImageFilter(facets={"review": ("accepted",), "method": ("a",)})
     plain = everything(filled)
     found = filled.catalogue.facets(wanted, ("review", "method", "kind"))
     assert {k: n for k, n in found["review"].items() if n} == Counter(o.verdict for o in plain if o.method == "a")
@@ -289,7 +290,7 @@ def test_coverage_counts_every_cell(filled: Workspace) -> None:
 
 
 def test_a_filter_says_in_words_what_it_means() -> None:
-    whole = CatalogueFilter(
+    whole = ImageFilter(
         facets={"class": ("bird", "dog"), "review": ("",)},
         without={"tag": ("odd",)},
         checks={"edges kept": ("failed", "cannot tell")},
@@ -298,24 +299,24 @@ def test_a_filter_says_in_words_what_it_means() -> None:
         scores=(ScoreBand(0.5), ScoreBand(0.25, 0.5), None),
         source="0123456789",
         text="a boat",
-        within=(3, 4),
+        entries=(3, 4),
     )
     assert whole.words == (
         "class: bird or dog; review: none; not tag: odd; edges kept: failed or cannot tell; resnet50: newly wrong; "
         "edit shows: 0.25 to 1; validity score from 0.5 or validity score from 0.25 below 0.5 or validity score none; "
         "source: 01234567; captions: a boat; 2 images of a list"
     )
-    assert CatalogueFilter().words == ""
+    assert ImageFilter().words == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("order", SORTS, ids=lambda order: f"{order.sort} {order.check} {order.falling}")
-@pytest.mark.parametrize("wanted", [CatalogueFilter(), CatalogueFilter({"method": ("a",)}, text="a")])
+@pytest.mark.parametrize("wanted", [ImageFilter(), ImageFilter(facets={"method": ("a",)}, text="a")])
 def test_pages_meet_every_image_once_in_every_order(
-    filled: Workspace, order: Order, wanted: CatalogueFilter, monkeypatch: pytest.MonkeyPatch
+    filled: Workspace, order: Order, wanted: ImageFilter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalogue = filled.catalogue
-    whole = [one for one in everything(filled) if wanted == CatalogueFilter() or one.method == "a"]
+    whole = [one for one in everything(filled) if wanted == ImageFilter() or one.method == "a"]
     assert sorted(sort_key(one, order) for one in whole)
     expected = [one.id for one in sorted(whole, key=lambda one: sort_key(one, order))]
     for few in (1000, 0):  # looked up one by one, and in the order of all
@@ -394,13 +395,13 @@ HOSTILE = ['"', '""', "'", "AND", "OR NOT", "-", "*", "bird*", "bird -", '"bird'
 @pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_looked_for_as_it_is(filled: Workspace, text: str) -> None:
-    for wanted in (CatalogueFilter(text=text), CatalogueFilter(edited=text), CatalogueFilter(text=f"red {text}")):
+    for wanted in (ImageFilter(text=text), ImageFilter(edited=text), ImageFilter(text=f"red {text}")):
         found = filled.catalogue.page(wanted, limit=10_000).entries
         assert filled.catalogue.count(wanted).number == len(found)
         assert text not in ("AND", "OR NOT") or not found, "no caption has these words"
     if text in ('"', "-", "*", "("):
-        assert filled.catalogue.count(CatalogueFilter(text=text)).number == 0, "nothing can be found by it"
-    assert filled.catalogue.count(CatalogueFilter(text="  ")) == filled.catalogue.count()
+        assert filled.catalogue.count(ImageFilter(text=text)).number == 0, "nothing can be found by it"
+    assert filled.catalogue.count(ImageFilter(text="  ")) == filled.catalogue.count()
 
 
 def test_text_finds_endings_accents_and_edited_captions(workspace: Workspace) -> None:
@@ -409,7 +410,7 @@ def test_text_finds_endings_accents_and_edited_captions(workspace: Workspace) ->
     workspace.test_cases.append(run, None, case(random.Random(1), 2))
 
     def finds(text: str) -> bool:
-        return workspace.catalogue.count(CatalogueFilter(text=text)).number == 1
+        return workspace.catalogue.count(ImageFilter(text=text)).number == 1
 
     assert finds("gull") and finds("CAFE") and finds("gulls cafe") and not finds("heron")
     workspace.runs.append_value(run, "caption", StageValue(Caption("A heron."), Trace("person"), "k"))
@@ -463,7 +464,7 @@ def test_scripts_list_search_and_count_test_cases(studio: Studio) -> None:
     found += page["test_cases"]
     assert [one["entry"] for one in found] == [one.id for one in plain]
     assert all(one["run_name"] and one["source"] and one["review"] for one in found)
-    some = {"review": "open", "edit_type": "weather", "text": "bird"}
+    some = {"filter": {"review": "open", "edit type": "weather", "text": "bird"}}
     fitting = [one.id for one in plain if one.verdict == "open" and has_word(one, "bird")
                and any(edit.edit_type == "weather" for edit in one.edits)]  # fmt: skip
     assert [one["entry"] for one in ask("list-test-cases", **some)["test_cases"]] == fitting != []
@@ -474,20 +475,19 @@ def test_scripts_list_search_and_count_test_cases(studio: Studio) -> None:
     assert sum(cell["count"] for cell in cells) == sum(
         cell["reviews"][name] for cell in cells for name in cell["reviews"]
     )
-    low = ask("list-test-cases", check="label seen", low=0.3, order="check", limit=200)["test_cases"]
-    bars = ask("check-histogram", check="label seen", low=0.3)["bars"]
+    low = ask("list-test-cases", filter="range=label seen:0.3:1", order="check:label seen", limit=200)["test_cases"]
+    bars = ask("check-histogram", check="label seen", filter="range=label seen:0.3:1")["bars"]
     assert sum(bar["count"] for bar in bars) == len(low) > 3
-    cannot = ask("count-test-cases", model="one", stands="cannot tell")["count"]
+    cannot = ask("count-test-cases", filter="model=one:cannot tell")["count"]
     assert cannot == sum(one.standings.get("one") == "cannot tell" for one in plain) > 0
     for field, fields in (
-        ("after", {"after": "x"}), ("check", {"low": 0.5}), ("check", {"outcome": "passed"}),
-        ("model", {"stands": "right"}),
-        ("limit", {"limit": 0}), ("review", {"review": "perhaps"}),
+        ("after", {"after": "x"}), ("order", {"order": "check"}), ("filter", {"filter": "check=passed"}),
+        ("limit", {"limit": 0}), ("filter", {"filter": {"review": "perhaps"}}),
     ):  # fmt: skip
         with pytest.raises(UserError) as caught:
             ask("list-test-cases", **fields)
         assert caught.value.field == field
-    with pytest.raises(UserError, match="Name a check"):
+    with pytest.raises(UserError, match="“check” is missing"):
         ask("check-histogram")
 
 

@@ -51,7 +51,7 @@
         if (!quiet) gallery.say(result.said);
         else if (unsaved && !review.waiting.length) gallery.say("");
         if (!review.waiting.length) unsaved = false;
-        if (name !== "decide" || fields.view !== undefined) await gallery.again();
+        if (name !== "decide" || fields.filter !== undefined) await gallery.again();
       } catch (error) {
         const number = review.waiting.length;
         if (error.status === 401) {
@@ -270,7 +270,7 @@
 
   // All that the filter shows: what is done with it says the count first, and holds only as long as that count does.
   async function all() {
-    let count = gallery.fits, what = { view: gallery.view, expected: count };
+    let count = gallery.fits, what = { filter: gallery.view, expected: count };
     // What no filter can say, such as a part of the map, is named image by image.
     if (!gallery.isFilter) {
       try { what = { entries: (await wire.get("/curate/api/ids", { view: gallery.view, held: gallery.held })).ids }; } catch (error) { gallery.refuse(error.message); return; }

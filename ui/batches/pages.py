@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.batches import FailedGroup
+from core.image_filter import ImageFilter
 from core.words import count_of
 from services.batches.estimate import Estimate
 from services.batches.service import PassStatus, Sampled
 from services.batches.status import BatchDetails, BatchView
-from services.curation.views import address, facet_view
+from services.curation.views import gallery_address
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
 from ui.diff import shortened, word_diff
@@ -344,7 +345,7 @@ def _latest(details: BatchDetails) -> Html:
 
 def _in_curate(view: BatchView) -> str:
     """Where the gallery shows what this batch has made, and nothing else."""
-    return address(facet_view({"batch": (view.batch.facet,)}))
+    return gallery_address(ImageFilter(facets={"batch": (view.batch.facet,)}))
 
 
 def _notes(view: BatchView) -> Html:

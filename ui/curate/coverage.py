@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 
 from core.catalogue import Cell
+from core.image_filter import ImageFilter
 from core.types import EDIT_TYPES
 from core.words import count_of
 from services.commands import Commands
@@ -29,7 +30,7 @@ from services.curation.coverage import (
     sorted_lines,
 )
 from services.curation.plans import BegunPlan, DescribeCellPlan, PlanCell
-from services.curation.views import View, address, facet_view
+from services.curation.views import View, gallery_address
 from storage.curation.catalogue import GRIDS, Catalogue, CoverageGrid
 from study.intervals import Proportion, wilson
 from ui.curate.frame import FRESH, curate_page
@@ -375,7 +376,7 @@ def _line(
 ) -> Html:
     name: Child = name_of(head.value, table.facets[0])
     if head.value or table.grid == GRIDS[0]:  # else those with an edit of neither would be shown as well
-        see = address(facet_view({table.facets[0]: (head.value,)}))
+        see = gallery_address(ImageFilter(facets={table.facets[0]: (head.value,)}))
         name = el("a", name, href=see, title=f"See all {head.images:,}")
     cells = [
         _cell(look, table, head, place, shown.get((head.value, place.value)), most, model) for place in table.places
@@ -413,7 +414,7 @@ def _can_be_planned(table: CoverageTable, line: Head, place: Head) -> bool:
 
 
 def _images_of(look: Look, line: str, place: str) -> str:
-    return address(View(cell_filter(look.grid, line, place)))
+    return gallery_address(View(cell_filter(look.grid, line, place)))
 
 
 def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.catalogue import CatalogueFilter, Standing
+from core.image_filter import ImageFilter, Standing
 from core.stored_runs import StoredValue
 from core.types import Check
 from pipeline.checks.wording import words_of
 from pipeline.methods import method_of
 from pipeline.recipes import edits_in_words, recipe_of
 from services.curation.gallery import Detail, Origin
-from services.curation.views import View, address
+from services.curation.views import View, gallery_address
 from ui.diff import shortened, word_diff
 from ui.explore.checks import OUTCOMES, explained
 from ui.explore.parts import Tone, button, differences, icon, key, picture, pill, seconds, short_model
@@ -147,8 +147,8 @@ def _acts(detail: Detail) -> Html:
 def _facts(detail: Detail) -> Html:
     entry, rows = detail.entry, list[tuple[str, Child]]()
     if entry.source_sha:
-        same = View(CatalogueFilter(source=entry.source_sha))
-        link = el("a", f"{detail.siblings:,} of it", href=address(same), data_view=same.text)
+        same = View(ImageFilter(source=entry.source_sha))
+        link = el("a", f"{detail.siblings:,} of it", href=gallery_address(same), data_view=same.address)
         rows.append(("source", [entry.run_name or "source", " · ", link]))
     if entry.import_name:
         rows.append(("import", " · ".join(part for part in (entry.import_name, entry.name) if part)))
@@ -238,7 +238,14 @@ def _origin_place(detail: Detail) -> Html | None:
     alike = View(near=detail.entry.id)
     links = [
         el("a", "Open in Explore", href=f"/?run={run}&image={case}", class_="btn", id="open-in-explore"),
-        el("a", "Alike", href=address(alike), class_="btn", data_view=alike.text, title="What looks most like it"),
+        el(
+            "a",
+            "Alike",
+            href=gallery_address(alike),
+            class_="btn",
+            data_view=alike.address,
+            title="What looks most like it",
+        ),
         el("a", "Save", href=f"/download/{case}.png", class_="btn", download=True, title="A file that carries its run"),
     ]
     place = el("div", "…", id="origin", class_="mut")

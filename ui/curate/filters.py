@@ -6,26 +6,22 @@ means; the script of the page follows it without loading the page anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Iterator, Mapping
 
-from core.catalogue import STANDINGS, Bar, Between, CatalogueFilter, Facet, Order, ScoreBand, ScoreCounts
+from core.catalogue import Bar, Order, ScoreCounts
+from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
 from evaluation.validity_score import FEWEST
 from pipeline.checks.wording import WORDS
 from services.curation.gallery import Totals
-from services.curation.views import CHECK_OUTCOMES, NONE, View, address, band_text
+from services.curation.views import View, gallery_address
 from services.evaluation.scoring import agreement_words
 from storage.curation.scores import ScoreRun
-from storage.curation.selection import UNREAD
 from ui.evaluate.words import evaluate_address
 from ui.explore.parts import button, icon, short_model
 from ui.markup import Child, Html, el
 
 SHOWN = 8
 """Values of a facet that stand in sight; the rest is behind a press."""
-LEAST, LARGEST = -1000.0, 1000.0
-"""The ends of a slider that is open to this side, as `Between` has them."""
 TITLES: Mapping[Facet, str] = {
     "review": "Review",
     "class": "Class",
@@ -46,6 +42,22 @@ TITLES: Mapping[Facet, str] = {
 """The facets in the order in which they stand, with their words."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})
 """Not in sight where all images agree."""
+_USED = {
+    "source": "one source: {}",
+    "run": "one run: {}",
+    "image": "one image: {}",
+    "batch": "one batch: {}",
+    "edited": "edits: {}",
+    "text": "captions: {}",
+    "near": "like image {}",
+    "like": "shows: {}",
+    "alike": "near-duplicates, group by group",
+    "region": "a part of the map",
+    "role": "role: {}",
+    "test_cases": "test cases alone",
+    "not_in_study": "not in a study",
+}
+"""Words of parts that no chip shows, or, for a batch, that its page has led to."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 ORDERS: tuple[tuple[str, Order], ...] = (
     ("newest first", Order()),
@@ -60,8 +72,8 @@ ORDERS: tuple[tuple[str, Order], ...] = (
 def filter_column(view: View, totals: Totals) -> Html:
     """All filters of a view."""
     facets = [_facet(view, name, totals.facets.get(name, {})) for name in TITLES]
-    models = [_model(view, name, held) for name, held in totals.models.items()]
-    checks = [_check(view, name, held, totals.histograms.get(name)) for name, held in totals.checks.items()]
+    models = [_model(view, name, counts) for name, counts in totals.models.items()]
+    checks = [_check(view, name, counts, totals.histograms.get(name)) for name, counts in totals.checks.items()]
     if totals.scores is not None and totals.score_run is not None:
         score: Html | None = _score(view, totals.scores, totals.score_run)
     else:
@@ -74,12 +86,15 @@ def filter_column(view: View, totals: Totals) -> Html:
         _group("Checks", checks) if checks else None,
         score,
         facets[3:],
-        el("a", "Evaluate a model on these", href=evaluate_address(view=view.text), class_="small", id="to-evaluate")
-        if view.is_filter
-        else None,
+        _to_evaluate(view.filter.address) if view.is_filter else None,
         id="filters",
         class_="filters",
     )
+
+
+def _to_evaluate(address: str) -> Html:
+    to = evaluate_address(filter=address)
+    return el("a", "Evaluate a model on these", href=to, class_="small", id="to-evaluate")
 
 
 def order_choice(view: View, totals: Totals) -> Html:
@@ -94,7 +109,7 @@ def order_choice(view: View, totals: Totals) -> Html:
     if not any(order == view.order for _, order in known):
         known.append((view.order.check or view.order.sort, view.order))
     chosen = None if view.by_meaning else view.order
-    options = [el("option", words, value=View(order=order).text, selected=order == chosen) for words, order in known]
+    options = [el("option", words, value=View(order=order).address, selected=order == chosen) for words, order in known]
     options.append(el("option", "near-duplicates, group by group", value="alike=1", selected=view.alike))
     if view.like or view.near:
         options.insert(0, el("option", "most alike first", value="", selected=True))
@@ -102,69 +117,60 @@ def order_choice(view: View, totals: Totals) -> Html:
 
 
 def _used(view: View) -> Html | None:
-    """What the view says that no chip below shows, each with a way out of it."""
-    wanted = view.wanted
-    said: list[tuple[str, View]] = []
-    if wanted.within is not None:
-        words = "one image" if len(wanted.within) == 1 else f"{len(wanted.within):,} images of a list"
-        said.append((words, _with(view, replace(wanted, within=None))))
-    if wanted.source:
-        said.append((f"one source: {wanted.source[:8]}", _with(view, replace(wanted, source=""))))
-    if wanted.run:
-        said.append((f"one run: {wanted.run}", _with(view, replace(wanted, run=""))))
-    for value in wanted.facets.get("batch", ()):
-        if value:  # who comes from its page sees at once that this is all
-            said.append((f"one batch: {value}", _toggled(view, "batch", value, "facets")))
-    if wanted.edited:
-        said.append((f"edits: {wanted.edited}", _with(view, replace(wanted, edited=""))))
-    if wanted.text:
-        said.append((f"captions: {wanted.text}", _with(view, replace(wanted, text=""))))
-    if view.near:
-        said.append((f"like image {view.near}", replace(view, near=0)))
-    if view.like:
-        said.append((f"shows: {view.like}", replace(view, like="")))
-    if view.alike:
-        said.append(("near-duplicates, group by group", replace(view, alike=False)))
-    if view.region:
-        said.append(("a part of the map", replace(view, region=())))
-    for name, values in wanted.facets.items():
-        if "" in values:
-            said.append((f"no {name}", _toggled(view, name, "", "facets")))
-    for name, values in wanted.without.items():
-        for value in values:
-            said.append((f"not {name}: {value}", _toggled(view, name, value, "without")))
-    for one in wanted.between:
-        said.append((_range_words(one), view.without_range(one.check)))
-    for band in wanted.scores:
-        said.append((_band_words(band), _with_band(view, band)))
-    if not said and view.text == "":
-        return None
+    """Parts of the view that no chip below shows, each with a way out of it."""
     links: list[Child] = [
         el(
             "a",
             words,
             icon("cross"),
-            href=address(without),
+            href=gallery_address(rest),
             class_="chip on used",
             title="Take this out of the filter",
-            data_view=without.text,
+            data_view=rest.address,
         )
-        for words, without in said
+        for words, rest in _used_parts(view)
     ]
-    links.append(el("a", "Clear all", href=address(), class_="small clear", data_view="", id="clear-filter"))
+    if not links and not view.address:
+        return None
+    links.append(el("a", "Clear all", href=gallery_address(), class_="small clear", data_view="", id="clear-filter"))
     return el("div", links, class_="chips")
 
 
-def _facet(view: View, name: Facet, held: Mapping[str, int]) -> Html | None:
-    chosen = {*view.wanted.facets.get(name, ()), *view.wanted.without.get(name, ())} - {""}
-    values = [*sorted(chosen), *(value for value, number in held.items() if number and value not in chosen)]
+def _used_parts(view: View) -> Iterator[tuple[str, View]]:
+    """In words, with the view without it."""
+    for name, value in view.pairs:
+        words = _part_words(view, name, value)
+        if words:
+            yield words, view.toggled(name, value)
+
+
+def _part_words(view: View, name: str, value: str) -> str:
+    """Words for a part of a view; "" for a part that a chip of its own shows, and for the order."""
+    if name == "entries":
+        number = len(view.filter.entries or ())
+        return "one image" if number == 1 else f"{number:,} images of a list"
+    if name == SCORE:
+        return _band_words(ScoreBand.read(value))
+    if name == "range":
+        return _range_words(Between.read(value))
+    if name == NONE:
+        return "not scored" if value == SCORE else f"no {value}"
+    if name.startswith("-"):
+        return f"no image without {value}" if name == f"-{NONE}" else f"not {name[1:]}: {value}"
+    return _USED[name].format(value[:8] if name in ("source", "image") else value) if name in _USED else ""
+
+
+def _facet(view: View, name: Facet, counts: Mapping[str, int]) -> Html | None:
+    chosen = {*view.filter.facets.get(name, ()), *view.filter.without.get(name, ())} - {""}
+    values = [*sorted(chosen), *(value for value, number in counts.items() if number and value not in chosen)]
     if not values or (name in _RARE and len(values) < 2 and not chosen):
         return None
-    chips = [_chip(view, name, value, held.get(value, 0)) for value in values]
+    chips = [_facet_chip(view, name, value, counts.get(value, 0)) for value in values]
     if len(chips) <= SHOWN + 1:
         return _group(TITLES[name], el("div", chips, class_="chips"))
-    seen = [chip for value, chip in zip(values, chips, strict=True) if value in chosen or value in values[:SHOWN]]
-    rest = [chip for value, chip in zip(values, chips, strict=True) if not (value in chosen or value in values[:SHOWN])]
+    in_sight = {*chosen, *values[:SHOWN]}
+    seen = [chip for value, chip in zip(values, chips, strict=True) if value in in_sight]
+    rest = [chip for value, chip in zip(values, chips, strict=True) if value not in in_sight]
     find = el("input", type="text", placeholder="find", aria_label=f"Find in {TITLES[name]}", data_find=True)
     more = el(
         "details",
@@ -177,81 +183,68 @@ def _facet(view: View, name: Facet, held: Mapping[str, int]) -> Html | None:
     return _group(TITLES[name], el("div", seen, class_="chips"), more)
 
 
-def _chip(view: View, name: Facet, value: str, number: int) -> Html:
-    without = value in view.wanted.without.get(name, ())
-    on = value in view.wanted.facets.get(name, ()) or without
-    then = _toggled(view, name, value, "without" if without else "facets")
-    other = _toggled(view, name, value, "without") if not on else None
+def _facet_chip(view: View, name: Facet, value: str, number: int) -> Html:
+    key = f"{name}:{value}"
+    if value in view.filter.without.get(name, ()):
+        return _chip(view, (f"-{name}", value), el("s", value), number, key)
+    if value in view.filter.facets.get(name, ()):
+        return _chip(view, (name, value), el("span", value), number, key)
+    other = view.toggled(f"-{name}", value).address
+    words = "With Shift: everything but this"
+    return _chip(view, (name, value), el("span", value), number, key, title=words, data_other=other)
+
+
+def _chip(view: View, part: tuple[str, str], words: Child, number: int | None, key: str, **more: str) -> Html:
+    """A press puts a part into the view, or takes it out."""
+    on, then = part in view.pairs, view.toggled(*part)
     return el(
         "a",
-        el("s", value) if without else el("span", value),
+        words,
         " ",
-        el("small", f"{number:,}"),
-        href=address(then),
-        class_="chip on" if on else "chip" if number else "chip none",
+        el("small", f"{number:,}") if number is not None else None,
+        href=gallery_address(then),
+        class_="chip on" if on else "chip none" if number == 0 else "chip",
         aria_pressed="true" if on else "false",
         role="button",
-        title=None if on else "With Shift: everything but this",
-        data_view=then.text,
-        data_other=other.text if other is not None else None,
-        data_key=f"{name}:{value}",
+        data_view=then.address,
+        data_key=key,
+        **more,
     )
 
 
-def _model(view: View, model: str, held: Mapping[str, int]) -> Html:
-    chosen = view.wanted.models.get(model, ())
-    chips = []
-    for standing in (*STANDINGS, UNREAD):
-        number = held.get(standing)
-        if not number and standing not in chosen:
-            continue
-        values = tuple(one for one in chosen if one != standing) if standing in chosen else (*chosen, standing)
-        models = {**view.wanted.models, model: values}
-        then = _with(view, replace(view.wanted, models={name: some for name, some in models.items() if some}))
-        chips.append(
-            el(
-                "a",
-                el("span", _STANDING_WORDS.get(standing, standing)),
-                " ",
-                el("small", f"{number:,}") if number is not None else None,
-                href=address(then),
-                class_="chip on" if standing in chosen else "chip",
-                aria_pressed="true" if standing in chosen else "false",
-                role="button",
-                data_view=then.text,
-                data_key=f"model:{model}:{standing}",
-            )
+def _model(view: View, model: str, counts: Mapping[str, int]) -> Html:
+    chosen = view.filter.models.get(model, ())
+    chips = [
+        _chip(
+            view,
+            ("model", f"{model}:{standing}"),
+            el("span", _STANDING_WORDS.get(standing, standing)),
+            counts.get(standing),
+            f"model:{model}:{standing}",
         )
+        for standing in (*STANDINGS, UNREAD)
+        if counts.get(standing) or standing in chosen
+    ]
     title = ["Model under test ", el("small", short_model(model, {}), class_="mut", title=model)]
     return _group(title, el("div", chips, class_="chips"))
 
 
-def _check(view: View, check: str, held: Mapping[str, int], bars: tuple[Bar, ...] | None) -> Html:
-    """A check: what it found, and a slider over how its figures are spread, once it is open."""
-    chosen = view.wanted.checks.get(check, ())
-    between = next((one for one in view.wanted.between if one.check == check), None)
-    chips = []
-    for outcome in CHECK_OUTCOMES:
-        if not held.get(outcome) and outcome not in chosen:
-            continue
-        values = tuple(one for one in chosen if one != outcome) if outcome in chosen else (*chosen, outcome)
-        checks = {**view.wanted.checks, check: values}
-        then = _with(view, replace(view.wanted, checks={name: some for name, some in checks.items() if some}))
-        chips.append(
-            el(
-                "a",
-                el("span", outcome),
-                " ",
-                el("small", f"{held.get(outcome, 0):,}"),
-                href=address(then),
-                class_="chip on" if outcome in chosen else "chip",
-                aria_pressed="true" if outcome in chosen else "false",
-                role="button",
-                data_view=then.text,
-                data_key=f"check:{check}:{outcome}",
-            )
+def _check(view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, ...] | None) -> Html:
+    """A check: its outcomes, and once it is open a slider over the histogram of its figures."""
+    chosen = view.filter.checks.get(check, ())
+    between = next((one for one in view.filter.between if one.check == check), None)
+    chips = [
+        _chip(
+            view,
+            ("check", f"{check}:{outcome}"),
+            el("span", outcome),
+            counts.get(outcome, 0),
+            f"check:{check}:{outcome}",
         )
-    failed = held.get("failed", 0)
+        for outcome in CHECK_OUTCOMES
+        if counts.get(outcome) or outcome in chosen
+    ]
+    failed = counts.get("failed", 0)
     summary = el(
         "summary",
         el("span", _check_title(check), title=check),
@@ -329,11 +322,14 @@ def _score(view: View, counts: ScoreCounts, run: ScoreRun) -> Html:
     half = run.agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}
     chips = [
-        _score_chip(view, band, number) for band, number in numbers.items() if number or band in view.wanted.scores
+        _chip(view, part, el("span", _band_words(band, "")), number, f"score:{part[1] if band is not None else NONE}")
+        for band, number in numbers.items()
+        if number or band in view.filter.scores
+        for part in ((SCORE, band.part) if band is not None else (NONE, SCORE),)
     ]
-    bands = [band for band in view.wanted.scores if band is not None]
-    lows = [LEAST if band.low is None else band.low for band in bands]
-    highs = [LARGEST if band.high is None else band.high for band in bands]
+    bands = [band for band in view.filter.scores if band is not None]
+    lows = [LOWEST if band.low is None else band.low for band in bands]
+    highs = [HIGHEST if band.high is None else band.high for band in bands]
     ends = (min(lows), max(highs)) if bands else None  # of several all that they span
     return _group(
         "Validity score",
@@ -369,30 +365,6 @@ def _score_words(run: ScoreRun) -> str:
     )
 
 
-def _score_chip(view: View, band: ScoreBand | None, number: int) -> Html:
-    on = band in view.wanted.scores
-    then = _with_band(view, band)
-    return el(
-        "a",
-        el("span", _band_words(band, "")),
-        " ",
-        el("small", f"{number:,}"),
-        href=address(then),
-        class_="chip on" if on else "chip",
-        aria_pressed="true" if on else "false",
-        role="button",
-        data_view=then.text,
-        data_key=f"score:{band_text(band) if band is not None else NONE}",
-    )
-
-
-def _with_band(view: View, band: ScoreBand | None) -> View:
-    """The view with a band of scores put in, or taken out where it is in."""
-    held = view.wanted.scores
-    bands = tuple(one for one in held if one != band) if band in held else (*held, band)
-    return _with(view, replace(view.wanted, scores=bands))
-
-
 def _band_words(band: ScoreBand | None, begin: str = "validity score ") -> str:
     if band is None:
         return "not scored"
@@ -407,26 +379,11 @@ def _group(title: Child, *content: Child) -> Html:
     return el("section", el("h3", title), content, class_="group")
 
 
-def _with(view: View, wanted: CatalogueFilter) -> View:
-    return replace(view, wanted=wanted)
-
-
-def _toggled(view: View, name: Facet, value: str, how: Literal["facets", "without"]) -> View:
-    """The view with a value of a facet put in, or taken out where it is in."""
-    held = view.wanted.facets if how == "facets" else view.wanted.without
-    chosen = held.get(name, ())
-    values = tuple(one for one in chosen if one != value) if value in chosen else (*chosen, value)
-    changed = {facet: some for facet, some in {**held, name: values}.items() if some}
-    if how == "facets":
-        return _with(view, replace(view.wanted, facets=changed))
-    return _with(view, replace(view.wanted, without=changed))
-
-
 def _range_words(one: Between) -> str:
     title, low, high = _check_title(one.check), f"{one.low:.2f}", f"{one.high:.2f}"
-    if one.low <= LEAST:
+    if one.low <= LOWEST:
         return f"{title} up to {high}"
-    return f"{title} from {low}" if one.high >= LARGEST else f"{title} {low} to {high}"
+    return f"{title} from {low}" if one.high >= HIGHEST else f"{title} {low} to {high}"
 
 
 def _check_title(check: str) -> str:

@@ -17,10 +17,11 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from core.catalogue import CatalogueEntry
 from core.errors import UserError
+from core.image_filter import LONGEST_ADDRESS
 from core.words import count_of
 from services.commands import Commands
 from services.curation.gallery import MOST_IN_PAGE, PAGE, Gallery, Totals
-from services.curation.views import LONGEST_VIEW, View, address
+from services.curation.views import View, gallery_address
 from ui.curate.detail import detail_panel, no_detail, origin_part
 from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import FRESH, curate_page
@@ -63,12 +64,12 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
             view = _view(request)
             made = gallery_page(view, gallery, signed)
         except UserError as error:
-            return HTMLResponse(not_there(str(error), signed, ("All images", address())), status_code=404)
+            return HTMLResponse(not_there(str(error), signed, ("All images", gallery_address())), status_code=404)
         return HTMLResponse(made, headers=FRESH)
 
     @app.get("/curate/api/cells", include_in_schema=False)
     def cells(
-        view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
+        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         at: Annotated[int, Query(ge=0)] = 0,
         n: Annotated[int, Query(ge=1, le=MOST_IN_PAGE)] = PAGE,
         held: Annotated[str, Query(max_length=40)] = "",
@@ -88,7 +89,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         return fetched(lambda: {"cell": cell(gallery.entry(entry))})
 
     @app.get("/curate/api/grown", include_in_schema=False)
-    def grown(view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "") -> Response:
+    def grown(view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "") -> Response:
         def make() -> Mapping[str, Any]:
             read = View.read(view)
             return {"count": gallery.count(read).number, "grows": gallery.grows(read)}
@@ -97,19 +98,19 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @app.get("/curate/api/place", include_in_schema=False)
     def place(
-        entry: Annotated[int, Query(ge=1)], view: Annotated[str, Query(max_length=LONGEST_VIEW)] = ""
+        entry: Annotated[int, Query(ge=1)], view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = ""
     ) -> Response:
         return fetched(lambda: {"place": gallery.place(View.read(view), entry)})
 
     @app.get("/curate/api/ids", include_in_schema=False)
     def ids(
-        view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
+        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         held: Annotated[str, Query(max_length=40)] = "",
     ) -> Response:
         return fetched(lambda: {"ids": gallery.ids(View.read(view), held)})
 
     @app.post(LIKE_PICTURE, include_in_schema=False)
-    async def like_picture(request: Request, view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "") -> Response:
+    async def like_picture(request: Request, view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "") -> Response:
         try:
             require_own_page(request)
             data = await request.body()
@@ -127,7 +128,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @app.get("/curate/api/totals", include_in_schema=False)
     def totals(
-        view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
+        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         check: Annotated[list[str] | None, Query(max_length=MOST_CHECKS)] = None,
         held: Annotated[str, Query(max_length=40)] = "",
     ) -> Response:
@@ -176,7 +177,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
     """The page as a document, with the images that come first."""
     totals, first = gallery.totals(view), gallery.page(view).entries
     count, whole = totals.count.number, gallery.count(View()).number
-    data = {"view": view.text, "count": count, "filter": view.is_filter, "waiting": totals.waiting}
+    data = {"view": view.address, "count": count, "filter": view.is_filter, "waiting": totals.waiting}
     return curate_page(
         "Curate",
         "images",
@@ -194,7 +195,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
 
 def _filters(view: View, totals: Totals) -> Html:
     ways = (("text", "words in captions"), ("edited", "words of edits"), ("like", "what images show"))
-    said = {"text": view.wanted.text, "edited": view.wanted.edited, "like": view.like}
+    said = {"text": view.filter.text, "edited": view.filter.edited, "like": view.like}
     used = next((name for name, words in said.items() if words), "text")
     search = el(
         "form",
@@ -264,7 +265,7 @@ def _images(number: int) -> str:
 def _grid(count: int) -> Html:
     none = el(
         "div",
-        el("p", "No image fits this filter. ", el("a", "Clear it", href=address(), data_view="")),
+        el("p", "No image fits this filter. ", el("a", "Clear it", href=gallery_address(), data_view="")),
         el(
             "p",
             "Images come from ",

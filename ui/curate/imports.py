@@ -18,11 +18,12 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 
 from core.csv_tables import csv_text
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.words import count_of
 from formats.exporting import LAYOUTS
 from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
-from services.curation.views import address, facet_view
+from services.curation.views import gallery_address
 from services.test_sets.exports import file_stem
 from storage.curation.imports import Import, ImportRow, RowKind
 from storage.workspace import Workspace
@@ -364,7 +365,13 @@ def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[t
         ]
         head = el("tr", [el("th", words, scope="col") for words in ("file", "", "what became of it")])
         body = el("div", el("table", el("thead", head), el("tbody", lines), class_="report"), class_="scroll")
-    gallery = el("a", "Its images", href=address(facet_view({"import": (held.name,)})), class_="btn", id="to-images")
+    gallery = el(
+        "a",
+        "Its images",
+        href=gallery_address(ImageFilter(facets={"import": (held.name,)})),
+        class_="btn",
+        id="to-images",
+    )
     name = file_stem(held.name, "import")
     save = el(
         "a",

@@ -15,11 +15,12 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from core.errors import UserError
+from core.image_filter import LONGEST_ADDRESS
 from services.commands import Commands
 from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MakeMap, MapName, MapPoints, StopMap
 from services.curation.meaning import Meaning
-from services.curation.views import LONGEST_VIEW, View, address
+from services.curation.views import View, gallery_address
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
 from ui.explore.parts import button, key, short_model
@@ -54,14 +55,14 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
 
     @app.get("/curate/api/map-points", include_in_schema=False)
     def points(
-        view: Annotated[str, Query(max_length=LONGEST_VIEW)] = "",
+        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         map: Annotated[str, Query(max_length=10)] = MAPS[0],
         colour: Annotated[str, Query(max_length=1300)] = COLOURS[0],
     ) -> Response:
         def make() -> Mapping[str, Any]:
             if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
                 raise UserError("There is no such map: reload the page.", field="map")
-            found.append(image_map.points(_name(map), View.read(view).wanted, colour))
+            found.append(image_map.points(_name(map), View.read(view).filter, colour))
             return {}
 
         found: list[MapPoints] = []
@@ -119,9 +120,9 @@ def packed(points: MapPoints) -> bytes:
 
 def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning, signed: bool = False) -> str:
     """The page as a document; its points come later."""
-    shown = View(view.wanted)
+    shown = View(view.filter)
     models = tuple(gallery.totals(View()).models)
-    data = json.dumps({"view": shown.text, "pairs": shown.pairs, "state": _state(image_map, meaning)})
+    data = json.dumps({"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)})
     return curate_page(
         "Map",
         "map",
@@ -191,7 +192,7 @@ def _stage() -> Html:
     picked = el(
         "div",
         el("b", "", id="picked-count", aria_live="polite"),
-        el("a", "Open in the grid", href=address(), class_="btn p", id="open-picked"),
+        el("a", "Open in the grid", href=gallery_address(), class_="btn p", id="open-picked"),
         button("None", "", "q", id="pick-none"),
         id="picked",
         class_="picked card",

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 
 from core.errors import UserError
-from core.test_sets import SPLITS, Role, SetVersion, Split, TestSet
+from core.image_filter import ImageFilter
+from core.test_sets import SetVersion, TestSet
 from core.words import count_of
 from services.commands import Commands, Missing
 from services.test_sets.drafts import Added, Readiness, ReleaseTestSet, SplitTestSet
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, VerifyTestSet, set_of, version_facts, version_of
 from services.work_queue import WorkView
-from storage.test_sets.looks import EntryFilter, Review
 from storage.workspace import Workspace
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import Show, add_command, fetched, given
@@ -32,8 +32,8 @@ from ui.curate.sets_words import (
     OBSTACLE_WORDS,
     PAGE,
     SETS,
+    SetPlace,
     ShownVersion,
-    Wanted,
     set_address,
     version_key,
 )
@@ -46,6 +46,8 @@ PATIENCE = 1.5
 """Seconds that a request waits for work that may be short; after that its page asks again."""
 MOST_PICKED = 25_000
 """Images that a page picks at once: more are no request that it may send."""
+_OF_PAGE = ("version", "against", "page")
+"""Parts of an address that are no filter."""
 ALL_SETS = ("All test sets", SETS)
 
 
@@ -97,7 +99,7 @@ def _add_pages(app: FastAPI, workspace: Workspace, services: TestSetServices) ->
         def make() -> Html:
             held = set_of(workspace, set_id)
             chosen = _version(held, version) if version else shown_version(held)
-            return set_page(_shown(workspace, services, held, chosen, wanted_of(request.query_params)))
+            return set_page(_shown(workspace, services, held, chosen, place_of(request)))
 
         return shown(request, "Test set", make)
 
@@ -139,7 +141,7 @@ def _add_fetched(app: FastAPI, workspace: Workspace, services: TestSetServices) 
         def make() -> Mapping[str, Any]:
             found = version_of(workspace, version)
             readiness = services.drafts.readiness(found) if found.is_draft else None
-            shas = workspace.test_sets.chosen(found.number, _filter(wanted_of(request.query_params), readiness))
+            shas = workspace.test_sets.chosen(found.number, _filter(place_of(request), readiness))
             if len(shas) > MOST_PICKED:
                 raise UserError(f"These are {len(shas):,} images; at most {MOST_PICKED:,} are picked at once.")
             return {"images": shas}
@@ -263,20 +265,13 @@ def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any
 # What a page shows
 
 
-def wanted_of(given: Mapping[str, str]) -> Wanted:
-    """Which images an address asks for. What means nothing is as if it were not there."""
-    splits: dict[str, Split] = {name or "none": name for name in SPLITS}
-    review = given.get("review", "")
-    role = given.get("role", "")
-    against = given.get("against", "")
-    return Wanted(
-        label=given["label"][:1000] if "label" in given else None,
-        split=splits.get(given.get("split", "")),
-        review=review if review in get_args(Review) else None,  # type: ignore[arg-type]
-        role=role if role in get_args(Role) else None,  # type: ignore[arg-type]
-        against=against if against in OBSTACLE_WORDS else "",
-        page=_page(given.get("page", "")),
-    )
+def place_of(request: Request) -> SetPlace:
+    """The images and the page of an address. Raises UserError for a filter that cannot be read."""
+    pairs = request.query_params.multi_items()
+    parts = ImageFilter.of((name, value) for name, value in pairs if name not in _OF_PAGE and value)
+    against = request.query_params.get("against", "")
+    page = _page(request.query_params.get("page", ""))
+    return SetPlace(parts, against if against in OBSTACLE_WORDS else "", page)
 
 
 def _page(text: str) -> int:
@@ -290,29 +285,29 @@ def _version(held: TestSet, name: str) -> SetVersion:
     raise Missing(f"“{held.name}” has no {'draft' if name == DRAFT else 'such version'}; take one from its page.")
 
 
-def _filter(wanted: Wanted, readiness: Readiness | None) -> EntryFilter:
-    images = None
-    if wanted.against:
-        obstacles = readiness.obstacles if readiness is not None else ()
-        images = tuple(image for one in obstacles if one.kind == wanted.against for image in one.images)
-    return EntryFilter(wanted.label, wanted.split, wanted.role, wanted.review, images)
+def _filter(place: SetPlace, readiness: Readiness | None) -> ImageFilter:
+    if not place.against:
+        return place.filter
+    obstacles = readiness.obstacles if readiness is not None else ()
+    images = [image for one in obstacles if one.kind == place.against for image in one.images]
+    return replace(place.filter, images=tuple(images))
 
 
 def _shown(
-    workspace: Workspace, services: TestSetServices, held: TestSet, version: SetVersion, wanted: Wanted
+    workspace: Workspace, services: TestSetServices, held: TestSet, version: SetVersion, place: SetPlace
 ) -> ShownVersion:
     sets = workspace.test_sets
     readiness = services.drafts.readiness(version) if version.is_draft else None
-    asked = _filter(wanted, readiness)
+    image_filter = _filter(place, readiness)
     counts = sets.counts(version.number)
-    found = sets.count(version.number, asked)
-    wanted = replace(wanted, page=min(wanted.page, max(1, -(-found // PAGE))))  # images may have gone since
-    entries = sets.shown(version.number, asked, (wanted.page - 1) * PAGE, PAGE)
+    found = sets.count(version.number, image_filter)
+    place = replace(place, page=min(place.page, max(1, -(-found // PAGE))))  # images may have gone since
+    entries = sets.shown(version.number, image_filter, (place.page - 1) * PAGE, PAGE)
     on_page = frozenset(shown.entry.image for shown in entries)
     return ShownVersion(
         held=held,
         version=version,
-        wanted=wanted,
+        place=place,
         entries=entries,
         found=found,
         counts=counts,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
+from core.image_filter import Facet, ImageFilter
 from core.test_sets import SPLITS, Split
 from core.words import count_of
 from formats.exporting import LAYOUTS
@@ -20,8 +21,8 @@ from ui.curate.sets_words import (
     SETS,
     SHORT,
     SPLIT_WORDS,
+    SetPlace,
     ShownVersion,
-    Wanted,
     pages,
     reference,
     set_address,
@@ -156,11 +157,11 @@ def _counts(shown: ShownVersion) -> Html | None:
         )
 
     def cell(label: str | None, split: Split | None) -> Html:
-        images, wanted = number(label, split), shown.wanted
-        on = (wanted.label, wanted.split) == (label, split) and (label, split) != (None, None)
+        images, meant = number(label, split), _of_values({"class": label, "split": split})
+        on = meant not in (ImageFilter(), None) and shown.place.filter == meant
         if not images:
             return el("td", el("span", "·", class_="mut"))
-        to = _link(shown, Wanted() if on else Wanted(label, split))
+        to = _link(shown, SetPlace() if on else SetPlace(meant))
         return el(
             "td", el("a", f"{images:,}", href=to, class_="on" if on else None, aria_current="true" if on else None)
         )
@@ -209,25 +210,25 @@ def _chips(shown: ShownVersion) -> Html | None:
         reviews[count.review] = reviews.get(count.review, 0) + count.images
     for review, (words, _tone) in REVIEW_WORDS.items():
         if words and reviews.get(review) and len(reviews) > 1:
-            on = shown.wanted.review == review
-            chips.append(_chip(words, reviews[review], _link(shown, Wanted() if on else Wanted(review=review)), on))
+            chips.append(_chip(shown, words, reviews[review], _of_values({"review": review})))
     if sources:
-        on = shown.wanted.role == "source"
-        chips.append(_chip("sources", sources, _link(shown, Wanted() if on else Wanted(role="source")), on))
+        chips.append(_chip(shown, "sources", sources, ImageFilter(role="source")))
     return el("div", chips, class_="chips") if chips else None
 
 
-def _chip(words: str, number: int, to: str, on: bool) -> Html:
-    look = "chip on" if on else "chip"
+def _of_values(values: Mapping[Facet, str | None]) -> ImageFilter:
+    return ImageFilter(facets={name: (value,) for name, value in values.items() if value is not None})
+
+
+def _chip(shown: ShownVersion, words: str, number: int, meant: ImageFilter) -> Html:
+    on = shown.place.filter == meant
+    to, look = _link(shown, SetPlace() if on else SetPlace(meant)), "chip on" if on else "chip"
     return el("a", words, " ", el("small", f"{number:,}"), href=to, class_=look, aria_current="true" if on else None)
 
 
-def _link(shown: ShownVersion, wanted: Wanted) -> str:
-    return set_address(shown.held.id) + _query(shown, wanted)
-
-
-def _query(shown: ShownVersion, wanted: Wanted) -> str:
-    return f"?{urlencode({'version': version_key(shown.version), **wanted.query})}"
+def _link(shown: ShownVersion, place: SetPlace) -> str:
+    query = urlencode({"version": version_key(shown.version), **place.query}, doseq=True)
+    return f"{set_address(shown.held.id)}?{query}"
 
 
 # ---- A draft
@@ -241,7 +242,7 @@ def _before_release(shown: ShownVersion) -> Html:
         link = None
         if obstacle.images:
             words = f"Show {'it' if len(obstacle.images) == 1 else f'the {len(obstacle.images):,}'}"
-            link = el("a", words, href=_link(shown, Wanted(against=obstacle.kind)), class_="btn s")
+            link = el("a", words, href=_link(shown, SetPlace(against=obstacle.kind)), class_="btn s")
         title = el("b", OBSTACLE_WORDS[obstacle.kind])
         lines.append(
             el(
@@ -391,13 +392,13 @@ def split_words(done: SplitResult) -> str:
 
 
 def _images(shown: ShownVersion) -> Html:
-    wanted, version = shown.wanted, shown.version
-    filtered = bool(wanted.query)
+    place, version = shown.place, shown.version
+    filtered = bool(place.query)
     words = (
         count_of(shown.found, "image") if not filtered else f"{shown.found:,} of {count_of(version.entries, 'image')}"
     )
     places = pages(
-        set_address(shown.held.id), {"version": version_key(version), **wanted.query}, wanted.page, shown.found
+        set_address(shown.held.id), {"version": version_key(version), **place.query}, place.page, shown.found
     )
     keys = "Click picks · Shift a range · Enter large · Del out · L label · 1 2 3 0 split"
     bar_ = el(
@@ -419,7 +420,7 @@ def _images(shown: ShownVersion) -> Html:
         grid = el(
             "p",
             "No image of this version is like that. ",
-            el("a", "Show all", href=_link(shown, Wanted())),
+            el("a", "Show all", href=_link(shown, SetPlace())),
             class_="empty",
         )
     else:
@@ -434,20 +435,12 @@ def _images(shown: ShownVersion) -> Html:
 
 
 def _used(shown: ShownVersion) -> Html:
-    wanted = shown.wanted
-    said = [
-        wanted.against and OBSTACLE_WORDS.get(wanted.against, "").lower(),
-        wanted.label if wanted.label else "no label" if wanted.label is not None else "",
-        SPLIT_WORDS[wanted.split] if wanted.split is not None else "",
-        REVIEW_WORDS[wanted.review][0] if wanted.review is not None else "",
-        "sources" if wanted.role == "source" else "",
-    ]
-    words = " · ".join(part for part in said if part)
+    words = " · ".join(filter(None, [OBSTACLE_WORDS.get(shown.place.against, "").lower(), shown.place.filter.words]))
     return el(
         "a",
         words,
         icon("cross"),
-        href=_link(shown, Wanted()),
+        href=_link(shown, SetPlace()),
         class_="chip on",
         title="Show all images",
         id="clear-filter",

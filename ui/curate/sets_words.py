@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from core.test_sets import SPLITS, Role, SetEntry, SetVersion, Split, TestSet
+from core.image_filter import ImageFilter
+from core.test_sets import SPLITS, SetEntry, SetVersion, Split, TestSet
 from services.test_sets.drafts import Readiness
 from services.work_queue import WorkView
 from storage.test_sets.looks import EntryCount, Review, ShownEntry
@@ -67,29 +69,21 @@ FORMATS: Mapping[str, FormatWords] = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SetPlace:
     """Which images of a version the page shows, as its address says."""
 
-    label: str | None = None
-    split: Split | None = None
-    review: Review | None = None
-    role: Role | None = None
+    filter: ImageFilter = field(default_factory=ImageFilter)
     against: str = ""
-    """The kind of an obstacle: those images that it is about."""
+    """The kind of an obstacle whose images are shown."""
     page: int = 1
 
     @property
-    def query(self) -> dict[str, str]:
-        """The address says it so, without the page."""
-        held: dict[str, str] = {}
-        if self.label is not None:
-            held["label"] = self.label
-        if self.split is not None:
-            held["split"] = self.split or "none"
-        for name in ("review", "role", "against"):
-            if value := getattr(self, name):
-                held[name] = value
-        return held
+    def query(self) -> dict[str, list[str]]:
+        """The parts of the address, without the page."""
+        parts = defaultdict[str, list[str]](list)
+        for name, value in self.filter.pairs + ([("against", self.against)] if self.against else []):
+            parts[name].append(value)
+        return dict(parts)
 
 
 @dataclass(frozen=True)
@@ -98,11 +92,11 @@ class ShownVersion:
 
     held: TestSet
     version: SetVersion
-    wanted: Wanted
+    place: SetPlace
     entries: Sequence[ShownEntry]
     """Of one page."""
     found: int
-    """Images that are wanted, on all pages."""
+    """Images on all pages."""
     counts: Sequence[EntryCount]
     readiness: Readiness | None
     """Of a draft."""
@@ -185,15 +179,15 @@ def shot(entry: SetEntry, *marks: Child, label: Child = None, note: Child = None
     )
 
 
-def pages(address: str, query: Mapping[str, str], at: int, total: int, size: int = PAGE) -> Html | None:
+def pages(address: str, query: Mapping[str, str | list[str]], at: int, total: int, size: int = PAGE) -> Html | None:
     """Links to the pages of a list; none where one page has it all. `at` is the page that is shown, from 1."""
     last = max(1, -(-total // size))
     if last == 1:
         return None
 
     def link(number: int, words: Child, **attributes: str | None) -> Html:
-        said = urlencode({**query, **({"page": number} if number > 1 else {})})
-        return el("a", words, href=f"{address}?{said}" if said else address, class_="btn s", **attributes)
+        parts = urlencode({**query, **({"page": number} if number > 1 else {})}, doseq=True)
+        return el("a", words, href=f"{address}?{parts}" if parts else address, class_="btn s", **attributes)
 
     near = [number for number in range(at - 2, at + 3) if 1 <= number <= last]
     shown = sorted({1, last, *near})

@@ -104,7 +104,7 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
 
 
 def _gallery_line(kind: TaskKind, images: int) -> Html:
-    to = evaluate_address(view=urlencode({"kind": kind}))
+    to = evaluate_address(filter=urlencode({"kind": kind}))
     return el(
         "div",
         el(

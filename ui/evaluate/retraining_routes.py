@@ -48,7 +48,7 @@ class _Parts:
         return kept[0].found
 
     def said(self, sent: OnModel) -> dict[str, Any]:
-        asked, place = self.asked(sent), Place(sent.version, sent.view, sent.split, sent.key, sent.mapping)
+        asked, place = self.asked(sent), Place(sent.version, sent.filter.address, sent.split, sent.key, sent.mapping)
         work = next(iter(self._retrainings.work.of(about(asked))), None)
         kept, choices = self._retrainings.kept(asked), self._retrainings.choices(asked)
         active = work is not None and work.active

@@ -58,7 +58,7 @@ _Number = Annotated[int | None, Query(ge=1, le=LARGEST_ID)]
 
 def place_of(
     version: _Number = None,
-    view: str = "",
+    filter: str = "",
     split: str = "",
     key: str = "",
     mapping: Annotated[str, Query(max_length=LONGEST_MAPPING)] = "",
@@ -67,7 +67,7 @@ def place_of(
 ) -> Place:
     """What an address says."""
     # A form of a browser ends its lines as typewriters do.
-    return Place(version, view, split, key, mapping.replace("\r\n", "\n"), beside, other)
+    return Place(version, filter, split, key, mapping.replace("\r\n", "\n"), beside, other)
 
 
 At = Annotated[Place, Depends(place_of)]
@@ -183,7 +183,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
 
     @app.get(EVALUATE, include_in_schema=False)
     def shown(request: Request, place: At) -> Response:
-        signed, everything = signed_in(request), "view" in request.query_params
+        signed, everything = signed_in(request), "filter" in request.query_params
         if place.version is None and not everything:
             return HTMLResponse(list_page(evaluations.subjects(), evaluations.gallery(), signed), headers=FRESH)
         try:
@@ -314,13 +314,13 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
         """Load a model that is chosen, or one that a form names; then its page is at `go`."""
         asked = evaluations.asked(OnModel.of({**data, "mapping": ""}))
-        place = Place(asked.subject.version, str(data.get("view") or ""), asked.subject.split)
+        place = Place(asked.subject.version, str(data.get("filter") or ""), asked.subject.split)
         said = _work_said(evaluations.look(asked))
         return {**said, "go": place.to(key=model_choice_key(asked.model))}
 
     def control(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)
-        fields = {name: value for name, value in place.fields.items() if name in ("version", "view", "split")}
+        fields = {name: value for name, value in place.fields.items() if name in ("version", "filter", "split")}
         commands.send(CONTROL, fields)
         return {"go": place.to()}
 

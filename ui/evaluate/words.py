@@ -22,8 +22,8 @@ class Place:
     """What an address of the page says: what is evaluated, the model, and what stands beside it."""
 
     version: int | None = None
-    view: str = ""
-    """A filter, as the address of the gallery says it."""
+    filter: str = ""
+    """A filter, as in the address of the gallery."""
     split: str = ""
     key: str = ""
     """`ModelChoice.key`; "" as long as no model is chosen."""
@@ -49,7 +49,7 @@ class Place:
         if self.beside:
             return replace(self, key=self.beside, beside="", other=None)
         if self.other is not None:
-            return replace(self, version=self.other, view="", beside="", other=None)
+            return replace(self, version=self.other, beside="", other=None)
         return None
 
     def images(self, cell: Cell, image: int = 0) -> str:

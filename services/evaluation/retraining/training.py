@@ -111,10 +111,8 @@ class RetrainAsked:
 def kept_under(asked: Asked) -> str:
     """What all retrainings of a model with images of a subject are kept under, in later versions of the studio too."""
     subject = asked.subject
-    wanted = None if subject.wanted is None else _said(subject.wanted)
-    return _lasting(
-        {"version": subject.version, "filter": wanted, "split": subject.split, "model": model_key(asked.model)}
-    )
+    named = {"version": subject.version, "filter": subject.filter.address, "split": subject.split}
+    return _lasting({**named, "model": model_key(asked.model)})
 
 
 def _said(value: Any, but: Sequence[str] = ()) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from core.catalogue import CatalogueFilter
 from core.catalogue import Order as Sorted
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.types import CounterfactualCaption, CounterfactualCaptions, Trace
 from services.batches import planning
 from services.batches.engine import Engine, Outcome, Told
@@ -84,7 +84,7 @@ def test_a_data_set_becomes_test_cases_after_a_yes(workspace: Workspace, tmp_pat
     assert worked(workspace, number) == "done"
     status = service.status(number)
     assert status.words == "done" and status.passes[2].number("done") == 2 * SOURCES
-    page = workspace.catalogue.page(CatalogueFilter(), Sorted(), 100)
+    page = workspace.catalogue.page(ImageFilter(), Sorted(), 100)
     assert len(page.entries) == 2 * SOURCES  # Curate has them
     classes = {entry.classes for entry in page.entries}
     assert classes == {("bird",), ("boat",)}
@@ -327,7 +327,7 @@ def test_a_check_that_the_plan_asks_for_sets_images_aside(workspace: Workspace, 
     models = ScriptedModels()
     models.generator = NoiseGenerator()
     assert worked(workspace, number, models) == "done"
-    entries = workspace.catalogue.page(CatalogueFilter(), Sorted(), 100).entries
+    entries = workspace.catalogue.page(ImageFilter(), Sorted(), 100).entries
     status = BatchService(workspace).status(number).passes[2]
     assert status.number("done") == len(entries)
     assert status.number("done") + status.number("failed") == 4

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core.catalogue import CatalogueFilter, Order
+from core.catalogue import Order
+from core.image_filter import ImageFilter
 from core.stored_runs import Run
 from services.batches.plan_file import PLANS, BatchPlan, read_plan
 from services.batches.service import BatchService
@@ -45,7 +46,7 @@ def test_imagenet_gives_five_test_cases_of_so_many_images_of_each_class(tmp_path
         number = made(workspace, small("imagenet", root, a_class=1))
         status = BatchService(workspace).status(number)
         assert [one.number("done") for one in status.passes] == [3, 3, 3 * SEEDS]
-        entries = workspace.catalogue.page(CatalogueFilter(), Order(), 100).entries
+        entries = workspace.catalogue.page(ImageFilter(), Order(), 100).entries
         first = sorted(words.split(",")[0] for words in SYNSETS.values())
         assert sorted(run.task.label.split(",")[0] for run in _runs(workspace, number)) == first
         assert len(entries) == 3 * SEEDS

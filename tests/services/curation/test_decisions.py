@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from core.catalogue import CatalogueEntry, CatalogueFilter, Order, PageKey
+from core.catalogue import CatalogueEntry, Order, PageKey
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.images import png_of
 from core.lineage import TestCase
 from core.predictions import Guess, Prediction
@@ -65,7 +66,7 @@ def test_a_thousand_are_decided_and_taken_back_as_one_thing(studio: Studio) -> N
     entries = birds(workspace, 1000)
     ask(studio, "decide", entries=entries[:3], verdict="rejected", reason="blurred", author="Ada")
     were = verdicts(workspace)
-    done = ask(studio, "decide", view="", expected=1000, verdict="accepted", author="Bo")
+    done = ask(studio, "decide", filter="", expected=1000, verdict="accepted", author="Bo")
     assert (done.changed, done.same, done.said) == (1000, 0, "Accepted 1,000 images.")
     assert set(verdicts(workspace).values()) == {("accepted", "", "Bo")}
     (line,) = workspace.runs.search()
@@ -81,16 +82,17 @@ def test_a_thousand_are_decided_and_taken_back_as_one_thing(studio: Studio) -> N
 def test_a_view_that_has_another_number_by_now_is_left_alone(studio: Studio) -> None:
     entries = birds(studio.workspace, 3)
     with pytest.raises(UserError, match="3 images are here now, and not 2") as caught:
-        ask(studio, "decide", view="class=bird", expected=2, verdict="accepted")
+        ask(studio, "decide", filter="class=bird", expected=2, verdict="accepted")
     assert caught.value.field == "expected"
     assert {one.verdict for one in everything(studio.workspace)} == {"open"}
-    assert ask(studio, "decide", view="class=bird", expected=3, verdict="accepted").changed == 3
+    assert ask(studio, "decide", filter="class=bird", expected=3, verdict="accepted").changed == 3
     told = ask(studio, "decide", entries=",".join(map(str, entries)), verdict="accepted")
     assert (told.decision, told.changed, told.same) == (0, 0, 3)
     assert told.said == "Nothing was changed. 3 images were accepted already."
     for fields, words in (
-        ({"entries": [1, 999]}, "no image 999"), ({}, "choose some first"), ({"view": "", "entries": [1]}, "not both"),
-        ({"view": "class=owl"}, "choose some first"), ({"view": "region=0,0 1,0 1,1"}, "name these images"),
+        ({"entries": [1, 999]}, "no image 999"), ({}, "choose some first"),
+            ({"filter": "", "entries": [1]}, "not both"),
+        ({"filter": "class=owl"}, "choose some first"), ({"filter": "region=0,0 1,0 1,1"}, "is no filter"),
         ({"entries": entries, "reason": "x" * 1001}, "at most 1000"),
         ({"entries": entries, "session": 7}, "no session 7"),
     ):  # fmt: skip
@@ -232,9 +234,9 @@ def test_a_history_tells_who_said_what(studio: Studio) -> None:
 def test_tags_in_bulk(studio: Studio) -> None:
     entries = birds(studio.workspace, 5)
     assert ask(studio, "tag-images", entries=entries[:2], tag=" a {b} ").said == "Put the tag “a {b}” on 2 images."
-    told = ask(studio, "tag-images", view="", expected=5, tag="a {b}", author="Ada")
+    told = ask(studio, "tag-images", filter="", expected=5, tag="a {b}", author="Ada")
     assert told.said == "Put the tag “a {b}” on 3 images. 2 images were tagged so already."
-    tagged = CatalogueFilter({"tag": ("a {b}",)})
+    tagged = ImageFilter(facets={"tag": ("a {b}",)})
     assert studio.workspace.catalogue.count(tagged).number == 5
     off = ask(studio, "tag-images", entries=entries[:1], tag="a {b}", put=False)
     assert off.said == "Took the tag “a {b}” off 1 image."
@@ -270,7 +272,7 @@ def test_another_label_moves_the_image_and_what_models_get_right_of_it(studio: S
     ask(studio, "relabel-images", entries=[two], label="bird", author="Ada")
     held = workspace.catalogue.get(one)
     assert (held.classes, held.standings) == (("gull",), {"m": "right"})
-    assert workspace.catalogue.ids(CatalogueFilter({"class": ("gull",)})) == (one,)
+    assert workspace.catalogue.ids(ImageFilter(facets={"class": ("gull",)})) == (one,)
     assert cells() == {("bird", kind): 1 for _, kind in was[1]} | {("gull", kind): 1 for _, kind in was[1]}
     assert faults(workspace) == ()
     workspace.predictions.append(held.source_sha, "m", Prediction("classification", "m", (Guess("gull", 0.9),)))
@@ -381,7 +383,7 @@ def reasons(one: CatalogueEntry, all_of_them: list[CatalogueEntry]) -> int:
     ))  # fmt: skip
 
 
-def in_order(workspace: Workspace, wanted: CatalogueFilter, order: Order) -> list[int]:
+def in_order(workspace: Workspace, wanted: ImageFilter, order: Order) -> list[int]:
     everyone = everything(workspace)
     some = [one for one in everyone if one.id in set(workspace.catalogue.ids(wanted))]
     if order == INFORMATION:
@@ -406,10 +408,10 @@ def _sources(db: Any) -> list[tuple[int, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [INFORMATION, SOURCE], ids=lambda order: order.sort)
 @pytest.mark.parametrize(
-    "wanted", [CatalogueFilter(), CatalogueFilter({"method": ("a",)}), CatalogueFilter(text="bird")], ids=str
+    "wanted", [ImageFilter(), ImageFilter(facets={"method": ("a",)}), ImageFilter(text="bird")], ids=str
 )
 def test_pages_meet_every_image_once_by_source_and_by_information(
-    filled: Workspace, order: Order, wanted: CatalogueFilter, monkeypatch: pytest.MonkeyPatch
+    filled: Workspace, order: Order, wanted: ImageFilter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalogue, expected = filled.catalogue, in_order(filled, wanted, order)
     assert len(expected) > 15
@@ -442,7 +444,7 @@ ORDERS = [INFORMATION, SOURCE, Order(), Order("oldest")] + [
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: f"{order.sort} {order.falling}")
 def test_an_image_is_found_at_its_place(filled: Workspace, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue = filled.catalogue
-    for wanted in (CatalogueFilter(), CatalogueFilter({"method": ("a",)}), CatalogueFilter(text="bird")):
+    for wanted in (ImageFilter(), ImageFilter(facets={"method": ("a",)}), ImageFilter(text="bird")):
         entries = [one.id for one in catalogue.page(wanted, order, 10_000).entries]
         assert len(entries) > 15
         for few in (1000, 0):
@@ -450,14 +452,14 @@ def test_an_image_is_found_at_its_place(filled: Workspace, order: Order, monkeyp
             assert [catalogue.place(wanted, order, entry) for entry in entries] == list(range(len(entries)))
             held = catalogue.hold(wanted, order)
             assert [catalogue.place(wanted, order, entry, held) for entry in entries] == list(range(len(entries)))
-        other = next(one.id for one in everything(filled) if wanted == CatalogueFilter() or one.id not in entries)
-        assert wanted == CatalogueFilter() or catalogue.place(wanted, order, other) is None
+        other = next(one.id for one in everything(filled) if wanted == ImageFilter() or one.id not in entries)
+        assert wanted == ImageFilter() or catalogue.place(wanted, order, other) is None
         assert catalogue.place(wanted, order, 1 << 40) is None
 
 
 def test_what_is_held_stays_while_it_is_decided(workspace: Workspace) -> None:
     entries = birds(workspace, 9)
-    wanted = CatalogueFilter({"review": ("open",)})
+    wanted = ImageFilter(facets={"review": ("open",)})
     held = workspace.catalogue.hold(wanted, INFORMATION)
     seen: list[int] = []
     key: PageKey | None = None

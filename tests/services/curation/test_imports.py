@@ -22,8 +22,9 @@ import pytest
 from PIL import Image
 
 from cli.curation import main
-from core.catalogue import CatalogueEntry, CatalogueFilter
+from core.catalogue import CatalogueEntry
 from core.errors import Cancelled, UserError
+from core.image_filter import ImageFilter
 from core.test_sets import SetEntry, SetVersion
 from core.types import Check, Edit
 from formats.exporting import LAYOUTS
@@ -59,7 +60,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def entries(workspace: Workspace, **wanted: Any) -> list[CatalogueEntry]:
-    return list(workspace.catalogue.page(CatalogueFilter(**wanted), limit=1000).entries)
+    return list(workspace.catalogue.page(ImageFilter(**wanted), limit=1000).entries)
 
 
 def named(workspace: Workspace) -> set[str]:
@@ -653,7 +654,7 @@ def test_scripts_list_imports_and_put_them_into_sets(studio: Studio, tmp_path: P
     assert [row["file"] for row in page["report"] + rest["report"]] == ["a.png", "b.png", "c.png"] and not rest["next"]
     assert send("import-into-test-set", {"number": held["number"], "test_set": "Mine"})["added"] == 3
     assert version_of(studio.workspace, "Mine").entries == 3
-    listed = send("list-test-cases", {"imported": "birds", "split": "train"})["test_cases"]
+    listed = send("list-test-cases", {"filter": {"import": "birds", "split": "train"}})["test_cases"]
     assert [(one["name"], one["import"], one["case"]) for one in listed] == [("1", "birds", None)]
     assert send("stop-import", {}) == {"stopping": False}
     with pytest.raises(UserError, match="There is no import 9"):

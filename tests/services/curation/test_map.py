@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from services.curation.map import FEWEST, ImageMap
 from services.curation.views import ShownColours, View
 from services.studio import Studio
@@ -21,7 +21,7 @@ from tests.support.serving import until
 from tests.support.workspaces import workspace_in
 from ui.curate.map import packed
 
-EVERYTHING = CatalogueFilter()
+EVERYTHING = ImageFilter()
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_region_means_the_images_in_it(mapped: tuple[Studio, dict[str, list[in
     allowed = studio.workspace.catalogue.bits()
     region = around([found[entry] for entry in entries["red"]])
     assert entry_sets.entries_of(studio.image_map.inside(region, allowed)).tolist() == entries["red"]
-    boats = studio.workspace.catalogue.bits(CatalogueFilter(facets={"class": ("boat",)}))
+    boats = studio.workspace.catalogue.bits(ImageFilter(facets={"class": ("boat",)}))
     assert not studio.image_map.inside(region, boats).any()
     whole = around(list(found.values()))
     assert (studio.image_map.inside(whole, boats) == boats).all()
@@ -113,7 +113,7 @@ def test_the_gallery_shows_a_region_and_what_was_looked_for(mapped: tuple[Studio
     shown = gallery.page(red, at=3, limit=5)
     assert tuple(entry.id for entry in shown.entries) == ranked[3:8] and shown.more
     assert gallery.place(red, ranked[4]) == 4 and gallery.count(red).number == 24
-    near = View(near=entries["blue"][2], wanted=CatalogueFilter(facets={"class": ("boat",)}))
+    near = View(near=entries["blue"][2], filter=ImageFilter(facets={"class": ("boat",)}))
     shown_near = [entry.id for entry in gallery.page(near).entries]
     assert shown_near[0] == entries["blue"][2] and {*shown_near} == {*entries["blue"]}
 
@@ -134,7 +134,7 @@ def test_points_have_the_colour_of_their_value(mapped: tuple[Studio, dict[str, l
     assert {one.name: one.count for one in tagged.legend} == {"others": 0, "none": 24}
     model = studio.image_map.points("pca", EVERYTHING, "model:a model")
     assert {one.name: one.count for one in model.legend if one.count} == {"unread": 24}
-    boats = studio.image_map.points("pca", CatalogueFilter(facets={"class": ("boat",)}), "class")
+    boats = studio.image_map.points("pca", ImageFilter(facets={"class": ("boat",)}), "class")
     assert sorted(boats.entries.tolist()) == entries["blue"] and boats.missing == 0
 
 
@@ -158,9 +158,9 @@ def test_a_region_means_the_points_whose_colours_were_shown(
         values = tuple((one.value, on) for one, on in zip(points.legend, shown, strict=True) if one.value)
         view = View(region=whole, colours=ShownColours(colour, values, *shown[-2:]))
         drawn = {int(entry) for entry, place in zip(points.entries, points.categories, strict=True) if shown[place]}
-        assert {*studio.gallery.ids(View.read(view.text))} == drawn
+        assert {*studio.gallery.ids(View.read(view.address))} == drawn
         assert studio.gallery.count(view).number == len(drawn)
-        boats = View(CatalogueFilter(facets={"class": ("boat",)}), region=whole, colours=view.colours)
+        boats = View(ImageFilter(facets={"class": ("boat",)}), region=whole, colours=view.colours)
         assert {*studio.gallery.ids(boats)} == drawn & {*blue}
 
 

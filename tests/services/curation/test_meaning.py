@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageStat
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.types import Task
 from services.curation.meaning import Meaning
 from services.studio import Studio
@@ -74,7 +74,7 @@ def filled(studio: Studio) -> Meaning:
 
 
 def everything(studio: Studio, **wanted: Any) -> entry_sets.Bits:
-    return studio.workspace.catalogue.bits(CatalogueFilter(**wanted))
+    return studio.workspace.catalogue.bits(ImageFilter(**wanted))
 
 
 def test_images_are_embedded_the_newest_first_and_once(studio: Studio, embedder: ColourEmbedder) -> None:
@@ -220,7 +220,7 @@ def test_a_search_before_all_is_embedded_says_what_is_missing(studio: Studio, em
 def test_the_command_lists_test_cases_with_their_similarity(studio: Studio, embedder: ColourEmbedder) -> None:
     add(studio, RED, BLUE, (180, 60, 60))
     filled(studio)
-    found = studio.commands.send("search-images", {"meaning": "something red", "limit": 2, "label": "bird"})
+    found = studio.commands.send("search-images", {"meaning": "something red", "limit": 2, "filter": "class=bird"})
     assert [row["similarity"] for row in found["test_cases"]] == sorted(
         (row["similarity"] for row in found["test_cases"]), reverse=True
     )

@@ -132,7 +132,7 @@ def test_copies_are_near_duplicates_and_other_scenes_are_not(studio: tuple[Studi
         assert found.groups == (tuple(sorted((entry, *copies))),)
         assert (found.compared, found.waiting, found.complete) == (SCENES + 3, 0, True)
         assert counted[-1][0] == counted[-1][1] == SCENES + 2, "equal images are compared once"
-        sent = made.commands.send("near-duplicate-groups", {"label": scene.label})
+        sent = made.commands.send("near-duplicate-groups", {"filter": {"class": scene.label}})
         assert entry not in {one for group in sent["groups"] for one in group} or scene.label == "bird"
     finally:
         for copy in copies:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.types import CounterfactualCaption, Edit, EditType, Keywords, Task
 from services.curation.plans import BegunPlan, CellPlan
 from services.studio import Studio
@@ -247,9 +247,9 @@ def test_images_without_a_value_of_a_facet_are_found(studio: Studio) -> None:
     bird(studio, 10, 2)
     run = bird(studio, 20, 1, "attribute")
     catalogue = studio.workspace.catalogue
-    assert catalogue.count(CatalogueFilter({"weather": ("",)})).number == 1
-    assert catalogue.count(CatalogueFilter({"weather": ("", "snowy")})).number == 3
-    assert catalogue.count(CatalogueFilter(without={"weather": ("",)})).number == 2
-    assert dict(catalogue.by_source(CatalogueFilter({"weather": ("",)}))) == {
+    assert catalogue.count(ImageFilter(facets={"weather": ("",)})).number == 1
+    assert catalogue.count(ImageFilter(facets={"weather": ("", "snowy")})).number == 3
+    assert catalogue.count(ImageFilter(without={"weather": ("",)})).number == 2
+    assert dict(catalogue.by_source(ImageFilter(facets={"weather": ("",)}))) == {
         studio.workspace.runs.get(run).source_sha: 1
     }

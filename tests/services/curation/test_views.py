@@ -7,12 +7,13 @@ from urllib.parse import quote
 
 import pytest
 
-from core.catalogue import Between, CatalogueFilter, Order, ScoreBand
+from core.catalogue import Order
 from core.errors import UserError
-from services.curation.views import LONGEST_VIEW, ShownColours, View, address
+from core.image_filter import LONGEST_ADDRESS, Between, ImageFilter, ScoreBand
+from services.curation.views import ShownColours, View, gallery_address
 
 EVERYTHING_SAID = View(
-    CatalogueFilter(
+    ImageFilter(
         facets={"class": ("bird", "a & b = c"), "edit type": ("weather",), "time of day": ("",)},
         without={"tag": ("boring",)},
         checks={"label seen": ("failed", "cannot tell")},
@@ -32,17 +33,17 @@ EVERYTHING_SAID = View(
 
 
 def test_all_that_a_view_says_comes_back_from_its_address() -> None:
-    assert View.read(EVERYTHING_SAID.text) == EVERYTHING_SAID
-    assert View.read(f"?{EVERYTHING_SAID.text}") == EVERYTHING_SAID
+    assert View.read(EVERYTHING_SAID.address) == EVERYTHING_SAID
+    assert View.read(f"?{EVERYTHING_SAID.address}") == EVERYTHING_SAID
     assert View.read("") == View()
-    assert View().text == ""
-    assert address(View()) == "/curate/"
+    assert View().address == ""
+    assert gallery_address(View()) == "/curate/"
 
 
 def test_the_same_view_has_one_address() -> None:
     again = View.read("class=bird&class=bird&sort=newest&text=a&text=b")
-    assert again.wanted.facets == {"class": ("bird",)}
-    assert View.read(again.text).text == again.text == "class=bird&text=b"
+    assert again.filter.facets == {"class": ("bird",)}
+    assert View.read(again.address).address == again.address == "class=bird&text=b"
 
 
 @pytest.mark.parametrize(
@@ -52,17 +53,17 @@ def test_the_same_view_has_one_address() -> None:
      "colours=red", "colours=model:", "colours=tag&colours=bird", "colours=tag&colours=%2B",
      "colours=tag" + "&colours=-a" * 31,
      "__proto__=1", "score=0.5", "score=a:", "score=:nan", "score=1:2:3",
-     "-run=x", "none=colour", "&".join(["class=a"] * 300), "text=" + "x" * LONGEST_VIEW],
+     "-run=x", "none=colour", "&".join(["class=a"] * 300), "text=" + "x" * LONGEST_ADDRESS],
 )  # fmt: skip
 def test_what_says_no_view_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(UserError, match=r"\.$") as refused:
         View.read(text)
-    assert refused.value.field == "view"
+    assert refused.value.field in ("filter", "order")
 
 
 def test_colours_go_with_the_region_that_they_are_of() -> None:
-    assert replace(EVERYTHING_SAID, region=()).text.count("colours") == 0
+    assert replace(EVERYTHING_SAID, region=()).address.count("colours") == 0
 
 
 def test_a_stray_quote_is_a_quote() -> None:
-    assert View.read(f"text={quote(chr(34))}").wanted.text == '"'
+    assert View.read(f"text={quote(chr(34))}").filter.text == '"'

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.types import Task
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import WITHOUT_SPLIT, Subject
@@ -21,7 +21,7 @@ from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture, run_of
 from tests.support.workspaces import workspace_in
 
-ALL = Subject(wanted=CatalogueFilter())
+ALL = Subject(filter=ImageFilter())
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def test_reconstructions_are_controls_and_never_test_cases(workspace: Workspace)
         for row, source in zip(images.row.tolist(), images.source.tolist(), strict=True):
             case = workspace.test_cases.get(int(cases.table.test_case[row]))
             assert workspace.runs.get(case.run_id).source_sha == cases.originals.shas[source]
-    foggy = read_cases(workspace, Subject(wanted=CatalogueFilter(facets={"weather": ("foggy",)})))
+    foggy = read_cases(workspace, Subject(filter=ImageFilter(facets={"weather": ("foggy",)})))
     assert foggy.view.controls == 3, "the controls of a filter are those of its sources, wherever they are"
-    only = read_cases(workspace, Subject(wanted=CatalogueFilter(facets={"recipe": ("reconstruction",)})))
+    only = read_cases(workspace, Subject(filter=ImageFilter(facets={"recipe": ("reconstruction",)})))
     assert only.view.problem == "It has reconstructions alone, and no test case."
 
 
@@ -79,7 +79,7 @@ def test_what_is_decided_and_made_later_counts(workspace: Workspace) -> None:
     (one, _) = run_of(workspace, 1, [10, 11], accepted=False)
     assert shown(read_cases(workspace, ALL))[1] == 2
     workspace.test_cases.review(one, "rejected")
-    open_ones = Subject(wanted=CatalogueFilter(facets={"review": ("open",)}))
+    open_ones = Subject(filter=ImageFilter(facets={"review": ("open",)}))
     assert shown(read_cases(workspace, open_ones))[1] == 1
     assert read_cases(workspace, ALL).table.verdict.tolist() == [2, 0]
     run_of(workspace, 2, [12])
@@ -136,7 +136,7 @@ def test_masks_of_segmentations_and_what_cannot_be_evaluated(workspace: Workspac
     assert read_cases(workspace, ALL).view.problem == (
         "1 of these images are of a classification and 11 of a segmentation: choose those of one kind."
     )
-    birds = read_cases(workspace, Subject(wanted=CatalogueFilter(facets={"kind": ("classification",)})))
+    birds = read_cases(workspace, Subject(filter=ImageFilter(facets={"kind": ("classification",)})))
     assert shown(birds) == (1, 1, 0, "")
 
 
@@ -149,7 +149,7 @@ def test_images_without_a_label_are_told(workspace: Workspace) -> None:
 
 
 def test_a_question_names_one_thing(workspace: Workspace) -> None:
-    for subject in (Subject(), Subject(1, CatalogueFilter())):
+    for subject in (Subject(), Subject(1, ImageFilter())):
         with pytest.raises(UserError, match="Say what is evaluated"):
             read_cases(workspace, subject)
     with pytest.raises(UserError):

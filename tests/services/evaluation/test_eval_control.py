@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.lineage import Lineage
 from pipeline.methods.controlnet import ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
@@ -21,7 +21,7 @@ from tests.support.scripted import SUNNY_BIRD, HeldGenerator, NoiseGenerator, ov
 from tests.support.serving import until
 from tests.support.set_cases import picture, run_of
 
-ALL = Subject(wanted=CatalogueFilter())
+ALL = Subject(filter=ImageFilter())
 SECONDS = 60
 
 
@@ -89,7 +89,7 @@ def test_it_is_cancelled_at_once_and_goes_on_where_it_was(tmp_path: Path) -> Non
         held = HeldGenerator()
         studio.driver.models.generator = held  # type: ignore[misc]
         sent = studio.commands.send(MakeControlSet.name, {"view": "kind=classification"})
-        subject = MakeControlSet(view="kind=classification").subject
+        subject = MakeControlSet(filter="kind=classification").subject
         assert studio.evaluations.make_control(subject).id == sent["work"], "one at a time"
         held.let_go()
         shown = {"work": sent["work"]}

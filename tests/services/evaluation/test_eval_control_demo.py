@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
 from demo.language import caption
 from demo.scene import random_scene
@@ -18,7 +18,7 @@ from tests.support.evaluation_cases import drawn, model_of
 from tests.support.workspaces import workspace_in
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
-ALL = Subject(wanted=CatalogueFilter())
+ALL = Subject(filter=ImageFilter())
 SOURCES, SECONDS = 3, 300
 
 

@@ -114,9 +114,9 @@ def test_a_script_and_the_command_line_get_the_same(
 ) -> None:
     _, bad = best_and_worst(service)
     run = run_with(service._workspace, bad[2], [caption(bad, "a | b")])
-    sent = ForetellFaults(view="kind=classification", runs=(run,))
+    sent = ForetellFaults(filter="kind=classification", runs=(run,))
     facts = foretelling_facts(service.foretell(service.asked(sent), sent.runs))
-    asked = ["foretell", "--view", "kind=classification", "--workspace", str(folder), "--run", run]
+    asked = ["foretell", "--filter", "kind=classification", "--workspace", str(folder), "--run", run]
     assert main([*asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts))
     assert main(asked) == 0
@@ -159,7 +159,7 @@ def test_captions_of_a_segmentation_are_foretold_by_what_was_lost(
     assert any("run is of a classification: only captions of a segmentation" in note for note in told.notes)
     assert told.notes[-1].startswith("A fault is an image that the model loses a class of")
     assert not service.foretell(ROADS, []).captions
-    arguments = ["foretell", "--view", "kind=segmentation", "--workspace", str(folder), "--run", calm, "--run", storm]
+    arguments = ["foretell", "--filter", "kind=segmentation", "--workspace", str(folder), "--run", calm, "--run", storm]
     assert main([*arguments, "--json"]) == 0
     facts = foretelling_facts(service.foretell(ROADS, [calm, storm]))
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts))

@@ -12,8 +12,8 @@ import pytest
 import sqlite_utils
 from numpy.typing import NDArray
 
-from core.catalogue import CatalogueFilter
 from core.errors import Cancelled, UserError
+from core.image_filter import ImageFilter
 from core.model_identity import ModelIdentity, Preprocessing
 from core.predictions import Doubt, Guess, PredictedBatch, Prediction
 from core.settings import UnderTestSettings
@@ -35,7 +35,7 @@ from tests.support.workspaces import workspace_in
 
 CLASSIFIER = model_of("classification")
 SEGMENTER = model_of("segmentation")
-ALL = Subject(wanted=CatalogueFilter())
+ALL = Subject(filter=ImageFilter())
 
 
 class Counted:

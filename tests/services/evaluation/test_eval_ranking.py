@@ -189,9 +189,9 @@ def test_the_share_of_checks_is_that_of_those_that_could_tell(tmp_path: Path) ->
 def test_by_script_and_from_the_command_line(
     folder: Path, service: EvaluationService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = RankTestCases(view="kind=classification", most=5)
+    wanted = RankTestCases(filter="kind=classification", most=5)
     told = ranking_facts(service.rank(service.asked(wanted), wanted.most))
-    arguments = ["rank", "--view", "kind=classification", "--workspace", str(folder), "--most", "5"]
+    arguments = ["rank", "--filter", "kind=classification", "--workspace", str(folder), "--most", "5"]
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(told)) and len(told["first"]) == 5
     assert main(arguments) == 0
@@ -262,7 +262,7 @@ def test_a_segmenters_order_is_told_by_script_and_command_line(
     folder: Path, service: EvaluationService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = ranking_facts(service.rank(ROADS, 5))
-    arguments = ["rank", "--view", "kind=segmentation", "--workspace", str(folder), "--most", "5"]
+    arguments = ["rank", "--filter", "kind=segmentation", "--workspace", str(folder), "--most", "5"]
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(told)) and len(told["first"]) == 5
     assert main(arguments) == 0

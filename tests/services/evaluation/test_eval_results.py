@@ -17,8 +17,8 @@ import pyarrow.parquet
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.masks import NamedMask, resized
 from core.predictions import decode_map
 from core.settings import UnderTestSettings
@@ -54,8 +54,8 @@ from ui.evaluate.words import Place
 
 CLASSIFIER = model_of("classification")
 SEGMENTER = model_of("segmentation")
-OBJECTS = Subject(wanted=CatalogueFilter(facets={"kind": ("classification",)}))
-STREETS = Subject(wanted=CatalogueFilter(facets={"kind": ("segmentation",)}))
+OBJECTS = Subject(filter=ImageFilter(facets={"kind": ("classification",)}))
+STREETS = Subject(filter=ImageFilter(facets={"kind": ("segmentation",)}))
 BIRDS, ROADS = Asked(OBJECTS, CLASSIFIER), Asked(STREETS, SEGMENTER)
 
 
@@ -159,7 +159,7 @@ def test_every_number_opens_its_images(whole: EvaluationService) -> None:
             assert len(entries) == one.row.n and set(one.worst) <= set(entries)
     foggy = whole.entries(BIRDS, Cell("alternative", "foggy"))
     catalogue = whole._workspace.catalogue
-    by_facet = CatalogueFilter(facets={"weather": ("foggy",), "kind": ("classification",)})
+    by_facet = ImageFilter(facets={"weather": ("foggy",), "kind": ("classification",)})
     assert foggy == catalogue.ids(by_facet) == catalogue.ids(whole.filter_of(BIRDS, Cell("alternative", "foggy")))
     assert set(evaluated.thumbnails.values()) <= set(cases.generated.shas)
 
@@ -230,7 +230,7 @@ def test_a_segmenter_is_wrong_where_the_studio_says_so_of_each_image(whole: Eval
 
     def curated(*standing: Any) -> set[int]:
         facets: dict[Any, tuple[str, ...]] = {"kind": ("segmentation",), "recipe": ("dillema",)}
-        return set(workspace.catalogue.ids(CatalogueFilter(facets=facets, models={stored.key: standing})))
+        return set(workspace.catalogue.ids(ImageFilter(facets=facets, models={stored.key: standing})))
 
     assert set(whole.entries(ROADS, Cell("wrong"))) == curated("wrong", "newly wrong")
     assert set(whole.entries(ROADS, Cell("newly wrong"))) == curated("newly wrong")
@@ -404,7 +404,7 @@ def test_a_version_of_streets_has_the_figures_of_its_images(workspace: Workspace
     fill(workspace, 2, road=True)
     sets = workspace.test_sets
     version = sets.get(sets.create("Streets")).versions[-1].number
-    of_streets = CatalogueFilter(facets={"kind": ("segmentation",), "recipe": ("dillema",)})
+    of_streets = ImageFilter(facets={"kind": ("segmentation",), "recipe": ("dillema",)})
     held = sets.cases(workspace.catalogue.test_cases(workspace.catalogue.ids(of_streets)))
     sets.add(version, [SetEntry(one.image, source=one.source, test_case=one.id) for one in held])
     of_version = Asked(Subject(version=version), SEGMENTER)
@@ -417,9 +417,9 @@ def test_a_version_of_streets_has_the_figures_of_its_images(workspace: Workspace
 
 
 def test_two_sets_of_a_segmenter_stand_side_by_side(whole: EvaluationService) -> None:
-    foggy = CatalogueFilter(facets={"kind": ("segmentation",), "weather": ("foggy",)})
-    pair = whole.evaluate(ROADS), whole.evaluate(Asked(Subject(wanted=foggy), SEGMENTER))
-    shown = comparison_part(pair, (Place(view="kind=segmentation"), Place(view="weather=foggy")))
+    foggy = ImageFilter(facets={"kind": ("segmentation",), "weather": ("foggy",)})
+    pair = whole.evaluate(ROADS), whole.evaluate(Asked(Subject(filter=foggy), SEGMENTER))
+    shown = comparison_part(pair, (Place(filter="kind=segmentation"), Place(filter="weather=foggy")))
     losses = [one.losses for one in pair]
     assert losses[0] is not None and losses[1] is not None
     for held in losses:
@@ -430,9 +430,7 @@ def test_two_sets_of_a_segmenter_stand_side_by_side(whole: EvaluationService) ->
 
 
 def test_a_filter_has_the_figures_of_its_images_alone(whole: EvaluationService) -> None:
-    foggy = Asked(
-        Subject(wanted=CatalogueFilter(facets={"kind": ("classification",), "weather": ("foggy",)})), CLASSIFIER
-    )
+    foggy = Asked(Subject(filter=ImageFilter(facets={"kind": ("classification",), "weather": ("foggy",)})), CLASSIFIER)
     evaluated = whole.evaluate(foggy)
     assert evaluated.effectiveness is not None
     of_all = set(whole.entries(BIRDS, Cell("wrong"))) & set(whole.entries(foggy, Cell("generated")))
@@ -549,7 +547,7 @@ def test_a_subject_that_says_little_is_told_and_breaks_nothing(
     mapping = service.mapping(BIRDS)
     assert mapping is not None and [row.label for row in mapping.report.unmapped] == ["gearbox"]
     assert service.evaluate(BIRDS).effectiveness.left_out == 2  # type: ignore[union-attr]
-    only = Asked(Subject(wanted=CatalogueFilter(facets={"class": ("gearbox",)})), CLASSIFIER)
+    only = Asked(Subject(filter=ImageFilter(facets={"class": ("gearbox",)})), CLASSIFIER)
     assert service.mapping(only).problem.startswith("None of the labels is a class")  # type: ignore[union-attr]
     nothing = service.evaluate(only)
     assert "cannot tell" in nothing.answer
@@ -586,7 +584,7 @@ def test_figures_follow_what_is_read_and_what_is_decided(workspace: Workspace, s
         evaluated.notes
     )
     workspace.test_cases.review(first, "accepted")
-    good = Asked(Subject(wanted=CatalogueFilter(facets={"review": ("accepted",)})), CLASSIFIER)
+    good = Asked(Subject(filter=ImageFilter(facets={"review": ("accepted",)})), CLASSIFIER)
     assert service.evaluate(good).effectiveness.cases == 1  # type: ignore[union-attr]
     workspace.test_cases.review(second, "accepted")
     assert service.evaluate(good).effectiveness.cases == 2  # type: ignore[union-attr]

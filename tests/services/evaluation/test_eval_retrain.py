@@ -17,9 +17,9 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from cli.evaluation import main
-from core.catalogue import Between, CatalogueFilter
 from core.errors import Cancelled, UserError
 from core.figures import Floats
+from core.image_filter import Between, ImageFilter
 from core.settings import UnderTestSettings
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import (
@@ -172,21 +172,13 @@ def test_the_model_as_it_is_says_here_what_it_says_elsewhere(
 
 def test_what_is_kept_is_found_by_later_versions_that_ask_more() -> None:
     @dataclass(frozen=True)
-    class Later(CatalogueFilter):
-        more: tuple[str, ...] = ()
-
-    @dataclass(frozen=True)
     class AskedLater(RetrainAsked):
         more: int = 0
 
-    wanted = OBJECTS.wanted
-    assert wanted is not None
-    later = replace(BIRDS, subject=Subject(wanted=Later(facets=wanted.facets)))
-    assert kept_under(later) == kept_under(BIRDS) != kept_under(ROADS)
-    assert AskedLater(later, seeds=2).digest == RetrainAsked(BIRDS, seeds=2).digest != RetrainAsked(BIRDS).digest
-    assert kept_under(replace(BIRDS, subject=Subject(wanted=Later(wanted.facets, more=("x",))))) != kept_under(BIRDS)
-    between = CatalogueFilter(between=(Between("sharpness", 0.1),))
-    assert kept_under(replace(BIRDS, subject=Subject(wanted=between))) != kept_under(BIRDS)
+    assert kept_under(BIRDS) != kept_under(ROADS)
+    assert AskedLater(BIRDS, seeds=2).digest == RetrainAsked(BIRDS, seeds=2).digest != RetrainAsked(BIRDS).digest
+    between = ImageFilter(between=(Between("sharpness", 0.1),))
+    assert kept_under(replace(BIRDS, subject=Subject(filter=between))) != kept_under(BIRDS)
 
 
 def test_what_was_stopped_goes_on_to_the_same_weights(
@@ -238,7 +230,7 @@ def test_begun_cancelled_and_begun_again(retrainings: Retrainings) -> None:
         ),
         (replace(QUICK, batch=1), "2 images at least"),
         (replace(QUICK, unseen="fashion"), "“fashion”: there are time of day, weather"),
-        (replace(QUICK, asked=Asked(Subject(wanted=CatalogueFilter(text="unicorn")), CLASSIFIER)), "no test"),
+        (replace(QUICK, asked=Asked(Subject(filter=ImageFilter(text="unicorn")), CLASSIFIER)), "no test"),
     ],
 )
 def test_what_cannot_be_trained_is_said(retrainings: Retrainings, asked: RetrainAsked, sentence: str) -> None:
@@ -258,7 +250,7 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
         fill(workspace, 30, controls=False, seed=9)
         cases = service.cases(OBJECTS)
         label = cases.labels[int(np.bincount(cases.originals.label).argmax())]
-        same = Subject(wanted=CatalogueFilter(facets={"class": (label,)}))
+        same = Subject(filter=ImageFilter(facets={"class": (label,)}))
         with pytest.raises(UserError, match=f"one of its labels alone, “{label}”: there is nothing to tell apart"):
             trained.retrain(replace(QUICK, asked=Asked(same, CLASSIFIER)), quiet)
         for case in workspace.catalogue.test_cases(workspace.catalogue.ids())[::10]:
@@ -340,7 +332,7 @@ def test_what_people_judged_is_learnt_from_and_not_measured_with(tmp_path: Path)
 def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
     filled: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = ["retrain", "--view", "kind=classification", "--seeds", "2", "--updates", "4", "--batch", "4"]
+    quick = ["retrain", "--filter", "kind=classification", "--seeds", "2", "--updates", "4", "--batch", "4"]
     asked = [*quick, "--arms", "generated,augmentation", "--workspace", str(filled.folder)]
     whole, seen = retrainings_module.learnt, list[int]()
 
@@ -382,7 +374,7 @@ def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
 def test_mistakes_of_the_command_end_with_a_sentence(
     filled: Workspace, more: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["retrain", "--view", "kind=classification", *more, "--workspace", str(filled.folder)]) == 2
+    assert main(["retrain", "--filter", "kind=classification", *more, "--workspace", str(filled.folder)]) == 2
     told = capsys.readouterr()
     assert not told.out and sentence in told.err
     assert len(told.err.strip().splitlines()) == 1

@@ -40,7 +40,7 @@ from ui.evaluate.words import Place
 
 evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 CREATED = "2026-01-01T00:00:00+00:00"
-PLACE = Place(view="kind=classification", key="mine")
+PLACE = Place(filter="kind=classification", key="mine")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from core.masks import NamedMask
 from core.predictions import Prediction, encode_map
 from evaluation.answers import pixels_of
@@ -34,7 +34,7 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     """Three sources of ten test cases and a reconstruction each, of which what is shown is made up below."""
     with workspace_in(tmp_path_factory.mktemp("streets")) as workspace:
         fill(workspace, 3, road=True)
-        cases = read_cases(workspace, Subject(wanted=CatalogueFilter()))
+        cases = read_cases(workspace, Subject(filter=ImageFilter()))
     protects = Texts([json.dumps(PROTECTED)], np.where(cases.table.segmentation, 0, -1))
     images = (
         replace(one, masks=masks_of([("mask", json.dumps({str(at): name for at, name in MASK.items()}))] * len(one)))

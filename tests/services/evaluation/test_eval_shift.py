@@ -70,7 +70,7 @@ def test_a_classifier_is_measured_with_what_is_not_learnt_from(
     assert any("1 image is left out: without a label" in note for note in found.notes)
     assert any("1 image is left out: each looks like one" in note for note in found.notes)
     quick = ["--seeds", "2", "--updates", "2", "--batch", "4", "--rate", "0.01", "--arms", "generated"]
-    asked = ["retrain", "--view", "kind=classification", *quick, "--workspace", str(filled.folder), "--shift"]
+    asked = ["retrain", "--filter", "kind=classification", *quick, "--workspace", str(filled.folder), "--shift"]
     assert main([*asked, "Fog@draft"]) == 0 and "## On natural shift" in capsys.readouterr().out
     assert main([*asked, "Snow"]) == 2 and "Snow" in capsys.readouterr().err
     with pytest.raises(UserError):

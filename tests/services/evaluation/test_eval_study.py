@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from services.evaluation.service import DraftEvaluationStudy, EvaluationService
 from services.evaluation.types import Asked, Subject
@@ -18,7 +18,7 @@ from tests.services.evaluation.test_eval_results import BIRDS, OBJECTS, judged, 
 from tests.support.evaluation_cases import fill, model_of
 from tests.support.workspaces import workspace_in
 
-STREETS = Asked(Subject(wanted=CatalogueFilter(facets={"kind": ("segmentation",)})), model_of("segmentation"))
+STREETS = Asked(Subject(filter=ImageFilter(facets={"kind": ("segmentation",)})), model_of("segmentation"))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_draft_has_the_sample_with_one_question_and_its_groups(
 
 def test_what_a_script_asks_is_a_draft_of_its_own(service: EvaluationService, workspace: Workspace) -> None:
     before = {study.id for study in workspace.studies.all()}
-    sent = DraftEvaluationStudy(view="kind=classification", judged=10)
+    sent = DraftEvaluationStudy(filter="kind=classification", judged=10)
     study = service.draft_study(service.asked(sent), sent.judged)
     assert (
         study not in before

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from core.catalogue import CatalogueFilter
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.model_identity import ModelIdentity, Preprocessing
 from core.predictions import Guess, PredictedBatch, Prediction, encode_map
 from core.settings import Settings, UnderTestSettings
@@ -31,7 +31,7 @@ from tests.support.workspaces import workspace_in
 from tests.ui.explore.test_ui_studio import new_run
 
 NAMED = Settings(under_test=UnderTestSettings(source="timm", name="resnet18"))
-EVERYTHING = Asked(Subject(wanted=CatalogueFilter()), NAMED.under_test)
+EVERYTHING = Asked(Subject(filter=ImageFilter()), NAMED.under_test)
 BIRD = Task("classification", label="bird")
 STREET = Task("segmentation", protected=("road", "vehicle"))
 

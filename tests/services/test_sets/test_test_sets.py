@@ -21,6 +21,7 @@ from PIL import Image
 from cli.storage import main as storage_command
 from cli.test_sets import main as sets_command
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.png import XMP_KEYWORD, read_texts
 from core.test_sets import SetEntry, SetVersion, Split, version_id
 from core.types import Task
@@ -42,7 +43,6 @@ from services.test_sets.examples import examples_of, export_version
 from services.test_sets.versions import ShowTestSet, Versions, difference, version_of
 from storage.curation.decisions import Target
 from storage.test_sets import test_sets as storage_of_sets
-from storage.test_sets.looks import EntryFilter
 from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.set_cases import by_image, picture, run_of
@@ -650,16 +650,16 @@ def test_images_of_the_catalogue_and_of_a_filter_are_added(workspace: Workspace)
     assert add(entries=[numbers[boats[0]]]) == (1, 0, 0)
     assert add(entries=f"{numbers[boats[0]]}, 99999") == (0, 1, 1), "what is not there is counted"
     with pytest.raises(UserError, match="finds 2 images now, and not 3"):
-        add(view="class=bird", expected=3)
+        add(filter="class=bird", expected=3)
     with pytest.raises(UserError, match="finds no image that can be added"):
-        add(view="class=house")
-    with pytest.raises(UserError, match="no part of a filter"):
-        add(view="sha=1")
+        add(filter="class=house")
+    with pytest.raises(UserError, match="Unknown filter part “sha”"):
+        add(filter="sha=1")
     with pytest.raises(UserError, match="is no filter"):
-        add(view="region=0,0 1,0 1,1")
-    assert add(view="class=bird", expected=2) == (2, 0, 0)
+        add(filter="region=0,0 1,0 1,1")
+    assert add(filter="class=bird", expected=2) == (2, 0, 0)
     assert [entry.test_case for entry in entries(workspace, draft(workspace, set_id))] == [*boats, *birds]
-    assert add(view="", expected=3) == (0, 3, 0), "no filter is a filter that everything fits"
+    assert add(filter="", expected=3) == (0, 3, 0), "no filter is a filter that everything fits"
 
 
 def test_imported_images_of_the_catalogue_are_added_too(workspace: Workspace, tmp_path: Path) -> None:
@@ -669,9 +669,9 @@ def test_imported_images_of_the_catalogue_are_added_too(workspace: Workspace, tm
         folder.mkdir(parents=True, exist_ok=True)
         picture(number).save(folder / f"{number}.png")
     bring_in(workspace, tmp_path / "owls", "Owls")
-    owls = sorted({*workspace.catalogue.ids()} - {*workspace.catalogue.ids(View.read("class=bird").wanted)})
+    owls = sorted({*workspace.catalogue.ids()} - {*workspace.catalogue.ids(View.read("class=bird").filter)})
     set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
-    done = drafts.add_chosen(AddToTestSet.of({"test_set": set_id, "view": "", "expected": 3}))
+    done = drafts.add_chosen(AddToTestSet.of({"test_set": set_id, "filter": "", "expected": 3}))
     assert (done.added, done.already, done.left_out) == (3, 0, 0)
     held = entries(workspace, draft(workspace, set_id))
     assert [(entry.test_case, entry.label, entry.split) for entry in held] == [
@@ -681,10 +681,10 @@ def test_imported_images_of_the_catalogue_are_added_too(workspace: Workspace, tm
     ]
     origins = workspace.test_sets.origins(draft(workspace, set_id).number, [entry.image for entry in held])
     assert {image: origin["import"] for image, origin in origins.items()} == {one.image: "Owls" for one in held[1:]}
-    found = [shown.review for shown in workspace.test_sets.shown(draft(workspace, set_id).number, EntryFilter(), 0, 9)]
+    found = [shown.review for shown in workspace.test_sets.shown(draft(workspace, set_id).number, ImageFilter(), 0, 9)]
     assert found == ["accepted", "open", "open"]
     workspace.decisions.review(Target(owls[:1]), "accepted")
-    assert len(workspace.test_sets.chosen(draft(workspace, set_id).number, EntryFilter(review="accepted"))) == 2
+    assert len(workspace.test_sets.chosen(draft(workspace, set_id).number, ImageFilter.read("review=accepted"))) == 2
     assert {one.kind: len(one.images) for one in drafts.readiness(draft(workspace, set_id)).obstacles} == {
         "not accepted": 1,
         "no split": 1,
@@ -719,16 +719,21 @@ def test_a_page_of_a_version_is_filtered_and_counted(workspace: Workspace) -> No
     set_id = set_with(workspace, workspace.catalogue.test_cases(workspace.catalogue.ids()), sources=True)
     sets, number = workspace.test_sets, draft(workspace, set_id).number
 
-    def found(**wanted: Any) -> list[str]:
-        return [held.entry.label for held in sets.shown(number, EntryFilter(**wanted), 0, 10)]
+    def found(address: str) -> list[str]:
+        return [shown.entry.label for shown in sets.shown(number, ImageFilter.read(address), 0, 10)]
 
-    assert found() == ["bird", "bird", "boat", "bird", "boat"]
-    assert found(label="boat") == ["boat", "boat"] and found(label="") == []
-    assert found(role="source") == ["bird", "boat"] and found(review="open") == ["boat"]
-    assert found(review="accepted", split="") == ["bird", "bird"] and found(split="test") == []
-    assert [held.entry.label for held in sets.shown(number, EntryFilter(), 3, 1)] == ["bird"]
-    first = sets.chosen(number, EntryFilter(review="accepted"))
-    assert len(first) == 2 and found(images=first[:1]) == ["bird"]
+    assert found("") == ["bird", "bird", "boat", "bird", "boat"]
+    assert (
+        found("class=boat") == ["boat", "boat"]
+        and found("none=class") == []
+        and found("-class=bird&role=generated") == ["boat"]
+    )
+    assert found("role=source") == ["bird", "boat"] and found("review=open") == ["boat"]
+    assert found("review=accepted&none=split") == ["bird", "bird"] and found("split=test") == []
+    assert found("edit type=attribute&review=accepted") == ["bird", "bird"] and found("edit type=domain") == []
+    assert [shown.entry.label for shown in sets.shown(number, ImageFilter(), 3, 1)] == ["bird"]
+    first = sets.chosen(number, ImageFilter.read("review=accepted"))
+    assert len(first) == 2 and found(f"image={first[0]}") == ["bird"]
     counted = {(one.label, one.role, one.review): one.images for one in sets.counts(number)}
     assert counted == {
         ("bird", "generated", "accepted"): 2,

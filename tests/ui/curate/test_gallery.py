@@ -85,7 +85,7 @@ def test_what_no_page_asks_for_is_refused(client: TestClient, path: str) -> None
 
 def test_another_site_decides_nothing(client: TestClient, studio: Studio) -> None:
     before = studio.workspace.catalogue.facets()["review"]
-    sent = {"view": "", "verdict": "rejected"}
+    sent = {"filter": "", "verdict": "rejected"}
     assert client.post("/curate/api/decide", json=sent).status_code == 403
     foreign = {**OWN, "origin": "https://example.org", "sec-fetch-site": "cross-site"}
     assert client.post("/curate/api/decide", json=sent, headers=foreign).status_code == 403
@@ -93,7 +93,7 @@ def test_another_site_decides_nothing(client: TestClient, studio: Studio) -> Non
 
 
 def test_a_view_is_decided_only_while_it_has_the_number_that_was_said(client: TestClient, studio: Studio) -> None:
-    sent = {"view": "kind=segmentation", "verdict": "accepted", "expected": 1}
+    sent = {"filter": "kind=segmentation", "verdict": "accepted", "expected": 1}
     reply = client.post("/curate/api/decide", json=sent, headers=OWN)
     assert reply.status_code == 400
     number = studio.gallery.count(View.read("kind=segmentation")).number
@@ -170,7 +170,7 @@ def test_images_alike_and_parts_of_the_map_are_views_too(studio: Studio) -> None
     assert [one.id for one in gallery.page(around).entries] == [one.id for one in gallery.page(View()).entries]
     assert gallery.totals(around).facets["review"] == studio.workspace.catalogue.facets()["review"]
     assert gallery.count(View.read("region=7,7 8,7 8,8")).number == 0
-    with pytest.raises(UserError, match="name these images"):
-        studio.commands.send("decide", {"view": around.text, "verdict": "accepted"})
+    with pytest.raises(UserError, match="is no filter"):
+        studio.commands.send("decide", {"filter": around.address, "verdict": "accepted"})
     alike = gallery.ids(View(alike=True))
     assert len(set(alike)) == len(alike) <= every

@@ -122,7 +122,7 @@ def test_names_notes_and_labels_are_text(studio: Studio, client: TestClient) -> 
         "/curate/sets",
         f"/curate/sets/{version.test_set}",
         f"/curate/sets/{version.test_set}?version=1",
-        f"/curate/sets/{version.test_set}?label={quote(HOSTILE)}",
+        f"/curate/sets/{version.test_set}?class={quote(HOSTILE)}",
         f"/curate/sets/{version.test_set}/compare?kind=relabelled",
     ):
         assert HOSTILE in page(client, path)
@@ -141,7 +141,7 @@ def test_a_draft_says_what_stands_against_its_release(studio: Studio, client: Te
     assert f"1 that nobody reviewed (test cases {open_case[0]})" in said and "5 images" in said
     shown = page(client, f"{address}?against=not+accepted")
     assert "1 of 5 images" in shown and "not reviewed" in shown
-    assert "3 of 5 images" in page(client, f"{address}?label=bird&review=accepted&split=none")
+    assert "3 of 5 images" in page(client, f"{address}?class=bird&review=accepted&none=split")
     done(client, "set-split-in-test-set", test_set=set_id, images=images(studio, set_id)[:1], split="train")
     assert "4 images are in no split, and others are" in page(client, address)
 
@@ -160,7 +160,7 @@ def test_what_is_not_there_has_a_page_that_says_so(studio: Studio, client: TestC
     for path in ("nothing", f"{version.test_set}?version=draft", f"{version.test_set}?version=9", "nothing/compare"):
         assert "Not there" in page(client, f"/curate/sets/{path}", 404)
     assert "Not there" in page(client, f"/curate/sets/{version.test_set}/compare?old=none@1", 404)
-    assert "4 images" in page(client, f"/curate/sets/{version.test_set}?split=odd&review=odd&role=x&page=-1&against=y")
+    assert "4 images" in page(client, f"/curate/sets/{version.test_set}?page=-1&against=y")
 
 
 def test_a_name_cannot_leave_the_command_line_to_copy(studio: Studio, client: TestClient) -> None:
@@ -192,7 +192,7 @@ def test_from_a_new_set_to_a_release_by_what_the_pages_send(studio: Studio, clie
     run_of(studio.workspace, 2, [12])
     go = done(client, "create-test-set", title="Birds")["go"]
     set_id = go.rsplit("/", 1)[1]
-    added = done(client, "add-to-test-set", test_set=set_id, view="class=bird", expected=3)
+    added = done(client, "add-to-test-set", test_set=set_id, filter="class=bird", expected=3)
     assert added["said"] == "3 images added."
     held = images(studio, set_id)
     assert done(client, "remove-from-test-set", test_set=set_id, images=held[:1])["said"] == "1 image taken out."
@@ -221,7 +221,7 @@ def test_from_a_new_set_to_a_release_by_what_the_pages_send(studio: Studio, clie
         ("set-work", {"kind": "release-test-set", "thresholds": "a=1\na=2"}, "thresholds", "twice"),
         ("relabel-in-test-set", {"images": ["f" * 64], "label": ""}, "images", "has no image"),
         ("remove-from-test-set", {"images": ["../x"]}, "images", ""),
-        ("add-to-test-set", {"view": "odd=1"}, "view", "no part of a filter"),
+        ("add-to-test-set", {"filter": "odd=1"}, "filter", "Unknown filter part “odd”"),
     ],
 )
 def test_a_refusal_names_its_field(
@@ -257,7 +257,7 @@ def test_sets_that_images_can_be_added_to(studio: Studio, client: TestClient) ->
 
 def test_all_images_of_a_filter_are_found_at_once(studio: Studio, client: TestClient) -> None:
     set_id = filled(studio)
-    query = {"version": f"{set_id}@draft", "label": "bird"}
+    query = {"version": f"{set_id}@draft", "class": "bird"}
     assert client.get("/curate/api/set-images", params=query).json()["images"] == images(studio, set_id)[:3]
 
 

@@ -41,8 +41,8 @@ def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(t
         fill(workspace, 1, road=True)
         shown = str(subjects_part(service.subjects(), service.gallery()))
         for kind, images in (("classification", 22), ("segmentation", 11)):
-            assert f'href="/evaluate/?view=kind%3D{kind}"' in shown and f"{images} generated images" in shown
-            view = service.view(OnModel.of({"view": f"kind={kind}"}).subject)
+            assert f'href="/evaluate/?filter=kind%3D{kind}"' in shown and f"{images} generated images" in shown
+            view = service.view(OnModel.of({"filter": f"kind={kind}"}).subject)
             assert (view.kind, view.cases + view.controls) == (kind, images)
         assert "Nothing to evaluate" not in shown
         service.close()

@@ -84,23 +84,23 @@ def test_a_script_goes_from_a_filter_to_a_set_in_another_workspace(first: Served
     def ask(name: str, **fields: Any) -> Any:
         return client.predict(**fields, api_name=f"/{name}")
 
-    found = ask("list_test_cases", label="bird", text="blue")["test_cases"]
-    assert len(found) == ask("count_test_cases", label="bird")["count"] == 3
+    found = ask("list_test_cases", filter="class=bird&text=blue")["test_cases"]
+    assert len(found) == ask("count_test_cases", filter="class=bird")["count"] == 3
     for name, said in (
         ("decide", {"verdict": "accepted"}),
         ("tag_images", {"tag": "night"}),
         ("relabel_images", {"label": "gull"}),
     ):
         with pytest.raises(AppError) as stopped:  # an image has come or gone since it was looked at
-            ask(name, view="class=bird", expected=2, **said)
+            ask(name, filter="class=bird", expected=2, **said)
         assert stopped.value.title == "expected", name
-    assert ask("decide", view="class=bird", expected=3, verdict="accepted", author="Ada")["result"]["changed"] == 3
+    assert ask("decide", filter="class=bird", expected=3, verdict="accepted", author="Ada")["result"]["changed"] == 3
     ask("decide", entries=[found[0]["entry"]], verdict="rejected", reason="blurred", author="Ada")
-    ask("tag_images", view="class=bird&review=accepted", expected=2, tag="night", author="Ada")
-    ask("relabel_images", view="tag=night", expected=2, label="gull", author="Ada")
+    ask("tag_images", filter="class=bird&review=accepted", expected=2, tag="night", author="Ada")
+    ask("relabel_images", filter="tag=night", expected=2, label="gull", author="Ada")
 
     made = ask("create_test_set", title="Night gulls")["test_set"]
-    added = ask("add_to_test_set", test_set=made, view="tag=night", expected=2)["result"]
+    added = ask("add_to_test_set", test_set=made, filter="tag=night", expected=2)["result"]
     assert added["added"] == 2
     ask("split_test_set", test_set=made, test=1)
     version = ask("release_test_set", test_set=made, note="The first.")["version"]

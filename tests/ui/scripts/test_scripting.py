@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import pytest
 
-from core.catalogue import CatalogueFilter
+from core.image_filter import ImageFilter
 from tests.support.batch_cases import pictures, plan_text, work_here
 from tests.support.called import made_token
 from tests.support.scripted import ScriptedModels
@@ -108,7 +108,7 @@ def test_decisions_about_images(tmp_path: Path) -> None:
     with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
         object_runs(studio.workspace, 2)
         told = said("Decisions about images", url, tmp_path).splitlines()
-        birds = studio.workspace.catalogue.page(CatalogueFilter({"class": ("bird",)})).entries
+        birds = studio.workspace.catalogue.page(ImageFilter(facets={"class": ("bird",)})).entries
     assert told[0] == "Rejected 3 images."
     assert told[1] == "Taken back: the verdict “rejected: blurred” on 3 images."
     assert told[2] == f"Accepted {len(birds)} images." and len(told) == 5, "the undo has no name"
@@ -119,7 +119,7 @@ def test_from_a_filter_to_a_set_that_loads(tmp_path: Path) -> None:
     with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
         object_runs(studio.workspace, 2)
         told = said("From a filter to a set that loads", url, tmp_path).splitlines()[-1]
-        birds = studio.workspace.catalogue.page(CatalogueFilter({"class": ("bird",)})).entries
+        birds = studio.workspace.catalogue.page(ImageFilter(facets={"class": ("bird",)})).entries
     assert re.fullmatch(rf"{len(birds)} of {len(birds)} \S+ \(\d+, \d+\)", told) and len(birds) > 1
 
 

@@ -1,0 +1,346 @@
+"""Which images are meant: one filter for addresses, test sets, studies, evaluations and scripts.
+
+An address, a script and a stored value all have a filter as the same names and values (`PARTS`). The catalogue turns it
+into a set of entries (`storage.curation.selection`), a version of a test set into its own images
+(`storage.test_sets.looks`).
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+from urllib.parse import parse_qsl, urlencode
+
+import numpy as np
+
+from core.errors import UserError
+from core.types import EDIT_TYPES
+
+Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
+STANDINGS: tuple[Standing, ...] = get_args(Standing)
+"""How a model under test stands on an image that it has read: "newly wrong" where it gets the source right, "wrong"
+where it gets the source wrong too or nobody knows, "not measured" where class maps wait to be compared."""
+UNREAD = "unread"
+"""How a model under test stands on an image that it has not read."""
+CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
+Facet = Literal[
+    "kind", "class", "edit type", "edits", "profile", "recipe", "method", "review", "weather", "time of day", "study",
+    "tag", "import", "split", "batch",
+]  # fmt: skip
+FACETS: tuple[Facet, ...] = get_args(Facet)
+
+NONE, SCORE = "none", "score"
+PARTS: Mapping[str, str] = {
+    "kind": "classification or segmentation",
+    "class": "the label, or a protected class",
+    "edit type": ", ".join(EDIT_TYPES),
+    "edits": "how many edits, in digits",
+    "profile": "the profile of the run",
+    "recipe": "the recipe that made it",
+    "method": "the method that drew it",
+    "review": "accepted, rejected or open",
+    "weather": "the weather that an edit gives it",
+    "time of day": "the time of day that an edit gives it",
+    "study": "the outcome of votes: valid, invalid, no consensus, too few votes, undecided",
+    "tag": "a tag",
+    "import": "the name of the import that brought it in",
+    "split": "train, validation or test, of what was imported",
+    "batch": "the batch that made it, such as “Birds #3”",
+    NONE: "the name of a part that it must have no value of, such as none=weather; none=score: without a score",
+    "check": "CHECK:OUTCOME; the outcome is passed, failed or cannot tell",
+    "range": "CHECK:LOW:HIGH, the figure of a check, both ends included",
+    "model": f"MODEL:STANDING; the standing is {', '.join(STANDINGS)} or {UNREAD}",
+    SCORE: "LOW:HIGH, the validity score from LOW up to and without HIGH; either may be left out",
+    "run": "the id of its run",
+    "source": "the SHA-256 of its source image",
+    "image": "the SHA-256 of the image itself",
+    "text": "words of its captions and edits, in any order",
+    "edited": "words of its edits",
+    "role": "generated or source; the catalogue has generated images alone, a test set both",
+    "test_cases": "1: made in this workspace, not imported",
+    "not_in_study": "the id of a study that it must not be an item of",
+    "entries": "a list of images, packed by the studio",
+}
+"""Names of the parts of a filter, with their values. Of a name that is given several times one value has to hold;
+“-NAME” excludes a value of a facet."""
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "kind": ("classification", "segmentation"),
+    "edit type": EDIT_TYPES,
+    "review": ("accepted", "rejected", "open"),
+    "study": ("valid", "invalid", "no consensus", "too few votes", "undecided"),
+    "split": ("train", "validation", "test"),
+    "check": CHECK_OUTCOMES,
+    "model": (*STANDINGS, UNREAD),
+    "role": ("generated", "source"),
+}
+"""By name of a part, its values where no others exist."""
+FIELD = "filter"
+"""The field of a command that a mistake in a filter belongs to."""
+LONGEST_ADDRESS = 16_000
+"""Characters of an address that browsers and servers take."""
+MOST_PARTS = 200
+LONGEST_VALUE = 1200
+LOWEST, HIGHEST = -1000.0, 1000.0
+"""The ends of a range of figures that is open to this side."""
+_LARGEST_SET = 2_000_000
+"""Bytes of a list of entries, unpacked: 16 million of them."""
+_TEXTS = ("run", "source", "text", "edited", "role", "not_in_study")
+"""Parts with one text: the last one that is given counts."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """A range of the figure of a check, both ends included. Images without a figure are not in it."""
+
+    check: str
+    low: float = LOWEST
+    high: float = HIGHEST
+
+    @property
+    def part(self) -> str:
+        """Its value in an address."""
+        return f"{self.check}:{self.low:g}:{self.high:g}"
+
+    @staticmethod
+    def read(value: str) -> Between:
+        """Inverse of `part`. Raises UserError."""
+        check, low, high = (*value.rsplit(":", 2), "", "")[:3]
+        ends = _number(low), _number(high)
+        if not check or ends[0] is None or ends[1] is None:
+            raise unreadable("range", value)
+        return Between(check, ends[0], ends[1])
+
+
+@dataclass(frozen=True)
+class ScoreBand:
+    """A range of the score of validity, from `low` up to and without `high`. Images without a score are not in it."""
+
+    low: float | None = None
+    """None: no lower end."""
+    high: float | None = None
+
+    @property
+    def part(self) -> str:
+        """Its value in an address, such as "0.5:" for all from 0.5 on."""
+        return ":".join("" if end is None else f"{end:g}" for end in (self.low, self.high))
+
+    @property
+    def words(self) -> str:
+        """Such as “from 0.5 below 0.7”."""
+        ends = [f"from {self.low:g}"] if self.low is not None else []
+        ends += [f"below {self.high:g}"] if self.high is not None else []
+        return " ".join(ends) or "any"
+
+    @staticmethod
+    def read(value: str) -> ScoreBand:
+        """Inverse of `part`. Raises UserError."""
+        low, colon, high = value.partition(":")
+        ends = [_number(end) for end in (low, high)]
+        if not colon or any(end is None and text for end, text in zip(ends, (low, high), strict=True)):
+            raise unreadable(SCORE, value)
+        return ScoreBand(*ends)
+
+
+@dataclass(frozen=True)
+class ImageFilter:
+    """Which images are meant. All parts have to hold; of several values of one part, one has to. The value "" of a
+    facet means the images that have none.
+    """
+
+    facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
+    without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
+    """Values that an image must not have."""
+    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Outcomes by the name of a check, of `CHECK_OUTCOMES`."""
+    models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Standings by model under test, of `STANDINGS` or `UNREAD`."""
+    between: tuple[Between, ...] = ()
+    scores: tuple[ScoreBand | None, ...] = ()
+    """Bands of the score of validity, of which one has to hold; None: without a score."""
+    run: str = ""
+    source: str = ""
+    """The SHA-256 of the source image."""
+    images: tuple[str, ...] | None = None
+    """The SHA-256 of the images themselves; None for all."""
+    text: str = ""
+    """Words of the captions and edits, whatever their letters' case, endings and accents."""
+    edited: str = ""
+    """Words of the edits."""
+    entries: tuple[int, ...] | None = None
+    """Numbers in the catalogue; None for all."""
+    role: str = ""
+    """"generated", or "source" for originals, which stand in test sets and not in the catalogue; "" for both."""
+    test_cases: bool = False
+    """Only test cases of this workspace: no images that were imported."""
+    not_in_study: str = ""
+    """The id of a study whose items are left out."""
+
+    @staticmethod
+    def read(address: str) -> ImageFilter:
+        """Inverse of `address`. Raises UserError."""
+        return ImageFilter.of(pairs_of(address))
+
+    @staticmethod
+    def of(pairs: Iterable[tuple[str, str]]) -> ImageFilter:
+        """The filter with these names and values, as `PARTS` has them. Raises UserError, which names the part and its
+        choices.
+        """
+        facets, without, checks, models = (defaultdict[Any, Any](list) for _ in range(4))
+        between: list[Between] = []
+        scores: list[ScoreBand | None] = []
+        images: list[str] = []
+        once: dict[str, str] = {}
+        for name, value in pairs:
+            if not value or (len(value) > LONGEST_VALUE and name != "entries"):
+                raise unreadable(name, value)
+            facet = name.removeprefix("-")
+            if facet in FACETS:
+                (without if name != facet else facets)[facet].append(chosen(facet, value, CHOICES.get(facet, (value,))))
+            elif name == NONE and value == SCORE:
+                scores.append(None)
+            elif name in (NONE, f"-{NONE}"):
+                (facets if name == NONE else without)[chosen(NONE, value, (*FACETS, SCORE))].append("")
+            elif name in ("check", "model"):
+                subject, _, outcome = value.rpartition(":")
+                if not subject:
+                    raise unreadable(name, value)
+                (checks if name == "check" else models)[subject].append(chosen(name, outcome, CHOICES[name]))
+            elif name == "range":
+                between.append(Between.read(value))
+            elif name == SCORE:
+                scores.append(ScoreBand.read(value))
+            elif name == "image":
+                images.append(value)
+            else:
+                once[chosen("", name, PARTS)] = value
+        chosen("role", once.get("role", ""), ("", *CHOICES["role"]))
+        return ImageFilter(
+            facets=_each_once_by_name(facets),
+            without=_each_once_by_name(without),
+            checks=_each_once_by_name(checks),
+            models=_each_once_by_name(models),
+            between=tuple(between),
+            scores=_each_once(scores),
+            run=once.get("run", ""),
+            source=once.get("source", ""),
+            images=_each_once(images) or None,
+            text=once.get("text", ""),
+            edited=once.get("edited", ""),
+            entries=_unpacked(once["entries"]) if "entries" in once else None,
+            role=once.get("role", ""),
+            test_cases="test_cases" in once,
+            not_in_study=once.get("not_in_study", ""),
+        )
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Inverse of `of`: one filter always gives the same pairs."""
+        pairs = [(str(name), value) if value else (NONE, name) for name, value in _each(self.facets)]
+        pairs += [(f"-{name}", value) if value else (f"-{NONE}", name) for name, value in _each(self.without)]
+        pairs += [("check", f"{name}:{value}") for name, value in _each(self.checks)]
+        pairs += [("model", f"{name}:{value}") for name, value in _each(self.models)]
+        pairs += [("range", one.part) for one in self.between]
+        pairs += [(SCORE, one.part) if one is not None else (NONE, SCORE) for one in self.scores]
+        pairs += [("image", sha) for sha in self.images or ()]
+        pairs += [(name, getattr(self, name)) for name in _TEXTS if getattr(self, name)]
+        pairs += [("test_cases", "1")] if self.test_cases else []
+        return pairs + ([("entries", packed(self.entries))] if self.entries is not None else [])
+
+    @property
+    def address(self) -> str:
+        """The query of an address; "" for all images. Stored values have it, too."""
+        return urlencode(self.pairs)
+
+    @property
+    def words(self) -> str:
+        """For a person, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for all images."""
+        named = [*self.facets.items(), *((f"not {name}", values) for name, values in self.without.items())]
+        named += [*self.checks.items(), *self.models.items()]
+        parts = [f"{name}: {' or '.join(value or 'none' for value in values)}" for name, values in named]
+        parts += [f"{one.check}: {one.low:g} to {one.high:g}" for one in self.between]
+        bands = [f"validity score {one.words if one is not None else 'none'}" for one in self.scores]
+        parts += [" or ".join(bands)] if bands else []
+        said = {"run": self.run, "source": self.source[:8], "captions": self.text, "edits": self.edited}
+        parts += [f"{name}: {value}" for name, value in {**said, "role": self.role}.items() if value]
+        for listed in (self.images, self.entries):
+            parts += [f"{len(listed):,} images of a list"] if listed is not None else []
+        parts += ["not in a study"] if self.not_in_study else []
+        parts += ["test cases alone"] if self.test_cases else []
+        return "; ".join(parts)
+
+    def among(self, entries: Sequence[int]) -> ImageFilter:
+        """The same filter for these entries of the catalogue alone."""
+        return replace(self, entries=tuple(entries))
+
+
+def pairs_of(address: str) -> list[tuple[str, str]]:
+    """Names and values in the query of an address. Raises UserError where it is too long."""
+    if len(address) > LONGEST_ADDRESS:
+        raise UserError(f"This filter is too long: at most {LONGEST_ADDRESS} characters are taken.", field=FIELD)
+    try:
+        return parse_qsl(address.removeprefix("?"), max_num_fields=MOST_PARTS)
+    except ValueError as error:
+        raise UserError(f"This filter has too many parts: at most {MOST_PARTS} are taken.", field=FIELD) from error
+
+
+def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
+    """A value of the part `name`, or for "" the name of a part. Raises UserError where it is not among its choices."""
+    known = tuple(choices)
+    if value not in known:
+        part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"
+        raise UserError(f"Unknown filter {part}. Choose one of: {', '.join(known)}.", field=field)
+    return value
+
+
+def unreadable(name: str, value: str) -> UserError:
+    """The refusal of a value that has not the form of its part."""
+    if name not in PARTS and name.removeprefix("-") not in FACETS:
+        return UserError(f"Unknown filter part “{name[:40]}”. Choose one of: {', '.join(PARTS)}.", field=FIELD)
+    form = PARTS.get(name, "a value")
+    return UserError(f"The filter value “{value[:80]}” of “{name[:40]}” cannot be read. Write {form}.", field=FIELD)
+
+
+def packed(entries: Sequence[int]) -> str:
+    """Entries as letters and digits: a bit each, compressed."""
+    if not entries:
+        return "0"
+    bits = np.zeros(max(entries) + 1, bool)
+    bits[list(entries)] = True
+    return urlsafe_b64encode(zlib.compress(np.packbits(bits, bitorder="little").tobytes(), 9)).decode().rstrip("=")
+
+
+def _unpacked(text: str) -> tuple[int, ...]:
+    if text == "0":
+        return ()
+    try:
+        compressed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        bits = zlib.decompressobj().decompress(compressed, _LARGEST_SET)
+    except (ValueError, zlib.error):
+        raise unreadable("entries", text) from None
+    return tuple(np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")).tolist())
+
+
+def _number(text: str) -> float | None:
+    """A finite number; None for any other text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _each(named: Mapping[Any, tuple[str, ...]]) -> list[tuple[str, str]]:
+    return [(name, value) for name, values in named.items() for value in values]
+
+
+def _each_once_by_name(named: Mapping[Any, list[str]]) -> dict[Any, tuple[str, ...]]:
+    return {name: _each_once(values) for name, values in named.items()}
+
+
+def _each_once(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(values))
