@@ -148,10 +148,11 @@ def test_images_without_a_label_are_told(workspace: Workspace) -> None:
     assert cases.left_out == ("1 image is left out: it has no label.",)
 
 
-def test_a_question_names_one_thing(workspace: Workspace) -> None:
-    for subject in (Subject(), Subject(1, ImageFilter())):
-        with pytest.raises(UserError, match="Say what is evaluated"):
-            read_cases(workspace, subject)
+def test_a_filter_goes_for_a_version_too(workspace: Workspace) -> None:
+    run_of(workspace, 1, [10, 11], "bird")
+    run_of(workspace, 2, [12], "boat")
+    cases = read_cases(workspace, Subject(set_of(workspace), ImageFilter.read("class=boat")))
+    assert shown(cases)[:2] == (1, 1) and cases.view.title == "Scenes@draft (class: boat)"
     with pytest.raises(UserError):
         read_cases(workspace, Subject(version=77))
 
