@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.figures import Figure, reported
-from core.catalogue import Order, PageKey
+from core.catalogue import GRIDS, Order, PageKey
 from core.image_filter import Between, Facet, ImageFilter, ScoreBand
 from core.lineage import Lineage, TestCase
 from core.predictions import Guess, Prediction
@@ -37,7 +37,7 @@ from services.evaluation.scoring import score_images
 from services.studies.drafts import DescribeFilter, Drafts
 from services.studies.item_filter import HOWS, ItemFilter
 from storage.curation.case_columns import Outcome
-from storage.curation.catalogue import GRIDS, Catalogue
+from storage.curation.catalogue import Catalogue
 from storage.curation.decisions import Target
 from storage.curation.entry_sets import CHUNK, listed
 from storage.curation.scores import NewScores

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cli.common import add_workspace_option, counting, in_workspace, printable
+from core.imports import Import, ImportRow
 from formats.exporting import LAYOUTS
 from services.curation import import_source, imports
-from storage.curation.imports import Import, ImportRow
 from storage.workspace import Workspace
 
 

@@ -16,6 +16,10 @@ from core.errors import UserError
 from core.image_filter import Standing, chosen
 from core.types import Check, Edit, TaskKind
 
+CoverageGrid = Literal["class x edit type", "weather x time of day"]
+GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
+"""The coverage tables."""
+
 Verdict = Literal["accepted", "rejected", "open"]
 Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information", "score"]
 """By which order: when it came in, the figure of a check, when it was reviewed, all of one source together (the newest

@@ -196,20 +196,6 @@ class EditedShare:
 
 
 @dataclass(frozen=True)
-class Token:
-    """What a script shows instead of the lead's password, without its text."""
-
-    id: int
-    name: str
-    """Of whoever holds it, as the lead calls it: the log says what it did under this name."""
-    reads_only: bool
-    """It may look at everything and change nothing."""
-    created: datetime
-    expires: datetime
-    withdrawn: datetime | None = None
-
-
-@dataclass(frozen=True)
 class SavedCase:
     """A test case whose image files are on the disk, and which has no row yet."""
 

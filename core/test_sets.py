@@ -9,6 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
+LONGEST_NAME = 200
+"""Characters in the name of a test set, and in a label."""
+
+Review = Literal["accepted", "rejected", "open", "none"]
+"""What people decided of an image; "none" of a source, of which nobody decides."""
+
 Split = Literal["train", "validation", "test", ""]
 SPLITS: tuple[Split, ...] = get_args(Split)
 """What a part of a test set is for; "": it has no parts."""
@@ -155,3 +161,22 @@ def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float],
 def version_id(name: str, parent: str, note: str, thresholds: Mapping[str, float], entries: Iterable[SetEntry]) -> str:
     """The SHA-256 of the manifest, in hexadecimal digits."""
     return hashlib.sha256(manifest(name, parent, note, thresholds, entries)).hexdigest()
+
+
+@dataclass(frozen=True)
+class ShownEntry:
+    """An image of a version, and what people decided of it."""
+
+    entry: SetEntry
+    review: Review
+
+
+@dataclass(frozen=True)
+class EntryCount:
+    """How many images of a version have this label, split and role, and were decided on so."""
+
+    label: str
+    split: Split
+    role: Role
+    review: Review
+    images: int

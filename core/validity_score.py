@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -50,3 +52,18 @@ class Agreement:
     """Of the images with a score from the threshold on, how many are valid; None where there are none."""
     recall: float | None
     """Of the valid images, how many have such a score."""
+
+
+@dataclass(frozen=True)
+class ScoreRun:
+    """What the scores of the catalogue come from."""
+
+    id: int
+    studies: Mapping[str, str]
+    """Names by ids: those whose votes it was learnt from."""
+    checks: tuple[str, ...]
+    """The names of those that it goes by."""
+    agreement: Agreement
+    images: int
+    """That got a score."""
+    created: datetime

@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from core.catalogue import CatalogueEntry, Order, PageKey
+from core.catalogue import GRIDS, CatalogueEntry, CoverageGrid, Order, PageKey
 from core.csv_tables import plain
 from core.errors import UserError
 from core.image_filter import PARTS, ImageFilter
 from core.stored_runs import RunSummary, StoredTestCase
 from core.studies import Study
 from core.types import to_plain
+from core.validity_score import ScoreRun
 from pipeline.checks.wording import described
 from pipeline.recipes import recipes_for
 from services.commands import Command, Commands, RunCommand
@@ -31,8 +32,7 @@ from services.runs.samples import Sample
 from services.runs.settings import case_of
 from services.runs.state import RunState, RunStates
 from services.studies.drafts import StudyCommand
-from storage.curation.catalogue import GRIDS, Catalogue, CoverageGrid
-from storage.curation.scores import ScoreRun
+from storage.curation.catalogue import Catalogue
 from storage.workspace import Workspace
 from study.tables import result_rows
 

@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from core.stored_runs import Token
+from core.tokens import LONGEST_DAYS, LONGEST_NAME, Token
 from services.commands import Command, Commands
 from services.edit_conflicts import LARGEST_ID
-from storage.tokens import LONGEST_DAYS, LONGEST_NAME
 from storage.workspace import Workspace
 
 

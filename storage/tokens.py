@@ -12,14 +12,10 @@ from datetime import UTC, datetime, timedelta
 import sqlite_utils
 
 from core.errors import UserError
-from core.stored_runs import Token
+from core.tokens import LONGEST_DAYS, LONGEST_NAME, MARK, Token
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, sha_of, when, whole
 
-MARK = "dillema_"
-"""What each begins with, so that people and scanners of secrets know one when they see it."""
-LONGEST_NAME = 80
-LONGEST_DAYS = 366
 _COLUMNS = "id, name, reads_only, created, expires, withdrawn"
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.catalogue import Cell
+from core.catalogue import GRIDS, Cell, CoverageGrid
 from core.image_filter import Facet, ImageFilter
 from core.types import EDIT_TYPES
-from storage.curation.catalogue import GRIDS, MOST_LINES, Catalogue, CoverageGrid
+from storage.curation.catalogue import MOST_LINES, Catalogue
 
 MOST_PLACES = 30
 """Places in a line that a page shows: an edit can say any time of day."""

@@ -16,6 +16,7 @@ from core.image_filter import Facet, ImageFilter
 from core.images import read_image
 from core.stored_runs import StoredTestCase, StoredValue
 from core.types import StageName
+from core.validity_score import ScoreRun
 from pipeline.recipes import recipe_of
 from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
@@ -23,7 +24,6 @@ from services.curation.near_duplicates import NearDuplicates
 from services.curation.views import View
 from storage.curation import entry_sets
 from storage.curation.decisions import Said
-from storage.curation.scores import ScoreRun
 from storage.curation.selection import Held
 from storage.test_sets.facts import CaseFacts
 from storage.workspace import Workspace

@@ -22,17 +22,18 @@ from pydantic import ValidationError
 
 from core.errors import UserError
 from core.images import StoredImage
+from core.imports import Import, ImportRow
 from core.masks import parse_classes
 from core.progress import OnProgress, stop_if
+from core.test_sets import LONGEST_NAME
 from core.types import Check, from_plain, to_plain
 from core.words import count_of
 from formats.exporting import LAYOUTS
 from formats.files import open_files
 from formats.reading import read
 from formats.types import Example, Imported, Report
-from storage.curation.imports import Import, ImportedImage, ImportRow, NewImage
+from storage.curation.imports import ImportedImage, NewImage
 from storage.engine.rows import whole
-from storage.test_sets.test_sets import LONGEST_NAME
 from storage.workspace import Workspace
 
 AT_ONCE = 200

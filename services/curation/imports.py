@@ -14,9 +14,10 @@ from pydantic import Field
 
 from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
+from core.imports import Import
 from core.masks import parse_classes
 from core.progress import Progress
-from core.test_sets import SetEntry, SetVersion
+from core.test_sets import LONGEST_NAME, SetEntry, SetVersion
 from core.words import count_of
 from formats.naming import name_of_file
 from formats.types import Report
@@ -27,9 +28,9 @@ from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
 from services.test_sets.examples import origin_of
 from services.test_sets.versions import LONGEST_REFERENCE, set_of
-from storage.curation.imports import Import, ImportedImage
+from storage.curation.imports import ImportedImage
 from storage.engine.rows import whole
-from storage.test_sets.test_sets import LONGEST_NAME, LONGEST_NOTE
+from storage.test_sets.test_sets import LONGEST_NOTE
 from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from core.catalogue import GRIDS, CoverageGrid
 from core.errors import UserError
 from core.settings import Settings
 from core.stored_runs import Run
@@ -35,7 +36,6 @@ from services.commands import Command, Commands
 from services.curation.coverage import cell_filter
 from services.runs.estimates import Estimates
 from services.runs.life_cycle import RunService, task_problem
-from storage.curation.catalogue import GRIDS, CoverageGrid
 from storage.runs.branches import Branch, LatestRun
 from storage.workspace import Workspace
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.figures import Floats
-from core.validity_score import Agreement, ValidityScore
+from core.validity_score import Agreement, ScoreRun, ValidityScore
 from evaluation.validity_score import FEWEST, agreement, cross_fitted, learn
 from services.commands import Command, Commands
 from services.evaluation.types import ScoreView, StudyShown
 from storage.curation.case_columns import CaseTable, Outcome
-from storage.curation.scores import NewScores, ScoreRun
+from storage.curation.scores import NewScores
 from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]

@@ -10,6 +10,7 @@ from functools import lru_cache
 from core.errors import UnreadableReply, UserError
 from core.lineage import Failure
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
+from core.run_steps import RunSteps
 from core.settings import Settings
 from core.stored_runs import Run, StoredState, StoredValue
 from core.types import Alternatives, StageName, Task
@@ -26,7 +27,6 @@ from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages
 from services.runs.outdated import Outdated
 from services.runs.similarity import Similarities
-from storage.runs.undo import RunSteps
 from storage.workspace import Workspace
 
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from core.errors import UserError
+from core.run_steps import RunSteps, Step
 from core.types import StageName
 from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt, stage_title
 from services.commands import Commands, KnownStage, RunCommand
@@ -19,7 +20,7 @@ from services.runs.editing import Editing
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
 from services.runs.state import StageNotes
-from storage.runs.undo import AddedRows, RunSteps, Step
+from storage.runs.undo import AddedRows
 from storage.workspace import Workspace
 
 _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "task", "protected": "protected classes"}

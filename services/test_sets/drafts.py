@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.masks import resized
 from core.perceptual_hashes import DISTANCE
 from core.progress import OnCount
-from core.test_sets import CaseOfSet, SetEntry, SetVersion, Split, version_id
+from core.test_sets import LONGEST_NAME, CaseOfSet, SetEntry, SetVersion, Split, version_id
 from core.words import count_of
 from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
@@ -30,7 +30,7 @@ from services.test_sets.versions import (
     version_facts,
     version_of,
 )
-from storage.test_sets.test_sets import LONGEST_NAME, LONGEST_NOTE, checked_note
+from storage.test_sets.test_sets import LONGEST_NOTE, checked_note
 from storage.workspace import Workspace
 
 NEAR_DUPLICATES = "near-duplicate distance"

@@ -13,13 +13,12 @@ from pydantic import Field
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.progress import OnCount
-from core.test_sets import SetEntry, SetVersion, TestSet, version_id
+from core.test_sets import SetEntry, SetVersion, ShownEntry, TestSet, version_id
 from services.commands import Command, Commands, Missing
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
 from services.test_sets.hashes import images_here
 from storage.test_sets.facts import CaseFacts
-from storage.test_sets.looks import ShownEntry
 from storage.workspace import Workspace
 
 DRAFT = "draft"

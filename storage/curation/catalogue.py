@@ -12,11 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import sqlite_utils
 
-from core.catalogue import Bar, CatalogueEntry, CataloguePage, Cell, Count, Order, PageKey, ScoreCounts, Unmeasured
+from core.catalogue import (
+    GRIDS,
+    Bar,
+    CatalogueEntry,
+    CataloguePage,
+    Cell,
+    Count,
+    CoverageGrid,
+    Order,
+    PageKey,
+    ScoreCounts,
+    Unmeasured,
+)
 from core.errors import UserError
 from core.image_filter import FACETS, Facet, ImageFilter, ScoreBand
 from core.types import Check, CounterfactualCaption, Edit
@@ -37,9 +49,6 @@ EVERYTHING = ImageFilter()
 NEWEST = Order()
 MOST_LINES = 100
 """Lines, and places in a line, of a coverage table: an edit can say any weather."""
-CoverageGrid = Literal["class x edit type", "weather x time of day"]
-GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
-"""The coverage tables."""
 
 _ROWS = f"""
     SELECT catalogue.*, images.width, images.height, state.name AS run_name, test_cases.counterfactual,

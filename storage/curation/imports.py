@@ -9,22 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import sqlite_utils
 
 from core.errors import UserError
 from core.images import StoredImage
+from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, unpack_value, when, whole
 from storage.images import keep_image
 
-ImportState = Literal["unfinished", "done"]
-"""Unfinished: it is going on, or it was stopped and the same command goes on with it."""
-RowKind = Literal["refused", "changed", "known"]
 _AT_ONCE = 500
 # Both are answered by an index alone.
 _COUNTS = """
@@ -83,42 +80,6 @@ class ImportedImage:
     """The entry was made for it; else its picture was in the workspace."""
     test_case: int | None
     """Of its entry, where the picture was made here."""
-
-
-@dataclass(frozen=True)
-class ImportRow:
-    """What was told of a file, in one sentence."""
-
-    file: str
-    reason: str
-    kind: RowKind
-    """Refused: it is not in the import. Changed: it is, and something was done to it or noticed of it. Known: its
-    picture was in the workspace already."""
-
-
-@dataclass(frozen=True)
-class Import:
-    """What was brought in at one time."""
-
-    id: int
-    name: str
-    source: str
-    """What the folder or archive is called."""
-    layout: str
-    """The format that was read; "" while it is unfinished."""
-    header: Mapping[str, Any]
-    """Of a set that a studio exported: JSON-ready."""
-    state: ImportState
-    created: datetime
-    finished: datetime | None
-    images: int
-    """That are in, without originals."""
-    made: int
-    """Of these, how many came new."""
-    sources: int
-    """Originals of generated images."""
-    rows: Mapping[str, int]
-    """How many rows of its report are of each kind."""
 
 
 class Imports(Repository):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 import sqlite_utils
 from numpy.typing import NDArray
 
 from core.errors import UserError
-from core.validity_score import Agreement, ValidityScore
+from core.validity_score import Agreement, ScoreRun, ValidityScore
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS
 from storage.curation.stored_sets import drop_set, make_set, value_id
@@ -36,21 +35,6 @@ class NewScores:
     """Those in the catalogue that have a score, ascending."""
     scores: NDArray[np.float64]
     """Of each of them, 0 to 1."""
-
-
-@dataclass(frozen=True)
-class ScoreRun:
-    """What the scores of the catalogue come from."""
-
-    id: int
-    studies: Mapping[str, str]
-    """Names by ids: those whose votes it was learnt from."""
-    checks: tuple[str, ...]
-    """The names of those that it goes by."""
-    agreement: Agreement
-    images: int
-    """That got a score."""
-    created: datetime
 
 
 class Scores(Repository):

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import sqlite_utils
 
 from core.image_filter import Facet, ImageFilter
-from core.test_sets import Role, SetEntry, Split
+from core.test_sets import EntryCount, SetEntry, ShownEntry
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
 from storage.engine.rows import Row, pack
-
-Review = Literal["accepted", "rejected", "open", "none"]
-"""What people decided of an image; "none" of a source, of which nobody decides."""
-
-
-@dataclass(frozen=True)
-class ShownEntry:
-    """An image of a version, and what people decided of it."""
-
-    entry: SetEntry
-    review: Review
-
-
-@dataclass(frozen=True)
-class EntryCount:
-    """How many images of a version have this label, split and role, and were decided on so."""
-
-    label: str
-    split: Split
-    role: Role
-    review: Review
-    images: int
-
 
 # What nobody decided here of an image that was brought in counts as what was decided where it came from.
 _REVIEW = """

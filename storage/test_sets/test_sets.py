@@ -16,16 +16,25 @@ import sqlite_utils
 
 from core.errors import UserError
 from core.image_filter import ImageFilter
-from core.test_sets import CaseOfSet, ImageHashes, SetEntry, SetVersion, Split, TestSet, version_id
+from core.test_sets import (
+    LONGEST_NAME,
+    CaseOfSet,
+    EntryCount,
+    ImageHashes,
+    SetEntry,
+    SetVersion,
+    ShownEntry,
+    Split,
+    TestSet,
+    version_id,
+)
 from core.types import Task
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, checked_text, now, pack, unpack_value, when, whole
 from storage.images import Images
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
-from storage.test_sets.looks import EntryCount, ShownEntry, count_of, counts_of, images_of, page_of
+from storage.test_sets.looks import count_of, counts_of, images_of, page_of
 
-LONGEST_NAME = 200
-"""Characters in the name of a test set, and in a label."""
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
 """Images in one version."""

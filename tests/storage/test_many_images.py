@@ -15,12 +15,13 @@ from PIL import Image
 
 from core.catalogue import Order
 from core.images import StoredImage, png_of
+from core.imports import ImportRow
 from core.test_sets import SetEntry
 from services.test_sets.examples import examples_of
 from storage.curation import imports as storage_of_imports
 from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.decisions import Target
-from storage.curation.imports import ImportRow, NewImage
+from storage.curation.imports import NewImage
 from storage.workspace import DATABASE, Workspace
 from tests.support.workspaces import workspace_in
 

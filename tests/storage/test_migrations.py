@@ -12,6 +12,7 @@ from PIL import Image
 
 from core.figures import Figure
 from core.images import StoredImage
+from core.imports import ImportRow
 from core.model_identity import ModelIdentity, Preprocessing
 from core.panel import Panel
 from core.predictions import Doubt, Guess, Prediction, encode_map
@@ -19,7 +20,7 @@ from core.test_sets import ImageHashes, SetEntry
 from core.types import Caption, StageValue, Task, Trace
 from core.validity_score import Agreement, ValidityScore
 from storage.curation.decisions import Target
-from storage.curation.imports import ImportRow, NewImage
+from storage.curation.imports import NewImage
 from storage.curation.scores import NewScores
 from storage.engine.database import Database
 from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities

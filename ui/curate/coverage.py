@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 
-from core.catalogue import Cell
+from core.catalogue import GRIDS, Cell, CoverageGrid
 from core.image_filter import ImageFilter
 from core.types import EDIT_TYPES
 from core.words import count_of
@@ -31,7 +31,7 @@ from services.curation.coverage import (
 )
 from services.curation.plans import BegunPlan, DescribeCellPlan, PlanCell
 from services.curation.views import View, gallery_address
-from storage.curation.catalogue import GRIDS, Catalogue, CoverageGrid
+from storage.curation.catalogue import Catalogue
 from study.intervals import Proportion, wilson
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part

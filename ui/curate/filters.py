@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 
 from core.catalogue import Bar, Order, ScoreCounts
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
+from core.validity_score import ScoreRun
 from evaluation.validity_score import FEWEST
 from pipeline.checks.wording import WORDS
 from services.curation.gallery import Totals
 from services.curation.views import View, gallery_address
 from services.evaluation.scoring import agreement_words
-from storage.curation.scores import ScoreRun
 from ui.evaluate.words import evaluate_address
 from ui.explore.parts import button, icon, short_model
 from ui.markup import Child, Html, el

@@ -19,13 +19,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from core.csv_tables import csv_text
 from core.errors import UserError
 from core.image_filter import ImageFilter
+from core.imports import Import, ImportRow, RowKind
 from core.words import count_of
 from formats.exporting import LAYOUTS
 from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
 from services.curation.views import gallery_address
 from services.test_sets.exports import file_stem
-from storage.curation.imports import Import, ImportRow, RowKind
 from storage.workspace import Workspace
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.catalogue import GRIDS
 from core.words import count_of
 from services.curation.coverage import facets_of
 from services.curation.plans import MOST_SOURCES, CellCommand, CellPlan, PlannedSource
-from storage.curation.catalogue import GRIDS
 from ui.explore.parts import button, seconds
 from ui.markup import Html, el
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 from core.image_filter import Facet, ImageFilter
-from core.test_sets import SPLITS, Split
+from core.test_sets import SPLITS, Review, ShownEntry, Split
 from core.words import count_of
 from formats.exporting import LAYOUTS
 from services.test_sets.drafts import SplitResult
 from services.test_sets.versions import Verified
 from services.work_queue import WorkView
-from storage.test_sets.looks import Review, ShownEntry
 from ui.curate.sets_windows import windows
 from ui.curate.sets_words import (
     FORMATS,

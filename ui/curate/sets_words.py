@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from core.image_filter import ImageFilter
-from core.test_sets import SPLITS, SetEntry, SetVersion, Split, TestSet
+from core.test_sets import SPLITS, EntryCount, Review, SetEntry, SetVersion, ShownEntry, Split, TestSet
 from services.test_sets.drafts import Readiness
 from services.work_queue import WorkView
-from storage.test_sets.looks import EntryCount, Review, ShownEntry
 from ui.explore.parts import Tone, icon
 from ui.markup import Child, Html, el
 

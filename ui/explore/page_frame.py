@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from core.lineage import DEFAULT_RECIPE
+from core.run_steps import RunSteps, Step
 from core.types import Task
 from core.words import count_of
 from pipeline.profiles.profile import Profile
@@ -15,7 +16,6 @@ from services.runs.life_cycle import task_problem
 from services.runs.samples import Sample
 from services.runs.state import RunState
 from services.runs.undoing import words_of
-from storage.runs.undo import RunSteps, Step
 from ui import frame
 from ui.explore.keys import keys_button
 from ui.explore.masks import mask_row

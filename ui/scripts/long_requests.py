@@ -19,6 +19,7 @@ from gradio.utils import get_upload_folder
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
+from core.test_sets import LONGEST_NAME
 from formats.exporting import LAYOUTS
 from services.batches.running import BatchRuns, PlanByScript
 from services.batches.status import facts_of
@@ -28,7 +29,6 @@ from services.queries import Query
 from services.test_sets.exports import ReadyExport, SetExports
 from services.test_sets.versions import LONGEST_REFERENCE
 from services.work_queue import WorkView
-from storage.test_sets.test_sets import LONGEST_NAME
 from ui.scripts.uploads import uploaded
 
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)

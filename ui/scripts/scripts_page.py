@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 
 from core.errors import UserError
-from core.stored_runs import Token
+from core.tokens import Token
 from services.commands import Command, Commands
 from services.tokens import MakeToken, NewToken, WithdrawToken
 from storage.tokens import Tokens

@@ -21,8 +21,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
+from core.tokens import MARK
 from services.security_log import Refusals
-from storage.tokens import MARK
 
 # What ASGI passes around (https://asgi.readthedocs.io/en/latest/specs/main.html).
 Scope = MutableMapping[str, Any]

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from core.catalogue import Cell
+from core.catalogue import GRIDS, Cell
 from core.predictions import Guess, Prediction
 from core.types import CounterfactualCaption, Edit, EditType, Task
 from services.curation.coverage import CoverageTable, Head, coverage_table, gaps
-from storage.curation.catalogue import GRIDS
 from storage.workspace import Workspace
 from study.intervals import wilson
 from tests.support.cases import made_case
