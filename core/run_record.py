@@ -57,7 +57,7 @@ class ImageRecord:
     """`image_sha` of the image: over its pixels, not over a file."""
     lineage: Lineage
     artifacts: Mapping[str, str]
-    """`image_sha` of each artifact by its name; "" where format 1 did not say it."""
+    """`image_sha` of each artifact by its name."""
     checks: tuple[Check, ...] = ()
 
     def plain(self) -> dict[str, Any]:

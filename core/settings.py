@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Any, ClassVar, Literal, get_args
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -31,9 +30,6 @@ SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
 class _Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    later: ClassVar[frozenset[str]] = frozenset()
-    """Settings that earlier versions did not have: as long as they are at their default, nothing hangs on them."""
-
 
 class CaptionSettings(_Settings):
     """Stage 1."""
@@ -54,8 +50,6 @@ class LanguageSettings(_Settings):
 
 class KeywordSettings(LanguageSettings):
     """Stage 2."""
-
-    later: ClassVar[frozenset[str]] = frozenset(("together", "edit_types"))
 
     together: bool = Field(
         False,
@@ -96,8 +90,6 @@ class AlternativeSettings(LanguageSettings):
 
 class CounterfactualSettings(LanguageSettings):
     """Stage 4."""
-
-    later: ClassVar[frozenset[str]] = frozenset(("combinations", "chosen"))
 
     edits_at_once: int = Field(
         1,
@@ -145,8 +137,6 @@ _OF_KIND: dict[ControlKind, tuple[str, ...]] = {"canny": ("low", "high", "median
 class GenerationSettings(_Settings):
     """Stage 5."""
 
-    later: ClassVar[frozenset[str]] = frozenset(("control_until", "batch"))
-
     images_per_caption: int = Field(1, ge=1, le=8, description="Images made from each caption")
     steps: int = Field(20, ge=1, le=150, description="Denoising steps")
     guidance: float = Field(
@@ -191,8 +181,6 @@ class EditingSettings(_Settings):
 
 class UnderTestSettings(_Settings):
     """The model under test that predicts source and results. It changes no image, so nothing becomes stale by it."""
-
-    later: ClassVar[frozenset[str]] = frozenset(("address", "timeout", "size", "mean", "std", "layout"))
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
         "profile",
@@ -279,16 +267,3 @@ class SettingsWithEditing(Settings):
     """Settings of a recipe whose images an editor makes."""
 
     editing: EditingSettings = EditingSettings()
-
-
-def keyed(section: BaseModel, passed_over: Collection[str] = ()) -> dict[str, Any]:
-    """A section of the settings as keys see it: without those that say how something is shown, and as earlier versions
-    wrote it where what came later is at its default.
-    """
-    plain = section.model_dump(mode="json", exclude=set(passed_over))
-    later = {name for name in getattr(section, "later", ()) if name in plain}
-    return {
-        name: value
-        for name, value in plain.items()
-        if name not in later or getattr(section, name) != type(section).model_fields[name].get_default()
-    }

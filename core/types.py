@@ -144,7 +144,7 @@ class Check:
     note: str = ""
     """One sentence for a person: the reason if it failed or cannot tell, otherwise a remark."""
     threshold: float | None = None
-    """What the figure had to reach; None where there is no figure, or an earlier version did not record it."""
+    """What the figure had to reach; None where there is no figure."""
 
     @property
     def outcome(self) -> Outcome:

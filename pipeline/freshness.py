@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.settings import Settings, keyed
+from core.settings import Settings
 from core.types import StageName, StageValue, T, Task, Trace
 from pipeline.methods import method_of
 from pipeline.prompting import PromptSet
@@ -56,7 +56,7 @@ def inputs_key(
     parts |= {read: recipe.stage(read).seen(values[read]) for read in stage.reads}
     parts["task"] = [task.kind, *task.kept()]
     if stage.settings:
-        parts["settings"] = keyed(getattr(settings, stage.settings), stage.marks)
+        parts["settings"] = getattr(settings, stage.settings).model_dump(mode="json", exclude=set(stage.marks))
     return _joined(parts)
 
 
@@ -72,7 +72,9 @@ def drawing_key(
             "source": source_sha,
             "counterfactuals": captions_seen(captions),
             "task": [task.kind, *task.kept()],
-            "settings": [keyed(getattr(settings, section)) for section in method_of(recipe.method).sections],
+            "settings": [
+                getattr(settings, section).model_dump(mode="json") for section in method_of(recipe.method).sections
+            ],
         }
     )
 

@@ -33,7 +33,7 @@ def method_of(name: str) -> MethodDescription:
 
 
 def read_lineage(plain: Mapping[str, Any]) -> Lineage:
-    """The lineage that `Lineage.plain` or an earlier version wrote; other keys are passed over.
+    """Return the lineage that `Lineage.plain` wrote; other keys are passed over.
 
     Raises KeyError, TypeError or ValueError (pydantic's too) for what is none.
     """

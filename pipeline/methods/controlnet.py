@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
-from pydantic import model_validator
 
 from core.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
 from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
@@ -52,17 +51,6 @@ class ControlNetSettings(BatchedSettings):
 
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flat(cls, data: Any) -> Any:
-        # Until format 2 the settings of the generation stood side by side, with "conditioning" among them. What a
-        # version did not record is as it was then, the default.
-        if not isinstance(data, dict) or "generation" in data:
-            return data
-        held = dict(data)
-        conditioning = held.pop("conditioning", {})
-        return {"conditioning": conditioning, "generation": held}
 
     @property
     def steps(self) -> int:

@@ -41,8 +41,6 @@ LONGEST_NAME = 60
 """Characters in the name of an artifact."""
 _NO_RUN = "There is no run in this file."
 _CHANGED = "The run in this file is damaged or was changed by hand: it cannot be restored."
-_OF_FORMAT_1 = {"control": "control image"}
-"""The artifact that lay beside source and mask, under a keyword of its own."""
 
 
 class NoRun(UserError):
@@ -113,9 +111,9 @@ def with_run(
 def read_run_in(data: bytes) -> EmbeddedRun | None:
     """The run in a file's bytes, or None when there is none.
 
-    Raises UserError for a record that is damaged, changed by hand, too large or of a newer version.
+    Raises UserError for a record that is damaged, changed by hand, too large or of another version.
     """
-    pictures = ("source", "mask", *_OF_FORMAT_1, *(f"artifact-{place}" for place in range(MOST_ARTIFACTS)))
+    pictures = ("source", "mask", *(f"artifact-{place}" for place in range(MOST_ARTIFACTS)))
     texts = read_texts(data, [KEYWORD, *map(_keyword, pictures)])
     if KEYWORD not in texts:
         return None
@@ -125,6 +123,10 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
         plain = read_json(texts[KEYWORD])
         if int(plain["format"]) > FORMAT:
             raise UserError("The run in this file was saved by a newer version of the studio: update this one.")
+        if int(plain["format"]) < FORMAT:
+            raise UserError(
+                "The run in this file was saved by a version that was never released: it cannot be restored."
+            )
         return _embedded(plain, texts, data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError, OverflowError) as error:
         raise UserError(_CHANGED) from error
@@ -159,12 +161,6 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
 
 def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Image.Image | None]:
     """The artifacts that the record names, by name; None for one that did not travel."""
-    if "artifacts" not in pictures:
-        return {
-            name: _unpacked(texts, keyword, pictures[keyword])
-            for keyword, name in _OF_FORMAT_1.items()
-            if keyword in pictures
-        }
     declared = pictures["artifacts"]
     if len(declared) > MOST_ARTIFACTS or any(not 0 < len(name) <= LONGEST_NAME for name in declared):
         raise ValueError("these are no artifacts")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from pydantic import ValidationError
 
 from core.errors import UserError
 from core.images import image_sha
@@ -21,7 +20,6 @@ from core.lineage import Failure, Lineage, TestCase
 from core.masks import NamedMask
 from core.types import CounterfactualCaption, StageName, StageValue
 from pipeline.driver import Request
-from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files import run_file
 from pipeline.run_files.run_file import RunFile, RunImageFiles
@@ -206,13 +204,13 @@ def _open(folder: Path, asked: RunFile) -> RunFile:
     if not (folder / run_file.FILE).exists():
         return asked
     held = run_file.read(folder / run_file.FILE)
-    unsent = asked.recipe.unsent(asked.settings)  # earlier versions had not all of them
+    unsent = asked.recipe.unsent(asked.settings)
     for what, then, now in (
         ("image", held.source_sha256, asked.source_sha256),
         ("recipe", held.run.recipe, asked.run.recipe),
         ("task", held.run.task, asked.run.task),
-        ("profile", _as_now(held.profile), _as_now(asked.profile)),
-        ("prompts", _sent(_as_now_worded(held.prompts, asked.prompts), unsent), _sent(asked.prompts, unsent)),
+        ("profile", _of_a_run(held.profile), _of_a_run(asked.profile)),
+        ("prompts", _sent(held.prompts, unsent), _sent(asked.prompts, unsent)),
         ("settings", held.settings, asked.settings),
         ("seed", held.seed, asked.seed),
         ("mask", (held.mask_sha256, held.run.mask_classes), (asked.mask_sha256, asked.run.mask_classes)),
@@ -237,28 +235,10 @@ _NO_OTHER_RUN = {
 """Of a profile: what is only shown or tried on the images, and the defaults of settings, which a run holds itself."""
 
 
-def _as_now(profile: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What of a profile makes a run another one, as this version would write it: what an earlier one did not know is at
-    its default.
-    """
-    try:
-        return Profile.model_validate(profile).model_dump(mode="json", exclude=_NO_OTHER_RUN)
-    except ValidationError:
-        return profile
+def _of_a_run(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a profile that makes a run another one."""
+    return {name: value for name, value in profile.items() if name not in _NO_OTHER_RUN}
 
 
 def _sent(prompts: PromptSet, unsent: Collection[str]) -> PromptSet:
     return replace(prompts, prompts={name: one for name, one in prompts.prompts.items() if name not in unsent})
-
-
-def _as_now_worded(prompts: PromptSet, now: PromptSet) -> PromptSet:
-    """Prompts as this version would write them: earlier ones named all protected classes where `$shown` stands now.
-
-    Each image has its own prompt on record, so that one that would be drawn from another now is drawn anew.
-    """
-    templates = {name: one.template.replace("$shown", "$kept") for name, one in now.prompts.items()}
-    same = {
-        name: now[name] if name in templates and replace(now[name], template=templates[name]) == one else one
-        for name, one in prompts.prompts.items()
-    }
-    return replace(prompts, prompts=same)

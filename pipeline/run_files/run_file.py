@@ -23,10 +23,10 @@ from pydantic import ValidationError
 
 from core.errors import UserError
 from core.images import image_sha, png_of
-from core.lineage import DEFAULT_RECIPE, Failure, TestCase
+from core.lineage import Failure, TestCase
 from core.masks import NamedMask, resized
 from core.run_record import ImageRecord, RunRecord, image_record
-from core.settings import Settings, keyed
+from core.settings import Settings
 from core.types import Task, from_plain, read_json, to_plain
 from core.version import version
 from pipeline.profiles.profile import Profile
@@ -106,9 +106,8 @@ def asked_run(
     """
     source_sha, mask_sha = image_sha(source), image_sha(mask.image) if mask else ""
     plain = settings.model_dump(mode="json")
-    named = {section: keyed(getattr(settings, section)) for section in plain}  # the ids of earlier versions stay
     run = RunRecord(
-        id=_id(source_sha, task, profile.name, seed, named, mask_sha, recipe.name),
+        id=_id(source_sha, task, profile.name, seed, plain, mask_sha, recipe.name),
         name=_name(source_name),
         profile=profile.name,
         recipe=recipe.name,
@@ -189,15 +188,13 @@ def load_mask(held: RunFile, folder: Path) -> Image.Image | None:
 
 
 def load_png(path: Path, sha: str) -> Image.Image:
-    """The image of a file, its pixels checked against `image_sha` where that is not "". Raises UserError when it is
-    missing or changed.
-    """
+    """The image of a file, its pixels checked against `image_sha`. Raises UserError when it is missing or changed."""
     try:
         with Image.open(path) as file:
             image = file.convert("RGB")
     except OSError as error:
         raise UserError(f"The image {path} is missing or damaged: it cannot be used for this run.") from error
-    if sha and image_sha(image) != sha:
+    if image_sha(image) != sha:
         raise UserError(f"The image {path} was changed after it was made: it cannot be used for this run.")
     return image
 
@@ -233,17 +230,17 @@ def write(held: RunFile, folder: Path) -> None:
 
 
 def read(path: Path) -> RunFile:
-    """What a `run.json` holds. Raises UserError when it is missing, cut, changed or of a newer format."""
+    """What a `run.json` holds. Raises UserError when it is missing, cut, changed or of another format."""
     try:
         data = read_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"The file {path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
         raise UserError(f"The file {path} is no {FILE} of this program: it is not JSON.") from error
-    if not isinstance(data, dict) or data.get("format") not in (1, FORMAT):
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"The file {path} is no {FILE} of this program, or of another version of it.")
     try:
-        run = read_run(data["run"]) if "run" in data else _read_run_1(data)
+        run = read_run(data["run"])
         held = RunFile(
             run=run,
             profile=data["profile"],
@@ -255,34 +252,17 @@ def read(path: Path) -> RunFile:
             complete=bool(data["complete"]),
             versions=dict(data["versions"]),
             mask_sha256=str((data.get("mask") or {"sha256": ""})["sha256"]),
-            failures=from_plain(tuple[Failure, ...], data.get("failures", [])),
+            failures=from_plain(tuple[Failure, ...], data["failures"]),
         )
         return replace(held, run=replace(run, settings=held.settings.model_dump(mode="json")))
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:
         raise UserError(f"The file {path} is damaged or was changed by hand: it cannot be used.") from error
 
 
-def _read_run_1(data: Mapping[str, Any]) -> RunRecord:
-    """The run of format 1, whose parts stood side by side, without id and name."""
-    source, mask = data["source"], data.get("mask") or {"sha256": "", "classes": {}}
-    run = {
-        "id": "",
-        "name": _name(str(source["name"])),
-        "profile": str(data["profile"].get("name", "")),
-        "notes": source["notes"],
-        "mask_classes": mask["classes"],
-        **{name: data[name] for name in ("task", "settings", "values", "recipe") if name in data},
-    }
-    read = read_run(run)
-    about = source["sha256"], read.task, read.profile, int(data["seed"]), read.settings, mask["sha256"], read.recipe
-    return replace(read, id=_id(*about))
-
-
 def _id(
     source_sha: str, task: Task, profile: str, seed: int, settings: Mapping[str, Any], mask_sha: str, recipe: str
 ) -> str:
-    asked = [source_sha, to_plain(task), profile, seed, settings, mask_sha]
-    asked += [recipe] if recipe != DEFAULT_RECIPE else []  # the ids of earlier versions stay
+    asked = [source_sha, to_plain(task), profile, seed, settings, mask_sha, recipe]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 
@@ -303,12 +283,10 @@ def _plain_image(image: RunImageFiles) -> dict[str, Any]:
 
 
 def _read_image(data: Mapping[str, Any], task: Task) -> RunImageFiles:
-    artifacts = data.get("artifacts")
-    if artifacts is None:  # format 1 had one, and no hash of it
-        artifacts = {"control image": {"file": data["control_file"], "sha256": ""}}
+    artifacts = data["artifacts"]
     record = read_image(data, {name: held["sha256"] for name, held in artifacts.items()}, task)
     files = {name: _file_name(held["file"]) for name, held in artifacts.items()}
-    mask_file = str(data.get("mask_file", ""))
+    mask_file = str(data["mask_file"])
     return RunImageFiles(record, _file_name(data["file"]), files, _file_name(mask_file) if mask_file else "")
 
 

@@ -1,8 +1,4 @@
-"""Reads the record of a run and of its images (`core.run_record`) from plain data.
-
-As plain data it has format 2. What format 1 recorded reads the same: there the lineage of an image stood flat beside
-its checks.
-"""
+"""Reads the record of a run and of its images (`core.run_record`) from plain data."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str], task: Tas
     """The image of plain data; `artifacts` are the hashes of its artifacts, and `task` is that of its run, for records
     that do not say theirs. Raises as `read_run` does.
     """
-    lineage = read_lineage(plain.get("lineage", plain))
+    lineage = read_lineage(plain["lineage"])
     if lineage.task is None:
         lineage = replace(lineage, task=task)
     sha, checks = plain["sha256"], from_plain(tuple[Check, ...], plain["checks"])

@@ -178,7 +178,7 @@ class Evaluated:
     """What the page calls it."""
     kind: TaskKind
     identity: ModelIdentity | None
-    """None for predictions of an earlier version of the studio, which kept none."""
+    """None for predictions that were stored without one."""
     mapping: MappingReport
     pending: Pending
     """Figures are of what was read; `pending.left` is what is missing."""

@@ -26,7 +26,7 @@ from study.tables import answer_rows, result_rows
 MOST_RECORDS = 10 * MOST_LIST
 """Bytes: a vote takes some hundreds."""
 _NO_STUDY = (
-    "This is no study.zip that can be restored: it has no {missing}. A zip of an earlier version, or of anything else, "
+    "This is no study.zip that can be restored: it has no {missing}. A zip of anything else "
     "can be given to a new study as its images."
 )
 

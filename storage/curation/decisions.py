@@ -97,7 +97,7 @@ class Said:
     reason: str
     author: str
     decision: int
-    """0 where it was said on the page of its run, or by an earlier version."""
+    """0 where it was said on the page of its run."""
     restored: bool
     """Something that was taken back made it count again."""
     created: datetime

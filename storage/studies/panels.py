@@ -18,9 +18,6 @@ from storage.engine.rows import insert_row, now, pack, pack_value, unpack_value,
 from storage.studies.rows import append_log, require_study, touch
 from storage.studies.workers import add_worker, came_from, enrol
 
-NOBODYS_PANEL = ("the link takes anybody", "participants by nothing")
-"""What the log says where the link names no participants, the second as earlier versions wrote it: read only where the
-settings themselves are gone, since the files of studies once held the latest alone."""
 _LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
 """What opens and ends the link, as the log names it."""
 
@@ -42,7 +39,7 @@ class Panels(Repository):
             return
         insert_row(db, "study_panels", {"study": study_id, "settings": pack_value(panel), "created": now()})
         touch(db, study_id)
-        words = f"participants by {panel.parameter}" if panel.parameter else NOBODYS_PANEL[0]
+        words = f"participants by {panel.parameter}" if panel.parameter else "the link takes anybody"
         append_log(db, "panel changed", words, study_id)
 
     @write
@@ -116,7 +113,7 @@ def ways_in(db: sqlite_utils.Database, study_id: str) -> tuple[bool, bool]:
         elif row["event"] == "panel changed":
             # Saved just before this line, in one transaction.
             saved = [names for time, names in settings if changed < time <= row["created"]]
-            named = saved[-1] if saved else row["detail"] not in NOBODYS_PANEL
+            named = saved[-1] if saved else named
             changed = row["created"]
         panelled |= opened and named
         since = row["created"]

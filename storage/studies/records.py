@@ -73,8 +73,6 @@ _QUERIES: Mapping[str, str] = {
         "FROM study_panels WHERE study = ? ORDER BY id"
     ),
 }
-_LATER = frozenset({"training_read", "panels"})
-"""Tables that files of earlier versions lack."""
 _WHOLE = frozenset(
     "version place blocked excluded exclusion readmitted given reached id number counts imported first_vote vote "
     "changes was_right decision assignment item archived".split()
@@ -159,8 +157,7 @@ class _Restoring:
         return {"study": self._study_id}
 
     def _rows(self, table: str) -> list[dict[str, Any]]:
-        rows = self._records.get(table, []) if table in _LATER else self._records[table]
-        return [_checked(row, _COLUMNS[table]) for row in rows]
+        return [_checked(row, _COLUMNS[table]) for row in self._records[table]]
 
     def _insert(self, table: str, row: Row) -> None:
         self._db.table(table).insert(dict(row))

@@ -147,28 +147,6 @@ def test_again_gives_the_same_pixels_even_after_the_prompts_changed(
     assert "1 of 1 images differ. All versions are the same" in told.err
 
 
-def test_a_folder_of_an_earlier_version_goes_on_and_its_images_come_again_as_they_were(
-    models: ScriptedModels, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It named every protected class to the generator, by a template that called them `$kept`."""
-    profile = tmp_path / "mine.toml"
-    demo = (ROOT / "pipeline/profiles/demo.toml").read_text(encoding="utf-8")
-    profile.write_text(demo.replace('prompts = "demo"', 'prompts = "paper"', 1), encoding="utf-8")
-    out, file = tmp_path / "out", tmp_path / "out" / "run.json"
-    asked = ["augment", str(image), "--task", "segmentation", "--protected", "bird", "--profile", str(profile)]
-    asked += ["--out", str(out), "--captions", "3", "--steps", "2"]
-    assert cli.main(asked) == 0
-    now = file.read_text(encoding="utf-8")
-    file.write_text(now.replace("with $shown.", "with $kept."), encoding="utf-8")
-    capsys.readouterr()
-    assert cli.main(["again", str(file), "--out", str(tmp_path / "two")]) == 0
-    assert capsys.readouterr().out.count("same pixels") == 3
-    drawn = len(models.generator.made)
-    assert cli.main(asked) == 0
-    assert len(models.generator.made) == drawn, "all that is named is there, so no image would be another one"
-    assert file.read_text(encoding="utf-8") == now
-
-
 def test_the_images_carry_their_run_and_all_of_them_the_same_one(
     models: ScriptedModels, image: Path, tmp_path: Path
 ) -> None:

@@ -189,7 +189,6 @@ def test_another_prompt_or_model_makes_new_images_from_the_same_captions() -> No
 
 
 def test_images_are_drawn_anew_only_where_the_mask_makes_their_prompt_another_one() -> None:
-    """Also those that an earlier version drew, which told the generator of every protected class."""
     task = Task("segmentation", protected=("bird", "pedestrian"))
     profile = load_profile("demo").model_copy(update={"prompts": "paper"})
     request = dataclasses.replace(ALL, task=task)

@@ -151,13 +151,6 @@ def test_the_record_is_enough_to_make_it_again() -> None:
     assert read_lineage(json.loads(json.dumps(made.plain()))) == made
 
 
-def test_settings_as_the_first_version_recorded_them_say_the_same() -> None:
-    flat = {**SETTINGS.model_dump(mode="json"), "conditioning": {"kind": "canny", "low": 41}}
-    read = read_settings("controlnet", flat)
-    assert read == ControlNetSettings(conditioning=ConditioningSettings(low=41), generation=SETTINGS)
-    assert read_settings("controlnet", read.plain()) == read
-
-
 @pytest.mark.parametrize(
     ("method", "recorded"), [("inversion", {"cross_replace": 0.8}), ("controlnet", {"steps": "many"})]
 )

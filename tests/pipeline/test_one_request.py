@@ -13,7 +13,7 @@ from PIL import Image
 
 from core.errors import Cancelled
 from core.images import image_sha
-from core.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings, Settings, keyed
+from core.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings, Settings
 from core.types import Alternatives, Keywords, StageValue, Task, Trace
 from pipeline.driver import Driver, MemoryStore, Request
 from pipeline.freshness import stale_stages
@@ -207,11 +207,6 @@ def test_a_stop_while_the_model_speaks_keeps_nothing_of_it() -> None:
     with pytest.raises(Cancelled):
         case.driver.run(Request(BIRD, case.settings, images=()), case.store, cancelled=stop)
     assert list(case.store.held) == ["caption"] and case.asked == ["all"]
-
-
-def test_the_setting_changes_no_key_of_earlier_versions() -> None:
-    assert "together" not in keyed(KeywordSettings()) and keyed(KeywordSettings(together=True))["together"] is True
-    assert Settings.model_validate({"keywords": {"attempts": 3}}).keywords.together is False
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_its_cache_is_beside_that_of_the_hub_unless_it_is_named(monkeypatch: pyt
 
 def test_the_record_says_compiled_and_is_else_as_it_was() -> None:
     plain = ControlNetSettings(generation=QUICK, batch=DrawnBatch(size=4, place=2))
-    assert plain.plain()["batch"] == {"size": 4, "place": 2}, "as earlier versions wrote it"
+    assert plain.plain()["batch"] == {"size": 4, "place": 2}
     held = ControlNetSettings(generation=QUICK, batch=DrawnBatch(compiled=True))
     assert held.plain()["batch"] == {"size": 1, "place": 0, "compiled": True}
     for settings in (plain, held, ControlNetSettings()):

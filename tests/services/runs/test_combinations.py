@@ -12,7 +12,6 @@ import pytest
 from core.errors import UserError
 from core.settings import CounterfactualSettings
 from core.types import Alternative, Alternatives, Caption, Edit, KeywordAlternatives
-from pipeline.freshness import keyed
 from pipeline.stages.counterfactuals import BETWEEN, choose_edits
 from services.queries import ShowRun
 from services.runs.combinations import Grid, grid_of, pairs_of
@@ -80,11 +79,6 @@ def test_more_captions_than_are_written_are_refused() -> None:
     settings = CounterfactualSettings(combinations="all", edits_at_once=2)
     with pytest.raises(UserError, match="225 combinations, and at most 200"):
         choose_edits(CAPTION, two, settings, 0)
-
-
-def test_settings_of_earlier_versions_have_the_same_key() -> None:
-    assert "combinations" not in keyed(CounterfactualSettings()) and "chosen" not in keyed(CounterfactualSettings())
-    assert keyed(CounterfactualSettings(combinations="all"))["combinations"] == "all"
 
 
 def grid(studio: Studio, run_id: str) -> Grid:

@@ -238,15 +238,7 @@ def test_training_counts_for_nothing_and_stands_in_the_records(
         assert {item.why for item in data.items if item.kind == "training"} == {WHY}
         assert there.studies.assignments.to_read(restored, one.worker) is None
         assert analyse(data).workers[0].decided == report.workers[0].decided
-    # A file of an earlier version says nothing of what was read.
-    _, records = studies.whole(study_id)
-    with workspace_in(tmp_path / "third") as there:
-        same = {row["image"]: there.images.add(workspace.images.load(row["image"])) for row in records["items"]}
-        same |= {row["source"]: there.images.add(workspace.images.load(row["source"])) for row in records["items"][:2]}
-        earlier = {table: rows for table, rows in records.items() if table != "training_read"}
-        there.studies.restore(earlier, same, lambda data: None)
-        assert len(there.studies.data(study_id).votes) == 3
-    for folder in ("workspace", "another", "third"):
+    for folder in ("workspace", "another"):
         assert_counted(tmp_path / folder)
 
 
