@@ -314,7 +314,7 @@ def test_a_record_that_was_changed_is_refused_in_a_sentence(spoil: Callable[[dic
         ("[]", "damaged or was changed"),
         ("[" * 100_000, "damaged or was changed"),
         ("9" * 10_000, "damaged or was changed"),
-        ('{"format": 1}', "unreleased version"),
+        ('{"format": 1}', "never released"),
         ('{"format": 2}', "damaged or was changed"),
         ('{"format": 3}', "newer version"),
         (json.dumps({"format": 1, "run": "x" * 1_000_000}), "far larger"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from core.catalogue import CatalogueFilter, Facet
+from core.image_filter import Facet, ImageFilter
 from core.studies import NewItem
 from core.types import Task
 from storage.curation.catalogue_check import catalogue_faults
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 def found(workspace: Workspace, facet: Facet, value: str) -> set[int | None]:
     """The test cases that have a value, by the sets of the catalogue."""
-    return {one.test_case for one in workspace.catalogue.page(CatalogueFilter({facet: (value,)})).entries}
+    return {one.test_case for one in workspace.catalogue.page(ImageFilter({facet: (value,)})).entries}
 
 
 def test_rows_of_another_program_are_shown_after_the_next_opening(folder: Path) -> None:
