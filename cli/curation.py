@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cli.common import add_workspace_option, counting, in_workspace, printable
 from core.imports import Import, ImportRow
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.curation import import_source, imports
 from storage.workspace import Workspace
 

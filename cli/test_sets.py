@@ -18,7 +18,7 @@ from core.progress import Progress
 from core.test_sets import SetEntry, SetVersion
 from core.words import count_of
 from formats.draft import MANIFEST, read_manifest
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from formats.types import SPLITS
 from pipeline.profiles.profile import load_profile
 from services.test_sets.drafts import (

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +20,20 @@ from numpy.typing import NDArray
 from core.errors import UserError
 from core.masks import UNLABELLED
 from formats import rle
-from formats.common import (
-    read_bytes,
-    split_in,
-)
 from formats.draft import Draft, Picture
-from formats.files import MOST_TABLE, Files, by_form, is_image, names_by_form
-from formats.naming import split_folder
-from formats.pages import Kept
+from formats.files import Files, by_form, is_image, joined, names_by_form, stamp_of
+from formats.naming import SPLIT_OF, split_folder, standard
+from formats.pages import CLASSES, CROISSANT, SHEET, Kept
 from formats.regions import MOST_REGIONS, area_of, class_names, mask_numbers, painted, pieces
-from formats.types import Example, Found, Report, Split
+from formats.source import UNKNOWN, Latest, Places, Source, Survey, Tally, digest, opener, stem_of
+from formats.types import Example, Found, Report, Row, Split
 
-if TYPE_CHECKING:
-    pass
+_BLOCK = 4_000_000
+_BLANK = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+_OUR_LISTS = (CLASSES, CROISSANT, "manifest.json")
+_CHANGED = "The list of annotations was changed since the data set was opened: open it again."
+_KINDS = re.compile(r"_?(instances|captions|person_keypoints|keypoints|annotations|stuff|image_info)_?(\.coco)?_?")
 
 
 def write_coco(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -82,45 +86,6 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def find_coco(files: Files, report: Report) -> Iterator[Found]:
-    """The images of every JSON file of COCO's form. Boxes without a region, and categories that are not listed, are
-    told.
-    """
-    known = names_by_form(files.names)
-    by_stem: dict[str, list[str]] = {}
-    for name in files.names:
-        by_stem.setdefault(posixpath.basename(name), []).append(name)
-    used: set[str] = set()
-    for table in (name for name in files.names if name.endswith(".json")):
-        held = _coco(files, table, report)
-        if held is None:
-            continue
-        split = split_in(posixpath.splitext(posixpath.basename(table))[0].replace("_", "/").replace("2017", ""))
-        named: dict[Any, str] = {}
-        for category in held.get("categories", ()):
-            if isinstance(category, dict) and isinstance(category.get("name"), str):
-                named[_id(category, "id")] = category["name"]
-        named.pop(None, None)
-        regions: dict[Any, list[dict[str, Any]]] = {}
-        for annotation in held.get("annotations", ()):
-            if isinstance(annotation, dict):
-                regions.setdefault(_id(annotation, "image_id"), []).append(annotation)
-        for place, entry in enumerate(held["images"], start=1):
-            where = f"{table}, image {place}"
-            file_name = entry.get("file_name") if isinstance(entry, dict) else None
-            image = _coco_image(file_name, table, split, known, by_stem)
-            if image is None:
-                report.refuse(where, f"It names an image that is not there (“{file_name}”): add the file.")
-                continue
-            used.add(image)
-            found = _coco_found(files, image, entry, regions.get(_id(entry, "id"), []), named, where, report)
-            if found is not None:
-                yield Found(**{**found, "split": split or split_in(posixpath.dirname(image))})
-    for name in files.names:
-        if is_image(name) and name not in used and name != "sheet.jpg":
-            report.refuse(name, "No list of images names it: add it there, or take the file away.")
-
-
 def _texts(classes: Mapping[int, str]) -> dict[str, str]:
     """The classes of a mask as JSON has them."""
     return {str(number): name for number, name in sorted(classes.items())}
@@ -167,97 +132,461 @@ def _whole(picture: Picture, ids: Mapping[str, int]) -> list[dict[str, Any]]:
     ]
 
 
-def _coco(files: Files, table: str, report: Report) -> dict[str, Any] | None:
-    """The JSON of COCO's form; None for other JSON, which other files of a set are, too."""
+class CocoSource(Source):
+    """The images of the JSON lists. Of each entry only its place in its list is kept, as there may be very many."""
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        label = options.get("label", "")
+        if label not in ("", "largest"):
+            raise UserError(
+                f"The label of COCO's images is “largest” (object) or nothing, not “{label}”.", field="label"
+            )
+        self._largest = label == "largest"
+        if in_place:
+            self.licence = (
+                "Annotations CC BY 4.0; each image under the terms that Flickr shows for it. "
+                "https://cocodataset.org/#termsofuse"
+            )
+        near = (path for folder in ("annotations", "") for path in files.files(folder, deep=False))
+        names = list(near) if in_place else list(files.names)
+        lists = [name for name in names if name.endswith(".json") and posixpath.basename(name) not in _OUR_LISTS]
+        instances = [name for name in lists if posixpath.basename(name).startswith("instances_")]
+        self._lists: dict[str, list[str]] = {}
+        for name in (instances or lists) if in_place else lists:
+            self._lists.setdefault(_split_of(name), []).append(name)
+        self._tables = Latest(self._scanned, len(lists) + 1)
+        self._known = {} if in_place else names_by_form(names)
+        self._by_base: dict[str, list[str]] = {}
+        for name in () if in_place else filter(is_image, names):
+            self._by_base.setdefault(posixpath.basename(name), []).append(name)
+
+    def splits(self) -> list[str]:
+        return list(self._lists)
+
+    def survey(self, split: str) -> Survey:
+        names = dict.fromkeys(name for table in self._images_of(split)[0] for name in table.categories.values())
+        return Survey(
+            tuple(names) if self._largest else (),
+            dict(enumerate(names)) if len(names) <= UNLABELLED else {},
+        )
+
+    def count(self, split: str | None = None) -> int:
+        return sum(len(table.places) for each in self._chosen(split) for table in self._images_of(each)[0])
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        used = set()
+        for each in self._chosen(split):
+            tables, captions = self._images_of(each)
+            for name in self._lists[each]:
+                if problem := self._tables.get(name).problem:
+                    self.report.refuse(name, problem)
+            for table in tables:
+                for row in table.told:
+                    self.report.changed(table.name, row)
+                tally = Tally(self.report)
+                with self.files.path(table.name).open("rb") as file:
+                    for place in range(len(table.places)):
+                        found = self._found(table, file, place, captions, tally)
+                        used.add(found.file)
+                        yield found
+                tally.tell()
+        for name in () if self.in_place else filter(is_image, self.files.names):
+            if name not in used and posixpath.basename(name) != SHEET:
+                self.report.refuse(name, "No list of images names it: add it there, or take the file away.")
+
+    def at(self, key: str) -> Found:
+        for split in self._lists:
+            for table in self._images_of(split)[0]:
+                if (place := table.keys.find(key)) is not None:
+                    if stamp_of(self.files.path(table.name)) != table.stamp:
+                        raise UserError(_CHANGED)
+                    with self.files.path(table.name).open("rb") as file:
+                        return self._found(table, file, place, [], Tally(Report()))
+        raise UserError(UNKNOWN)
+
+    def stamp(self, key: str, file: str = "") -> str:
+        return self.files.stamp(file) if file else ""
+
+    def _chosen(self, split: str | None) -> list[str]:
+        return list(self._lists) if split is None else [split] if split in self._lists else []
+
+    def _images_of(self, split: str) -> tuple[list[_Table], list[_Table]]:
+        """The lists whose images are taken, and those whose captions go with them."""
+        tables = [self._tables.get(name) for name in self._lists.get(split, ())]
+        tables = [table for table in tables if table.places]
+        of_kind = {kind: [table for table in tables if table.kind == kind] for kind in ("", "keypoints", "caption")}
+        taken = next((found for found in of_kind.values() if found), [])
+        for table in of_kind["keypoints"] if taken is not of_kind["keypoints"] else ():
+            told = f"Its {table.annotations:,} keypoints are of images that another list has: they were left out."
+            if told not in taken[0].told:
+                taken[0].told.append(told)
+        return taken, of_kind["caption"]
+
+    def _scanned(self, name: str) -> _Table:
+        """Go through a list once."""
+        table, names, image_ids = _Table(name), list[str](), list[str]()
+        try:
+            with self.files.path(name).open("rb") as file:
+                for what, entry, place, size in entries(file):
+                    if isinstance(entry, dict):
+                        table.note(what, entry, place, size, names, image_ids)
+        except ValueError:
+            return _Table(name, problem="It is no list of COCO's form: download it again.")
+        except OSError as error:
+            return _Table(name, problem=f"It cannot be read: {error.strerror or error}.")
+        if not names:
+            return replace(table, problem="It lists no image: download it again." if self.in_place else "")
+        table.finish(image_ids)
+        table.stamp = stamp_of(self.files.path(name))
+        table.folder = self._folder_of(name, names)
+        table.keys = Places(self._place_of(table, each) or each for each in names)
+        return table
+
+    def _folder_of(self, name: str, images: Sequence[str]) -> str:
+        """The folder of the images: called as the split, within `images` or not, or that of the list."""
+        split, beside = _split_of(name), posixpath.dirname(name)
+        above = posixpath.dirname(beside)
+        kinds = dict.fromkeys((split, split_folder(standard(split), "val"), standard(split)))  # type: ignore[arg-type]
+        inside = [joined(*parts) for kind in kinds for parts in ((kind,), ("images", kind))]
+        folders = dict.fromkeys(joined(base, each) for base in (above, beside) for each in (*inside, "images", ""))
+        for folder in folders:
+            if any(self._is_there(joined(folder, _path(image))) for image in images[:20] if image):
+                return folder
+        if self.in_place:
+            looked = ", ".join(f"{folder}/" if folder else "the folder itself" for folder in folders)
+            raise UserError(
+                f"The images that {name} lists are not there: {images[0]} was looked for in {looked}.", field="root"
+            )
+        return ""
+
+    def _is_there(self, path: str) -> bool:
+        return self.files.has(path) if self.in_place else by_form(self._known, path) is not None
+
+    def _place_of(self, table: _Table, named: str) -> str | None:
+        """The file that an entry names: in the folder of the list's images, or the only one so called."""
+        path = joined(table.folder, _path(named))
+        if self.in_place:
+            return path
+        found = by_form(self._known, posixpath.normpath(path)) or by_form(self._known, posixpath.normpath(_path(named)))
+        same = self._by_base.get(posixpath.basename(path), [])
+        return found or (same[0] if len(same) == 1 and named else None)
+
+    def _found(self, table: _Table, file: BinaryIO, place: int, captions: Sequence[_Table], tally: Tally) -> Found:
+        entry = _read_at(file, table.places[place], table.sizes[place])
+        named, where = _text(entry.get("file_name")), f"{table.name}, image {place + 1}"
+        path, split = self._place_of(table, named), standard(_split_of(table.name))
+        identity = _id(entry.get("id"))
+        key = table.keys.key(path or named, place)
+        found = Found(path or named, stem_of(path or named), opener(self.files, path or named), key=key, where=where)
+        if path is None:
+            told = f"It names an image that is not there (“{entry.get('file_name')}”): add the file."
+            return replace(found, problem=told)
+        licence = table.licences.get(_id(entry.get("license")), "")
+        folder = next((part for part in path.split("/")[:-1] if standard(part) in ("train", "validation", "test")), "")
+        found = replace(found, split=split or standard(folder), attributes={"licence": licence} if licence else {})
+        annotations: list[dict[str, Any]] = []
+        if identity in table.twice:
+            tally.note(
+                where, f"Another image has its id {identity}, so that nothing tells whose annotations are whose."
+            )
+        else:
+            annotations = [_read_at(file, *part) for part in table.of_image(identity)]
+        words = [_text(each.get("caption")) for each in annotations if each.get("caption")]
+        for other in captions if identity not in table.twice else ():
+            with self.files.path(other.name).open("rb") as second:
+                words += [_text(_read_at(second, *part).get("caption")) for part in other.of_image(identity)]
+        if len(words) > 1:
+            tally.note(where, f"It has {len(words)} captions: the first one was taken.")
+        if words:
+            found = replace(found, row=Row(caption=words[0]))
+        return found if table.kind == "caption" else self._drawn(found, table, entry, annotations, tally)
+
+    def _drawn(
+        self,
+        found: Found,
+        table: _Table,
+        entry: Mapping[str, Any],
+        annotations: Sequence[Mapping[str, Any]],
+        tally: Tally,
+    ) -> Found:
+        """The item with its label, and the mask of its regions."""
+        named = table.categories
+        kinds = [_id(annotation.get("category_id")) for annotation in annotations]
+        unknown = sorted(
+            {str(a.get("category_id"))[:80] for a, kind in zip(annotations, kinds, strict=True) if kind not in named}
+        )
+        objects = [a for a in annotations if not a.get("iscrowd") and _id(a.get("category_id")) in named]
+        if self._largest and objects:
+            found = replace(found, label=named[_id(max(objects, key=area_of).get("category_id"))])
+        if unknown:
+            return replace(
+                found, problem=f"Its annotations have a category that is not listed: {', '.join(unknown[:6])}."
+            )
+        own, label = entry.get("mask_classes"), entry.get("label")
+        if isinstance(label, str) and not self._largest:
+            found = replace(found, label=label)
+        try:
+            classes = {int(n): str(name) for n, name in own.items()} if isinstance(own, dict) else {}
+            size = int(entry["width"]), int(entry["height"])
+        except (KeyError, ValueError, TypeError, OverflowError):
+            return replace(found, problem="Its width and height are not both given as numbers: add them.")
+        if any(not 0 <= number <= UNLABELLED for number in classes):
+            return replace(
+                found, problem="Its mask_classes have a number that no mask can hold: they go from 0 to 255."
+            )
+        if not (0 < size[0] <= 1 << 15 and 0 < size[1] <= 1 << 15):
+            return replace(found, problem="Its width and height cannot be those of an image.")
+        if isinstance(label, str) and not isinstance(own, dict):
+            return found
+        shaped = [annotation for annotation in annotations if annotation.get("segmentation")]
+        if len(shaped) < len(annotations):
+            labels = {named[kind] for kind in kinds}
+            if len(labels) == 1 and not shaped:
+                return found if self._largest else replace(found, label=next(iter(labels)))
+            tally.note(
+                found.where,
+                f"{len(annotations) - len(shaped)} of its annotations have a box and no region: they were left out.",
+            )
+        numbers = {name: number for number, name in classes.items()} or table.numbers
+        if not numbers and named:
+            return found
+        shapes = []
+        for annotation in sorted(shaped, key=area_of, reverse=True):  # smaller ones lie on larger ones
+            number = annotation.get("mask_number", numbers.get(named[_id(annotation.get("category_id"))]))
+            if not isinstance(number, int) or not 0 <= number < UNLABELLED:
+                return replace(found, problem="It has more than 255 classes, which a mask cannot hold.")
+            shapes.append((number, annotation["segmentation"]))
+        if not shapes and not isinstance(own, dict) and (annotations or not table.has_regions or not self.in_place):
+            return found
+        return replace(found, mask=painted(shapes, size), classes=classes or {n: name for name, n in numbers.items()})
+
+
+@dataclass
+class _Table:
+    """A list of images, of whose entries the places are known."""
+
+    name: str
+    problem: str = ""
+    kind: str = ""
+    """“caption” or “keypoints” where its annotations have these."""
+    stamp: str = ""
+    folder: str = ""
+    places: array[int] = field(default_factory=lambda: array("Q"))
+    sizes: array[int] = field(default_factory=lambda: array("Q"))
+    keys: Places = field(default_factory=lambda: Places(()))
+    categories: dict[str, str] = field(default_factory=dict)
+    licences: dict[str, str] = field(default_factory=dict)
+    twice: set[str] = field(default_factory=set)
+    """Ids that several images have."""
+    told: list[str] = field(default_factory=list)
+    has_regions: bool = False
+    _ids: array[int] = field(default_factory=lambda: array("Q"))
+    _at: array[int] = field(default_factory=lambda: array("Q"))
+    _bytes: array[int] = field(default_factory=lambda: array("Q"))
+    _sorted: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    _order: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+
+    def note(
+        self, what: str, entry: Mapping[str, Any], place: int, size: int, names: list[str], ids: list[str]
+    ) -> None:
+        """Keep where an entry lies. The names and ids of images are added to `names` and `ids`."""
+        if what == "images":
+            names.append(_text(entry.get("file_name")))
+            ids.append(_id(entry.get("id")))
+            self.places.append(place)
+            self.sizes.append(size)
+        elif what == "annotations":
+            if not self._ids:
+                self.kind = next((kind for kind in ("caption", "keypoints") if kind in entry), "")
+            self.has_regions = self.has_regions or bool(entry.get("segmentation"))
+            self._ids.append(digest(_id(entry.get("image_id"))))
+            self._at.append(place)
+            self._bytes.append(size)
+        elif what == "categories" and isinstance(entry.get("name"), str) and _id(entry.get("id")):
+            self.categories[_id(entry.get("id"))] = entry["name"]
+        elif what == "licenses":
+            about = [_text(entry.get(part)) for part in ("name", "url")]
+            self.licences[_id(entry.get("id"))] = ", ".join(part for part in about if part)
+
+    @property
+    def annotations(self) -> int:
+        return len(self._ids)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of the classes in masks: their places in the list. Empty where a mask cannot hold them."""
+        names = dict.fromkeys(self.categories.values())
+        return {name: number for number, name in enumerate(names)} if len(names) <= UNLABELLED else {}
+
+    def finish(self, ids: Sequence[str]) -> None:
+        """Sort the annotations by their images."""
+        seen: set[str] = set()
+        self.twice = {each for each in ids if each and (each in seen or seen.add(each))}  # type: ignore[func-returns-value]
+        digests = np.array(self._ids, np.uint64)
+        self._order = np.argsort(digests, kind="stable")
+        self._sorted = digests[self._order]
+        if len(set(self.categories.values())) > UNLABELLED:
+            self.told.append("It has more categories than a mask can hold: masks are left out.")
+
+    def of_image(self, identity: str) -> list[tuple[int, int]]:
+        """Place and size of each annotation of an image."""
+        found = np.uint64(digest(identity))
+        first, last = np.searchsorted(self._sorted, found, "left"), np.searchsorted(self._sorted, found, "right")
+        return [(self._at[at], self._bytes[at]) for at in self._order[int(first) : int(last)].tolist()]
+
+
+def explained(files: Files) -> int:
+    """Number of images that the lists of a data set name."""
+    if not claims(files):
+        return 0
     try:
-        held = json.loads(files.read(table, MOST_TABLE))
-    except (ValueError, RecursionError, UserError) as error:
-        report.refuse(table, str(error) if isinstance(error, UserError) else "It is no JSON: save it again.")
-        return None
-    if not isinstance(held, dict) or not isinstance(held.get("images"), list):
-        return None
-    if any(not isinstance(held.get(name, []), list) for name in ("annotations", "categories")):
-        report.refuse(table, "Its annotations or categories are no lists: it is not of COCO's form.")
-        return None
-    return held
+        return sum(not found.problem.startswith("It names") for found in CocoSource(files, Report(), {}).find())
+    except (UserError, OSError):
+        return 0
 
 
-def _coco_image(
-    named: Any, table: str, split: Split, known: Mapping[str, str], by_stem: Mapping[str, list[str]]
-) -> str | None:
-    """The file that an entry names: in the folder of the split, beside the table, or the only one so called."""
-    if not isinstance(named, str):
-        return None
-    path = posixpath.normpath(named.replace("\\", "/"))
-    above = posixpath.dirname(posixpath.dirname(table))
-    kind = posixpath.splitext(posixpath.basename(table))[0].rpartition("_")[2]
-    folders = (kind, split_folder(split, "val"), split_folder(split), "images", "")
-    for folder in folders:
-        for base in (above, posixpath.dirname(table)):
-            if (found := by_form(known, posixpath.normpath(posixpath.join(base, folder, path)))) is not None:
-                return found
-    same = by_stem.get(posixpath.basename(path), [])
-    return same[0] if len(same) == 1 else None
+def claims(files: Files) -> bool:
+    """True if a file is a list of COCO's form."""
+    return any(_looks_like_list(files, name) for name in files.names if name.endswith(".json"))
 
 
-def _coco_found(
-    files: Files,
-    image: str,
-    entry: Mapping[str, Any],
-    annotations: Sequence[Mapping[str, Any]],
-    named: Mapping[Any, str],
-    where: str,
-    report: Report,
-) -> dict[str, Any] | None:
-    """The example of an entry; None, told, when one of its regions cannot be read."""
-    stem = posixpath.splitext(posixpath.basename(image))[0]
-    found: dict[str, Any] = {"file": image, "name": stem, "image": read_bytes(files, image)}
-    kinds = [_id(annotation, "category_id") for annotation in annotations]
-    unknown = sorted({str(kind)[:80] for kind in kinds if kind not in named})
-    if unknown:
-        report.refuse(where, f"Its annotations have a category that is not listed: {', '.join(unknown[:6])}.")
-        return None
-    label = entry.get("label")
-    own = entry.get("mask_classes")
-    classes: dict[int, str]
+def _looks_like_list(files: Files, name: str) -> bool:
+    if posixpath.basename(name) in _OUR_LISTS:
+        return False
     try:
-        classes = {int(n): str(name) for n, name in own.items()} if isinstance(own, dict) else {}
-        size = int(entry["width"]), int(entry["height"])
-    except (KeyError, ValueError, TypeError, OverflowError):
-        report.refuse(where, "Its width and height are not both given as numbers: add them.")
-        return None
-    if any(not 0 <= number <= UNLABELLED for number in classes):
-        report.refuse(where, "Its mask_classes have a number that no mask can hold: they go from 0 to 255.")
-        return None
-    if not 0 < size[0] * size[1] <= rle.MOST_PIXELS >> 14:
-        report.refuse(where, "Its width and height cannot be those of an image.")
-        return None
-    if isinstance(label, str) and not isinstance(own, dict):
-        return {**found, "label": label}
-    numbers = {name: number for number, name in classes.items()} or {
-        name: number for number, name in enumerate(named.values()) if number < UNLABELLED
-    }
-    shaped = [a for a in annotations if a.get("segmentation")]
-    if len(shaped) < len(annotations):
-        labels = {named[kind] for kind in kinds}
-        if len(labels) == 1 and not shaped:
-            return {**found, "label": next(iter(labels))}
-        left = len(annotations) - len(shaped)
-        report.changed(where, f"{left} of its annotations have a box and no region: they were left out.")
-    shapes = []
-    for annotation in sorted(shaped, key=area_of, reverse=True):
-        number = annotation.get("mask_number", numbers.get(named[_id(annotation, "category_id")]))
-        if not isinstance(number, int) or not 0 <= number < UNLABELLED:
-            report.refuse(where, "It has more than 255 classes, which a mask cannot hold.")
-            return None
-        shapes.append((number, annotation["segmentation"]))
-    if shapes or isinstance(own, dict):
-        found["mask"] = painted(shapes, size)
-        found["classes"] = classes or {number: name for name, number in numbers.items()}
-    return {**found, "label": label if isinstance(label, str) else ""}
+        with files.path(name).open("rb") as file:
+            return any(what == "images" for what, *_ in entries(file))
+    except (ValueError, OSError, UserError):
+        return False
 
 
-def _id(held: Mapping[str, Any], name: str) -> int | float | str | None:
-    """What an entry has as an id; None for what cannot be one, such as a list."""
-    found = held.get(name)
-    return found if isinstance(found, int | float | str) else None
+def _split_of(table: str) -> str:
+    """The split of a list as it is called: by its own name (instances_train2017.json), or its folder."""
+    own = _KINDS.sub("", stem_of(table).removesuffix(".coco")).strip("_")
+    folders = [part for part in table.split("/")[:-1] if part.lower() in SPLIT_OF]
+    words = [part for part in re.split(r"[_\W]", own) if standard(part) in ("train", "validation", "test")]
+    return (
+        own
+        if standard(own) in ("train", "validation", "test")
+        else words[0]
+        if words
+        else folders[-1]
+        if folders
+        else ""
+    )
+
+
+def _path(named: str) -> str:
+    return posixpath.normpath(named.replace("\\", "/")) if named else ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _id(value: object) -> str:
+    """An id as text, so that 27 and "27" are the same; "" for what cannot be one, such as a list."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value) if isinstance(value, int | float | str) else ""
+
+
+def _read_at(file: BinaryIO, place: int, size: int) -> dict[str, Any]:
+    file.seek(place)
+    try:
+        entry = json.loads(file.read(size))
+    except ValueError as error:
+        raise UserError(_CHANGED) from error
+    return entry if isinstance(entry, dict) else {}
+
+
+class _Damaged(ValueError):
+    """The file is no JSON of the form that is read."""
+
+
+class _Text:
+    """A JSON file that is gone through from front to back, a character for a byte."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._text = ""
+        self._at = 0
+        self._before = 0
+        """Bytes of the file before the text that is kept."""
+        self._more()
+        if self._text.startswith("\xef\xbb\xbf"):  # the mark of UTF-8
+            self._at = 3
+
+    def sign(self) -> str:
+        """The next character that is not blank, which is not yet passed. Raises _Damaged at the end."""
+        while True:
+            match = _BLANK.match(self._text, self._at)
+            self._at = match.end() if match else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                raise _Damaged
+
+    def take(self, signs: str) -> str:
+        """Pass one of some characters. Raises _Damaged for another one."""
+        if (sign := self.sign()) not in signs:
+            raise _Damaged
+        self._at += 1
+        return sign
+
+    def value(self) -> tuple[Any, int, int]:
+        """The next value, passed; where it begins and how many bytes it has. Raises _Damaged."""
+        self.sign()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+                if end < len(self._text) or not self._more():  # a number may go on behind the end
+                    break
+            except ValueError as error:
+                if not self._more():
+                    raise _Damaged from error
+            except RecursionError as error:
+                raise _Damaged from error
+        start, size = self._before + self._at, end - self._at
+        piece = self._text[self._at : end]
+        if not piece.isascii():  # here a character is a byte: its texts have to be read anew
+            value = json.loads(piece.encode("latin-1"))
+        self._at = end
+        return value, start, size
+
+    def _more(self) -> bool:
+        data = self._file.read(max(_BLOCK, len(self._text) - self._at))
+        if not data:
+            return False
+        self._before += self._at
+        self._text = self._text[self._at :] + data.decode("latin-1")
+        self._at = 0
+        return True
+
+
+def entries(file: BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
+    """The entries of the lists that a JSON object holds: name of the list, the entry, its place and size in bytes.
+
+    Raises ValueError for another form.
+    """
+    text = _Text(file)
+    text.take("{")
+    if text.sign() == "}":
+        return
+    while True:
+        name, _, _ = text.value()
+        text.take(":")
+        if text.sign() != "[":
+            text.value()
+        else:
+            text.take("[")
+            if text.sign() == "]":
+                text.take("]")
+            else:
+                while True:
+                    yield (str(name), *text.value())
+                    if text.take(",]") == "]":
+                        break
+        if text.take(",}") == "}":
+            return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -12,67 +13,94 @@ from pydantic import ValidationError
 
 from core.errors import UserError
 from core.masks import UNLABELLED, parse_classes
-from core.validation_messages import reason
 from formats.draft import Picture
-from formats.files import Files, by_form, is_image, lines_of
+from formats.files import Files, is_image
 from formats.naming import SPLIT_OF, split_folder
 from formats.pages import CLASSES
-from formats.types import Example, Found, Report, Row, Split
+from formats.source import Tally
+from formats.types import Example, Report, Row, Split
 
 if TYPE_CHECKING:
     pass
 
-MASK_FOLDERS = ("masks", "mask", "segmentations", "labels", "annotations", "gtfine")
+MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
 """Folders of masks, in lower case."""
 MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
 """A shard is closed before it holds more than either."""
 
 
-def rows_of_lines(files: Files, table: str, report: Report) -> Iterator[tuple[str, Row]]:
-    """The rows of a file with a JSON object a line, each with its place in words; bad lines are told."""
-    try:
-        for line in lines_of(files, table):
-            where = f"{table}, line {line.number}"
-            row = row_of_line(line.text, where, report)
-            if row is not None:
-                yield where, row
-    except UserError as error:
-        report.refuse(table, str(error))
+def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
+    """The row of an example from the columns that a stranger's table has for it.
+
+    A column that is called as one of ours and holds something else, and one that JSON cannot say, is told and does not
+    refuse the row. Raises UserError for a label that is none.
+    """
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    own = {column.strip().casefold(): column for column in reversed(list(values))}
+    for column, value in values.items():
+        name = column.strip().casefold()
+        if name not in _OF_ANY_CASE or (column != name and name in values) or own[name] != column:
+            name = column
+        if value is None or value == "":
+            continue
+        if isinstance(value, bytes) or (isinstance(value, dict) and isinstance(value.get("bytes"), bytes)):
+            tally.note(where, f"Its column “{column}” holds a file, which is not taken over.")
+            continue
+        try:
+            plain = json.loads(json.dumps(value, allow_nan=False, default=_as_text))
+        except (ValueError, TypeError, RecursionError):
+            tally.note(where, f"Its column “{column}” holds infinity or no number (NaN): it was left out.")
+            continue
+        if name not in Row.model_fields:
+            extra[column] = plain
+            continue
+        if name == "caption" and isinstance(plain, list) and plain and isinstance(plain[0], str):
+            tally.note(where, f"Its column “{column}” holds {len(plain)} texts: the first one was taken.")
+            plain = plain[0]
+        try:
+            Row.model_validate({name: plain})
+            known[name] = plain
+        except (ValidationError, ValueError, RecursionError) as error:
+            if name == "label":
+                kind = "list" if isinstance(plain, list) else "table" if isinstance(plain, dict) else "value"
+                raise UserError(
+                    f"Its column “{column}” holds a {kind}, and an image has one label: write a text there."
+                ) from error
+            if name != "facts" or isinstance(plain, str | int | float):
+                extra[f"{column} " if column in _NESTED else column] = plain
+            tally.note(where, f"Its column “{column}” is not what an export has under this name: it is kept as a fact.")
+    row = Row.model_validate(known)
+    return row.model_copy(update={"facts": {**extra, **row.facts}})
 
 
-def row_of_line(text: bytes, where: str, report: Report) -> Row | None:
+_OF_ANY_CASE = ("label", "split", "caption")
+_NESTED = ("facts",)
+
+
+def _as_text(value: Any) -> str:
+    """Numbers and times that JSON does not have."""
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def json_row(text: bytes, where: str, report: Report, tally: Tally) -> Row | None:
     """The row of a line with a JSON object; None, told, for what is none."""
     try:
-        held = json.loads(text)
-        if not isinstance(held, dict):
+        values = json.loads(text.removeprefix(BOM_UTF8))
+        if not isinstance(values, dict):
             raise ValueError("it is no object")
-        return Row.model_validate(held)
-    except (ValidationError, ValueError, RecursionError) as error:
-        why = reason(error) if isinstance(error, ValidationError) else "it is no JSON object"
-        report.refuse(where, f"The line cannot be read: {why}.")
-        return None
-
-
-def row_of_cells(cells: Mapping[str, Any], where: str, report: Report) -> Row | None:
-    """The row of a table's cells; None, told, for one that cannot be read. Empty cells say nothing."""
-    try:
-        return Row.model_validate({name: cell for name, cell in cells.items() if cell not in (None, "")})
-    except (ValidationError, ValueError, RecursionError) as error:
-        why = reason(error) if isinstance(error, ValidationError) else "a cell is no JSON"
-        report.refuse(where, f"The row cannot be read: {why}.")
-        return None
+        return read_row(values, where, tally)
+    except (ValueError, RecursionError):
+        report.refuse(where, "The line cannot be read: it is no JSON object.")
+    except UserError as error:
+        report.refuse(where, str(error))
+    return None
 
 
 def count_images(files: Files) -> int:
     """About how many examples there are, by the names of the files."""
     return sum(is_image(name) and not is_sheet(name) and not is_mask(name) for name in files.names)
-
-
-def without(row: Row, *names: str) -> Row:
-    """The row without columns that are no facts of the example."""
-    extra = {name: value for name, value in (row.model_extra or {}).items() if name not in names}
-    return Row.model_validate({**{name: getattr(row, name) for name in Row.model_fields}, **extra})
 
 
 def split_in(folder: str) -> Split:
@@ -85,11 +113,16 @@ def split_in(folder: str) -> Split:
 
 def read_classes(files: Files, report: Report) -> dict[int, str] | None:
     """The class numbers that a `classes.json` or `classes.txt` of the set names; None without one."""
-    name = next((name for name in files.names if posixpath.basename(name) in (CLASSES, "classes.txt")), None)
+    name = next(
+        (name for name in files.names if posixpath.basename(name) in (CLASSES, "classes.txt", "_classes.csv")), None
+    )
     if name is None:
         return None
     try:
         text = files.read(name, 1_000_000).decode("utf-8-sig")
+        if name.endswith(".csv"):  # Roboflow's: Pixel Value, Class
+            rows = [line.split(",", 1) for line in text.splitlines()[1:] if "," in line]
+            return {int(number): called.strip() for number, called in rows} if rows else None
         if name.endswith(".txt"):
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             return parse_classes(text) if text.strip()[:1].isdigit() else dict(enumerate(lines[:UNLABELLED]))
@@ -101,17 +134,10 @@ def read_classes(files: Files, report: Report) -> dict[int, str] | None:
             return None
         return {int(number): str(called) for number, called in numbers.items() if 0 <= int(number) <= UNLABELLED}
     except (ValueError, TypeError, AttributeError, UserError, RecursionError):
+        if name.endswith(".csv"):  # a table that another reader knows
+            return None
         report.refuse(name, "It is no list of classes: write one as “0 sky, 1 road” in classes.txt.")
         return None
-
-
-def read_bytes(files: Files, name: str) -> Callable[[], bytes]:
-    """What reads a file of the set when it is needed."""
-    return lambda: files.read(name)
-
-
-def read_mask_file(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
-    return lambda _size: files.read(name)
 
 
 def pair_of_files(example: Example, images: str, masks: str) -> tuple[str, str | None]:
@@ -131,14 +157,6 @@ def require_each(examples: Sequence[Example], lacking: Sequence[Example], what: 
             f"needs one of each: choose another format, or take them out of the set.",
             field="layout",
         )
-
-
-def beside(named: object, folder: str, known: Mapping[str, str]) -> str | None:
-    """The file that a table in `folder` names, of those that `names_by_form` gives; None for none of them."""
-    if not isinstance(named, str):
-        return None
-    path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
-    return by_form(known, path)
 
 
 def is_sheet(name: str) -> bool:
@@ -171,16 +189,3 @@ def _shard(first: Picture, following: Iterator[Picture]) -> Iterator[Picture]:
         size += len(picture.data) + len(picture.mask or b"")
         if size >= SHARD_BYTES or number >= SHARD_EXAMPLES:
             return
-
-
-def found_of_row(files: Files, image: str, mask: str | None, row: Row) -> Found:
-    return Found(
-        image,
-        row.name or posixpath.splitext(posixpath.basename(image))[0],
-        read_bytes(files, image),
-        row.label,
-        split_in(row.split or posixpath.dirname(image)),
-        (lambda _size, name=mask: files.read(name)) if mask else None,  # type: ignore[misc]
-        row.mask_classes or None,
-        row,
-    )

@@ -1,50 +1,17 @@
-"""Write a test set as files in any format; and the list of the formats."""
+"""Write a test set as files in any format."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from core.errors import UserError
 from core.progress import OnProgress
-from formats import cityscapes, coco, common, huggingface, image_folders, tables, webdataset, yolo
-from formats.draft import Complete, Draft, drafted, require_names_of_their_own
-from formats.files import Files
-from formats.pages import CARD, CROISSANT, Kept, card, croissant
-from formats.types import SPLITS, Example, Found, Report, TestSet
-
-Find = Callable[[Files, Report], Iterator[Found]]
-"""What of the files of an import are examples."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A format."""
-
-    title: str
-    find: Find
-    write: Callable[[Draft, Sequence[Example]], Kept] | None = None
-    """None for one that is only read."""
-    count: Callable[[Files], int] = common.count_images
-    """About how many examples there are, found out before they are read."""
-
-
-LAYOUTS: Mapping[str, Layout] = {
-    "imagefolder": Layout("Hugging Face ImageFolder", huggingface.find_imagefolder, huggingface.write_imagefolder),
-    "torchvision": Layout("torchvision ImageFolder", image_folders.find_plain, image_folders.write_torchvision),
-    "coco": Layout("COCO", coco.find_coco, coco.write_coco),
-    "cityscapes": Layout("Cityscapes folders", cityscapes.find_cityscapes, cityscapes.write_cityscapes),
-    "yolo": Layout("YOLO", yolo.find_yolo, yolo.write_yolo),
-    "webdataset": Layout(
-        "WebDataset shards", webdataset.find_webdataset, webdataset.write_webdataset, webdataset.count_webdataset
-    ),
-    "csv": Layout("CSV", tables.find_csv, tables.write_csv),
-    "parquet": Layout("Parquet", huggingface.find_parquet, huggingface.write_parquet, huggingface.count_parquet),
-    "folder": Layout("a plain folder", image_folders.find_plain),
-}
-"""By their names in commands."""
+from formats.draft import Complete, drafted, require_names_of_their_own
+from formats.layouts import LAYOUTS
+from formats.pages import CARD, CROISSANT, card, croissant
+from formats.types import SPLITS, Example, TestSet
 
 _COLUMNS = {
     "name": "The name of the image, its own in the set.",

@@ -1,4 +1,7 @@
-"""Hugging Face's formats: ImageFolder with `metadata.jsonl`, and Parquet with the images inside."""
+"""Hugging Face's formats: ImageFolder with a metadata file, Parquet with the images inside, and `save_to_disk` (Arrow).
+
+Of Arrow files nothing is loaded, as they are mapped into memory; of Parquet files the row group that is at work.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +9,32 @@ import json
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import UserError
-from formats.common import (
-    beside,
-    in_shards,
-    is_sheet,
-    pair_of_files,
-    read_bytes,
-    read_mask_file,
-    row_of_cells,
-    rows_of_lines,
-    split_in,
-    splits_of,
-    without,
-)
+from formats.columns import ArrowFile, ColumnFile, ParquetFile, features_of
+from formats.common import in_shards, pair_of_files, read_row, split_in, splits_of
 from formats.draft import Draft
-from formats.files import Files, is_image, names_by_form
-from formats.naming import split_folder
-from formats.pages import Kept
+from formats.files import Files, joined
+from formats.image_folders import class_folders
+from formats.naming import SPLIT_OF, split_folder, standard
+from formats.pages import RECORDS, Kept
+from formats.source import UNKNOWN, Latest, Source, Survey, Tally, stem_of
+from formats.tables import METADATA, METADATA_FILES, MetadataSource
 from formats.types import Example, Found, Report, Row, row_of
 
 if TYPE_CHECKING:
     import pyarrow
 
-METADATA = "metadata.parquet"
-LINES = "metadata.jsonl"
-"""What most people have in its place."""
 _ROWS = 64
 """Images of a row group: so many are in memory at once."""
+_GROUPS = 2
+"""Row groups of Parquet files that are kept. A group of ImageNet's takes some ten megabytes."""
+_LABELS = 4096
+"""Labels that are read at once."""
+_IMAGE_NAMES = ("image", "img", "picture", "jpg", "png")
 
 
 def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -79,53 +76,6 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def find_imagefolder(files: Files, report: Report) -> Iterator[Found]:
-    """The examples of every `metadata.jsonl` or `metadata.parquet`; images that none of their rows names are told."""
-    known = names_by_form(files.names)
-    used: set[str] = set()
-    tables = [name for name in files.names if posixpath.basename(name) in (METADATA, LINES)]
-    for table in tables:
-        folder = posixpath.dirname(table)
-        rows = rows_of_parquet if table.endswith(METADATA) else rows_of_lines
-        for where, row in rows(files, table, report):
-            extra = row.model_extra or {}
-            named = extra.get("file_name")
-            mask_named = extra.get("mask_file_name")
-            image = beside(named, folder, known)
-            if image is None:
-                report.refuse(where, _missing("an image", named))
-                continue
-            mask = beside(mask_named, folder, known) if mask_named else None
-            used.update(name for name in (image, mask) if name)
-            if mask_named and mask is None:
-                report.refuse(where, _missing("a mask", mask_named))
-                continue
-            split = split_in(row.split or posixpath.dirname(image))
-            yield Found(
-                image,
-                row.name or posixpath.splitext(posixpath.basename(image))[0],
-                read_bytes(files, image),
-                row.label,
-                split,
-                read_mask_file(files, mask) if mask else None,
-                row.mask_classes or None,
-                without(row, "file_name", "mask_file_name"),
-            )
-    for name in files.names:
-        if is_image(name) and name not in used and _within(name, tables):
-            report.refuse(name, f"No line of {posixpath.basename(tables[0])} names it: add one, or take the file away.")
-
-
-def _missing(what: str, named: object) -> str:
-    return f"It names {what} that is not there (“{named}”): add the file." if named else f"It names no {what[3:]}."
-
-
-def _within(name: str, tables: Sequence[str]) -> bool:
-    """Whether an image lies beside or below one of the tables."""
-    folders = [posixpath.dirname(table) for table in tables]
-    return not is_sheet(name) and any(not folder or name.startswith(f"{folder}/") for folder in folders)
-
-
 def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
     """Parquet: data/SPLIT-NUMBER.parquet, images and masks inside, as `datasets` shows them."""
     schema = _schema({"image": "Image", **({"mask": "Image"} if draft.masks else {})})
@@ -146,66 +96,6 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
         configs=tuple((split, (f"data/{split}-*.parquet",)) for split in splits),
         notes=('`edits`, `mask_classes` and `facts` are JSON texts: `json.loads(row["facts"])`.',),
     )
-
-
-def find_parquet(files: Files, report: Report) -> Iterator[Found]:
-    """The rows of every Parquet file that has a column `image` of bytes, or of files beside it."""
-    for table in (name for name in files.names if name.endswith(".parquet")):
-        for place, (where, cells) in enumerate(cells_of_parquet(files, table, report), start=1):
-            if "image" not in cells:
-                report.refuse(table, "It has no column “image”: name the column with the images so.")
-                break
-            found = _parquet_found(table, place, where, cells, report)
-            if found is not None:
-                yield found
-
-
-def cells_of_parquet(files: Files, table: str, report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a Parquet file, each with its place in words; those that cannot be read are told.
-
-    A number that `datasets` wrote for a class is its name.
-    """
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        opened = pyarrow.parquet.ParquetFile(files.path(table))
-        named = named_numbers(opened.schema_arrow.metadata)
-        rows = chain.from_iterable(batch.to_pylist() for batch in opened.iter_batches(batch_size=_ROWS))
-        for place, cells in enumerate(rows, start=1):
-            where, unknown = f"{table}, row {place}", ""
-            for column, names in named.items():
-                number = cells.get(column)
-                if isinstance(number, int):
-                    unknown = unknown or ("" if -1 <= number < len(names) else f"Its {column} is class {number}")
-                    cells[column] = names[number] if 0 <= number < len(names) else None  # -1: nobody knows it
-            if unknown:
-                report.refuse(where, f"{unknown}, which the table does not name.")
-            else:
-                yield where, cells
-    except (pyarrow.ArrowException, OSError, UserError) as error:
-        damaged = "It is damaged or no Parquet file: export it again."
-        report.refuse(table, str(error) if isinstance(error, UserError) else damaged)
-
-
-def rows_of_parquet(files: Files, table: str, report: Report) -> Iterator[tuple[str, Row]]:
-    """The rows of a Parquet file without images, each with its place in words; those that cannot be read are told."""
-    for where, cells in cells_of_parquet(files, table, report):
-        row = row_of_cells(cells, where, report)
-        if row is not None:
-            yield where, row
-
-
-def count_parquet(files: Files) -> int:
-    """How many rows there are."""
-    import pyarrow
-    import pyarrow.parquet
-
-    count = 0
-    for table in (name for name in files.names if name.endswith(".parquet")):
-        with suppress(pyarrow.ArrowException, OSError, UserError):  # `find_parquet` tells of it
-            count += pyarrow.parquet.read_metadata(files.path(table)).num_rows
-    return count
 
 
 def _schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
@@ -250,37 +140,285 @@ def _table(draft: Draft, name: str, schema: pyarrow.Schema) -> Iterator[Callable
             flush()
 
 
-def named_numbers(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
-    """The columns that `datasets` wrote as numbers of classes, and the names of these numbers."""
-    try:
-        features = json.loads((metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-        return {
+def image_folder(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
+    """Images with `metadata.jsonl` or `metadata.csv`, or a folder of classes."""
+    near = [name for folder in ("", *files.folders()) for name in files.files(folder, deep=False)]
+    listed = any(posixpath.basename(name) in METADATA_FILES for name in (near if in_place else files.names))
+    return (MetadataSource if listed else class_folders)(files, report, options, in_place)
+
+
+class RowSource(Source):
+    """The rows of Parquet files, or of what `save_to_disk` wrote, each of them an image."""
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        self._exported = files.has(RECORDS)
+        self._by_split: dict[str, list[str]] = {}
+        for split, tables in self._listed():
+            self._by_split.setdefault(split, []).extend(tables)
+        every = [table for tables in self._by_split.values() for table in tables]
+        self._tables = Latest(self._open, max(16, len(every)) if in_place else 1)
+
+    def _listed(self) -> Iterator[tuple[str, list[str]]]:
+        """The files of each split."""
+        files = self.files
+        if files.has("dataset_dict.json"):
+            about = json_of(files.read("dataset_dict.json"), "dataset_dict.json")
+            splits = about.get("splits") if isinstance(about, dict) else None
+            for split in splits if isinstance(splits, list) else ():
+                yield split, self._saved(str(split))
+        elif files.has("state.json"):
+            about = json_of(files.read("state.json"), "state.json")
+            own = about.get("_split") if isinstance(about, dict) else None
+            yield own if isinstance(own, str) else "", self._saved("")
+        else:
+            config = self.options.get("config", "")
+            for path in files.files(config):
+                if path.endswith(".parquet"):
+                    yield _split_of(path), [path]
+
+    def _saved(self, inside: str) -> list[str]:
+        """The files of a data set of `save_to_disk` in a folder."""
+        place = joined(inside, "state.json")
+        about = json_of(self.files.read(place), place)
+        listed = about.get("_data_files") if isinstance(about, dict) else None
+        tables = [
+            joined(inside, each["filename"])
+            for each in (listed if isinstance(listed, list) else [])
+            if isinstance(each, dict) and isinstance(each.get("filename"), str)
+        ]
+        if not tables:
+            raise UserError(f"{place} names no files: save the data set again.", field="root")
+        info = joined(inside, "dataset_info.json")
+        if self.files.has(info):
+            words = json_of(self.files.read(info), info)
+            parts = [words.get(name) for name in ("license", "homepage")] if isinstance(words, dict) else []
+            self.licence = ". ".join(part for part in parts if isinstance(part, str) and part)
+        return tables
+
+    def splits(self) -> list[str]:
+        return list(self._by_split)
+
+    def survey(self, split: str) -> Survey:
+        tables = self._by_split.get(split, [])
+        configs = sorted({posixpath.dirname(path) for path in tables})
+        if len(configs) > 1:
+            raise UserError(
+                f"{self.files.name} has Parquet files in several folders: say which one with config, such as "
+                f"{configs[0]}. There is {', '.join(configs[:8])}.",
+                field="config",
+            )
+        if not tables:
+            return Survey()
+        if self._exported:
+            return super().survey(split)
+        columns = self._tables.get(tables[0]).columns
+        return Survey(tuple(columns.named.get(columns.label, ())))
+
+    def count(self, split: str | None = None) -> int:
+        return sum(self._tables.get(table).count() for each in self._chosen(split) for table in self._by_split[each])
+
+    def _chosen(self, split: str | None) -> list[str]:
+        return list(self._by_split) if split is None else [split] if split in self._by_split else []
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        import pyarrow
+
+        for each in self._chosen(split):
+            for name in self._by_split[each]:
+                tally = Tally(self.report)
+                try:
+                    table = self._tables.get(name)
+                    columns = table.columns.said if self.in_place else None
+                    for number, values in enumerate(table.table.rows(columns)):
+                        if (found := self._found(name, each, number, values, table.columns, tally)) is not None:
+                            yield found
+                except (pyarrow.ArrowException, OSError, KeyError):
+                    self.report.refuse(name, "It is damaged or no Parquet file: export or download it again.")
+                except UserError as error:
+                    if error.field and self.in_place:
+                        raise
+                    self.report.refuse(name, str(error))
+                tally.tell()
+
+    def at(self, key: str) -> Found:
+        import pyarrow
+
+        name, _, number = key.rpartition("/")
+        split = next((each for each, tables in self._by_split.items() if name in tables), None)
+        table = self._tables.get(name) if split is not None and number.isdecimal() else None
+        if split is None or table is None or int(number) >= table.count():
+            raise UserError(UNKNOWN)
+        columns = table.columns
+        try:
+            names = [name for name in (columns.image, columns.mask, *columns.said) if name]
+            values = table.table.row(int(number), names)
+        except (pyarrow.ArrowException, OSError, KeyError) as error:
+            raise UserError("The row cannot be read: the file is damaged, or its columns are others.") from error
+        found = self._found(name, split, int(number), values, columns, Tally(Report()))
+        if found is None:
+            raise UserError("The row does not hold the bytes of an image: save the data set with its images.")
+        return found
+
+    def stamp(self, key: str, file: str = "") -> str:
+        return self.files.stamp(key.rpartition("/")[0])
+
+    def _open(self, name: str) -> _Opened:
+        import pyarrow
+
+        try:
+            place = self.files.path(name)
+            table: ColumnFile = ParquetFile(place) if name.endswith(".parquet") else ArrowFile(place)
+        except (pyarrow.ArrowException, OSError) as error:
+            kind = "Parquet" if name.endswith(".parquet") else "Arrow"
+            raise UserError(
+                f"{name} is damaged or no {kind} file: export or download it again.", field="root"
+            ) from error
+        return _Opened(table, _Columns(table.schema, self.options, self.in_place and not self._exported))
+
+    def _found(
+        self, name: str, split: str, number: int, values: dict[str, Any], columns: _Columns, tally: Tally
+    ) -> Found | None:
+        """The item of a row; None, told, when it cannot be one."""
+        where, problem = f"{name}, row {number + 1}", ""
+        kept = {column: value for column, value in values.items() if column not in (columns.image, columns.mask)}
+        if columns.label and columns.label in kept:
+            kept = {"label": kept.pop(columns.label), **kept}
+        for column, names in columns.named.items():
+            column = "label" if column == columns.label else column
+            place = kept.get(column)
+            if isinstance(place, int):
+                if not -1 <= place < len(names) and not self.in_place:
+                    problem = f"Its {column} is class {place}, which the table does not name."
+                elif place < len(names):
+                    kept[column] = names[place] if place >= 0 else None  # -1: nobody knows it
+        try:
+            row = read_row(kept, where, tally)
+        except UserError as error:
+            row, problem = Row(), str(error)
+        has_mask = (
+            values[columns.mask] is not None if columns.mask in values else bool(columns.mask and row.mask_classes)
+        )
+        if columns.image in values and self._data(name, values[columns.image]) is None:
+            problem = "It does not hold the bytes of an image: export the images with the table."
+        return Found(
+            f"{name}#{row.name or number + 1}",
+            row.name or f"{stem_of(name)}-{number + 1}",
+            lambda: self._bytes(name, number, columns.image, values),
+            row.label,
+            split_in(row.split) or standard(split),
+            (lambda _size: self._bytes(name, number, columns.mask, values)) if has_mask else None,
+            row.mask_classes or None,
+            row,
+            key=f"{name}/{number}",
+            problem=problem,
+            where=where,
+        )
+
+    def _data(self, name: str, cell: Any) -> bytes | str | None:
+        """The bytes in a cell, or the file beside the table that it names; None for neither."""
+        data = cell.get("bytes") if isinstance(cell, dict) else cell
+        if isinstance(data, bytes):
+            return data
+        path = cell.get("path") if isinstance(cell, dict) else cell
+        file = joined(posixpath.dirname(name), path) if isinstance(path, str) and path else ""
+        return file if file and self.files.has(file) else None
+
+    def _bytes(self, name: str, number: int, column: str, values: Mapping[str, Any]) -> bytes:
+        cell = values[column] if column in values else self._tables.get(name).table.row(number, [column])[column]
+        data = self._data(name, cell)
+        if data is None:
+            raise UserError("The row does not hold the bytes of an image: save the data set with its images.")
+        return data if isinstance(data, bytes) else self.files.read(data)
+
+
+class _Columns:
+    """Which columns of a table hold what."""
+
+    def __init__(self, schema: pyarrow.Schema, options: Mapping[str, str], in_place: bool) -> None:
+        features = features_of(schema)
+        self.named = {
             column: [str(name) for name in about["names"]]
             for column, about in features.items()
-            if isinstance(about, dict) and isinstance(about.get("names"), list)
+            if column in schema.names and isinstance(about.get("names"), list)
         }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
+        """The columns that `datasets` wrote as numbers of classes, and the names of these numbers."""
+        self.image = _given("image", options, schema) or self._image_of(schema, features)
+        self.label = _given("label", options, schema) or self._label_of(schema, in_place)
+        mask = "mask" if not in_place and "mask" in schema.names else ""
+        self.mask = _given("mask", options, schema) or mask
+        split = next((name for name in schema.names if name.casefold() == "split"), "")
+        classes = "mask_classes" if "mask_classes" in schema.names and self.mask else ""
+        self.said = [name for name in (self.label, split, classes) if name]
+        """What a batch has to know of a row before its image is read."""
+
+    @staticmethod
+    def _image_of(schema: pyarrow.Schema, features: Mapping[str, Any]) -> str:
+        images = [name for name in schema.names if features.get(name, {}).get("_type") == "Image"]
+        own = [name for name in _IMAGE_NAMES if name in (images or schema.names)]
+        if len(images) == 1 or own:
+            return images[0] if len(images) == 1 else own[0]
+        raise UserError(
+            f"Say which column holds the images with image: there is {', '.join(schema.names)}.", field="image"
+        )
+
+    def _label_of(self, schema: pyarrow.Schema, in_place: bool) -> str:
+        if (own := next((name for name in schema.names if name.casefold() == "label"), "")) or not in_place:
+            return own
+        if len(self.named) > 1:
+            raise UserError(f"Say which label is meant with label: there is {', '.join(self.named)}.", field="label")
+        return next(iter(self.named), "")
 
 
-def _parquet_found(table: str, place: int, where: str, cells: dict[str, Any], report: Report) -> Found | None:
-    """The example of a row; None, told, when it cannot be one."""
-    image, mask = cells.pop("image"), cells.pop("mask", None)
-    image = image.get("bytes") if isinstance(image, dict) else image
-    mask = mask.get("bytes") if isinstance(mask, dict) else mask
-    if not isinstance(image, bytes) or (mask is not None and not isinstance(mask, bytes)):
-        report.refuse(where, "It does not hold the bytes of an image: export the images with the table.")
-        return None
-    row = row_of_cells(cells, where, report)
-    if row is None:
-        return None
-    return Found(
-        f"{table}#{row.name or place}",
-        row.name or f"{posixpath.splitext(posixpath.basename(table))[0]}-{place}",
-        lambda data=image: data,  # type: ignore[misc]
-        row.label,
-        split_in(row.split or posixpath.basename(table).partition("-")[0]),
-        (lambda _size, data=mask: data) if mask is not None else None,  # type: ignore[misc]
-        row.mask_classes or None,
-        row,
-    )
+class _Opened:
+    def __init__(self, table: ColumnFile, columns: _Columns) -> None:
+        self.table, self.columns = table, columns
+
+    def count(self) -> int:
+        return self.table.count()
+
+
+def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> str:
+    """The column that an option names. Raises UserError for one that is not there."""
+    column = options.get(option, "")
+    if column and column not in schema.names:
+        raise UserError(
+            f"There is no column “{column}” for the {option}: there is {', '.join(schema.names)}.", field=option
+        )
+    return column
+
+
+def _split_of(path: str) -> str:
+    """The split that a Parquet file is of: by its name (train-00000-of-00294.parquet), or the folder it lies in."""
+    name = posixpath.basename(path).removesuffix(".parquet").partition("-")[0]
+    folders = [part for part in path.split("/")[:-1] if part.lower() in SPLIT_OF]
+    found = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""
+    return found if standard(found) else ""
+
+
+def json_of(data: bytes, what: str) -> object:
+    """The JSON of a file. Raises UserError for what is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{what} is no JSON: download it again.") from error
+
+
+def count(files: Files) -> int:
+    """Number of rows of the tables that have a column of images."""
+    try:
+        return RowSource(files, Report(), {}).count()
+    except (UserError, OSError):
+        return 0
+
+
+def explained(files: Files) -> int:
+    """Number of images within the tables."""
+    if not any(name.endswith((".parquet", ".arrow")) for name in files.names):
+        return 0
+    total = 0
+    source = RowSource(files, Report(), {})
+    for split in source.splits():
+        with suppress(UserError, OSError):
+            total += source.count(split)
+    return total

@@ -1,37 +1,40 @@
-"""Folders of classes, as torchvision's ImageFolder reads them, and plain folders with masks."""
+"""Folders of images: a class a folder, as torchvision's ImageFolder reads them, and plain ones with masks and captions.
+
+A folder that is called as a split, a mask or a system folder is a class where its brothers are classes.
+"""
 
 from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from core.errors import UserError
 from formats.common import (
     MASK_ENDINGS,
     MASK_FOLDERS,
-    is_mask,
     is_sheet,
     pair_of_files,
-    read_bytes,
     read_classes,
-    read_mask_file,
     require_each,
-    split_in,
     splits_of,
 )
 from formats.draft import Draft
-from formats.files import Files, is_image
-from formats.naming import SPLIT_OF, folder_names, split_folder
-from formats.pages import CLASSES, Kept
-from formats.types import Example, Found, Report
+from formats.files import Files, images_in, is_image, joined
+from formats.naming import SPLIT_OF, folder_names, split_folder, standard
+from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, Kept
+from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, stem_of
+from formats.types import Example, Found, Report, Row
 
-if TYPE_CHECKING:
-    pass
-
-_PICTURES = ("images", "image", "img", "imgs", "leftimg8bit", "data")
+PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
 """Folders that say nothing of a label."""
+_OURS = (CARD, CLASSES, CROISSANT, RECORDS, "manifest.json", "classes.txt", "_classes.csv", "README.txt", "LICENSE.txt")
+_CAPTIONS = (".txt", ".caption")
+_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
+_NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
+"""A line of numbers, as files of boxes have them."""
+_NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF are taken."
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -68,121 +71,291 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def find_plain(files: Files, report: Report) -> Iterator[Found]:
-    """Images with their folder as label, a folder called as a split as split, and masks beside them or in a tree of
-    their own: ImageFolder of torchvision, and what people have.
+class ClassFolders(Source):
+    """CLASS/image or SPLIT/CLASS/image, and deeper, of any size: no list of all names is kept.
+
+    `names` gives the label of a folder that is not called as its label is, and `attributes` what else is known of it.
     """
-    labels = _folder_labels(files, report)
-    classes = _Classes(files.names, labels)
-    listed = read_classes(files, report)
-    pictures = [name for name in files.names if is_image(name) and not is_sheet(name)]
-    masks: dict[tuple[str, str], str] = {}
-    images: list[str] = []
-    for name in pictures:
-        if is_mask(name) and not classes.hold(name):
-            masks[_mask_key(name)] = name
-        else:
-            images.append(name)
-    if not images and masks:
-        images, masks = sorted(masks.values()), {}
-    taken = set()
-    top = images[0].split("/")[0] if images else ""
-    one_folder = all(name.startswith(f"{top}/") for name in images)
-    for name in images:
-        key = _image_key(name)
-        mask = masks.get(key) or masks.get(("", key[1]))
-        if mask is not None:
-            taken.add(mask)
-        said = _label_of(name, classes, one_folder)
-        label = labels.get(said, said)
-        yield Found(
-            name,
-            posixpath.splitext(posixpath.basename(name))[0],
-            read_bytes(files, name),
-            label,
-            split_in(posixpath.dirname(name)),
-            read_mask_file(files, mask) if mask else None,
-            listed,
+
+    def __init__(
+        self,
+        files: Files,
+        report: Report,
+        options: Mapping[str, str],
+        in_place: bool = False,
+        *,
+        base: str | None = None,
+        split: str = "",
+        classes: Iterable[str] = (),
+        names: Mapping[str, str] | None = None,
+        attributes: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        super().__init__(files, report, options, in_place)
+        self._base = wrapper_of(files) if base is None else base
+        self._names, self._attributes, self._split = names or {}, attributes or {}, split
+        folders = files.folders(self._base)
+        splits = [folder for folder in folders if folder.lower() in SPLIT_OF]
+        deep = [folder for folder in splits if files.folders(joined(self._base, folder))]
+        if deep and len(deep) < len(folders):
+            others = [folder for folder in folders if folder not in deep]
+            raise UserError(
+                f"{files.name} holds folders of splits ({', '.join(deep)}) beside others ({', '.join(others[:4])}), so "
+                "that nothing tells which are classes: give the folder of one split.",
+                field="root",
+            )
+        self._splits = deep or (splits if splits == folders and folders else [])
+        # The class list is that of the set: a split may lack images of a class.
+        every = {name for split in self._splits for name in files.folders(joined(self._base, split))}
+        self._classes = tuple(classes) or tuple(
+            sorted(self._label(each) for each in (every if self._splits else folders))
         )
-    for name in sorted(set(masks.values()) - taken):
-        report.refuse(name, "It is a mask of no image here: give both the same name.")
-    for name in files.names:
-        if not is_image(name) and posixpath.splitext(name)[1].lower() not in (".json", ".jsonl", ".md", ".txt", ".csv"):
-            report.refuse(name, "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
+
+    def splits(self) -> list[str]:
+        return list(self._splits) or [""]
+
+    def survey(self, split: str) -> Survey:
+        return Survey(self._classes)
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        for each in self.splits() if split is None else [split]:
+            base = joined(self._base, each)
+            beside = sum(is_image(path) for path in self.files.files(base, deep=False))
+            classes = self.files.folders(base)
+            if beside and classes:
+                self.report.refuse(
+                    base or self.files.name,
+                    f"{beside:,} image{' lies' if beside == 1 else 's lie'} beside the folders of classes: what is in "
+                    "none of them has no label, and was left out.",
+                )
+            for folder in classes or [""]:
+                for path in images_in(self.files, joined(base, folder)):
+                    yield self._found(path)
+
+    def at(self, key: str) -> Found:
+        return self._found(key)
+
+    def holds(self, key: str) -> bool:
+        return not self._base or key.startswith(f"{self._base}/")
+
+    def _label(self, folder: str) -> str:
+        return self._names.get(folder, folder)
+
+    def _found(self, path: str) -> Found:
+        inside = path.removeprefix(f"{self._base}/") if self._base else path
+        parts = inside.split("/")
+        split = parts.pop(0) if self._splits and len(parts) > 1 else ""
+        folder = parts[0] if len(parts) > 1 else ""
+        return Found(
+            path,
+            stem_of(path),
+            opener(self.files, path),
+            self._label(folder),
+            standard(split) or self._split,
+            attributes=self._attributes.get(folder, {}),
+        )
 
 
-def _split_at(folders: Sequence[str]) -> int | None:
-    """The place of the first folder that names a split."""
-    return next((at for at, part in enumerate(folders) if part.lower() in SPLIT_OF), None)
+def wrapper_of(files: Files) -> str:
+    """The one folder around all that an archive often has; "" where there is none."""
+    folders = files.folders()
+    alone = len(folders) == 1 and next(files.files(deep=False), None) is None
+    return folders[0] if alone and folders[0].lower() not in SPLIT_OF and files.folders(folders[0]) else ""
 
 
-class _Classes:
-    """Which folders directly below a split are labels, though they are called as folders of images or masks are.
+def class_folders(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
+    """A folder of classes. Those of an export may have masks beside them."""
+    lazily = in_place and not files.has(CLASSES)
+    return (ClassFolders if lazily else PlainFolder)(files, report, options, in_place)
 
-    A class list of an export says it. Else such a folder is a label where labels of other names lie beside it, unless
-    it holds the masks of images beside it, or the images that these masks are of.
+
+class PlainFolder(Source):
+    """Images with their folder as label, a folder called as a split as split, masks beside them or in a tree of their
+    own, and captions in text files beside them.
     """
 
-    def __init__(self, names: Sequence[str], labels: Mapping[str, str]) -> None:
-        below: dict[str, set[tuple[str, str]]] = {}
-        for name in names:
-            before, folder = self._place(name)
-            if folder and is_image(name):
-                below.setdefault(folder, set()).add((before, _mask_key(name)[1]))
-        if labels:
-            self._words = {folder.lower() for folder in labels}
-            return
-        masks = {folder for folder in below if folder in MASK_FOLDERS}
-        plain = below.keys() - masks - set(_PICTURES)
-        beside = {folder: set().union(*(below[other] for other in below if other != folder)) for folder in masks}
-        paired = {folder for folder in masks if 2 * len(below[folder] & beside[folder]) >= len(below[folder])}
-        self._words = set(plain)
-        if plain:
-            self._words |= masks - paired
-            self._words |= set() if paired else below.keys() & set(_PICTURES)
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        self._labels = _folder_labels(files, report)
+        self._classes = read_classes(files, report)
+        pictures = [name for name in files.names if is_image(name) and not is_sheet(name)]
+        self._roles = Roles(pictures, self._labels)
+        masks = {name for name in pictures if self._roles.in_mask_folder(name)}
+        ended = {name for name in pictures if name not in masks and stem_of(name).endswith(MASK_ENDINGS)}
+        there = {_key(name) for name in pictures if name not in masks and name not in ended}
+        # A picture that is only called as a mask is none.
+        masks |= {name for name in ended if any(_key(other) in there for other in ended)}
+        self._images = [name for name in pictures if name not in masks]
+        self._masks = {_key(name): name for name in sorted(masks)}
+        if not self._images:
+            self._images, self._masks = sorted(masks), {}
+        top = self._images[0].split("/")[0] if self._images else ""
+        self._one_folder = all(name.startswith(f"{top}/") for name in self._images)
 
-    def hold(self, name: str) -> bool:
-        """Whether a file lies directly in the folder of a label, and that directly below a split."""
-        return self._place(name)[1] in self._words
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        taken = set()
+        tally = Tally(self.report)
+        texts: set[str] = set()
+        beside = {} if self.in_place else self._texts()
+        for name in self._images:
+            found, mask = self._found(name)
+            taken.add(mask)
+            if split is not None and found.split != split:
+                continue
+            if (text := beside.get(posixpath.splitext(name)[0])) is not None:
+                texts.add(text)
+                yield self._captioned(found, text, tally)
+            else:
+                yield found
+        for name in sorted(set(self._masks.values()) - taken):
+            self.report.refuse(name, "It is a mask of no image here: give both the same name.")
+        if not self.in_place:
+            self._tell_others(texts, tally)
+        tally.tell()
+
+    def at(self, key: str) -> Found:
+        if self._by_key is None:
+            self._by_key = {name: self._found(name)[0] for name in self._images}
+        if key not in self._by_key:
+            raise UserError(UNKNOWN)
+        return self._by_key[key]
+
+    def labelled(self) -> int:
+        """Number of images of which the folders say something."""
+        found = (self._found(name) for name in self._images)
+        return sum(bool(each.label) or mask is not None for each, mask in found)
+
+    def _found(self, name: str) -> tuple[Found, str | None]:
+        key = _key(name)
+        mask = self._masks.get(key) or self._masks.get(("", key[1]))
+        label, split = self._roles.of(name, self._one_folder)
+        return Found(
+            name,
+            stem_of(name),
+            opener(self.files, name),
+            self._labels.get(label, label),
+            split,
+            mask_opener(self.files, mask) if mask else None,
+            self._classes if mask else None,
+        ), mask
+
+    def _texts(self) -> dict[str, str]:
+        """The text files by their names without ending."""
+        return {posixpath.splitext(name)[0]: name for name in self.files.names if name.lower().endswith(_CAPTIONS)}
+
+    def _captioned(self, found: Found, text: str, tally: Tally) -> Found:
+        try:
+            words = self.files.read(text, 1_000_000).decode("utf-8-sig").strip()
+        except (UnicodeDecodeError, UserError):
+            tally.note(text, "It is no text in UTF-8: it was not read as a caption.")
+            return found
+        if _NUMBERS.match(words) or not words:
+            tally.note(text, "It lies beside an image and holds numbers, as files of boxes do: it was not read.")
+            return found
+        return Found(**{**vars(found), "row": Row(caption=words)})
+
+    def _tell_others(self, texts: set[str], tally: Tally) -> None:
+        """Tell which files are not read."""
+        stems = {posixpath.splitext(name)[0] for name in self._images}
+        for name in self.files.names:
+            ending = posixpath.splitext(name)[1].lower()
+            base = posixpath.basename(name)
+            if is_image(name) or name in texts or base in _OURS or ending in (".md", ".txt"):
+                continue
+            if ending in _TABLES:
+                if posixpath.splitext(name)[0] in stems:
+                    tally.note(
+                        name, f"It lies beside an image and may describe it: files with {ending} are not read here."
+                    )
+                else:
+                    tally.note(name, f"It is no image: files with {ending} are not read in a folder of images.")
+            else:
+                self.report.refuse(name, _NO_IMAGE)
+
+
+class Roles:
+    """Which folders of images are classes, which are splits, and which hold masks.
+
+    The folders of one level are looked at together. Those called as a split, a mask or a system folder are classes
+    where a plain name lies beside them, unless masks have the names of the images beside them. Directly below a split
+    a second split is a class. The class list of an export says it without doubt.
+    """
+
+    def __init__(self, images: Sequence[str], labels: Mapping[str, str]) -> None:
+        levels: dict[str, dict[str, set[tuple[str, str]]]] = {}
+        for name in images:
+            if place := self._level(name):
+                level, folder, before = place
+                levels.setdefault(level, {}).setdefault(folder, set()).add((before, _key(name)[1]))
+        self._classes = {level: self._judged(level, folders) for level, folders in levels.items()}
+        if labels:
+            own = {folder.lower() for folder in labels}
+            self._classes = {level: own if level.endswith("*") else set() for level in levels}
 
     @staticmethod
-    def _place(name: str) -> tuple[str, str]:
-        """Where the split lies, and the folder below it, in lower case, that holds the file itself; "" for none."""
+    def _judged(level: str, folders: Mapping[str, set[tuple[str, str]]]) -> set[str]:
+        masks = {folder for folder in folders if folder in MASK_FOLDERS}
+        pictures = folders.keys() & set(PICTURE_FOLDERS)
+        splits = {folder for folder in folders if folder in SPLIT_OF and not level.endswith("*")}
+        plain = folders.keys() - masks - pictures - splits
+        if not plain:
+            return set()
+        beside = {folder: set().union(*(folders[other] for other in folders if other != folder)) for folder in masks}
+        paired = {folder for folder in masks if 2 * len(folders[folder] & beside[folder]) >= len(folders[folder])}
+        return plain | splits | (masks - paired) | (set() if paired else pictures)
+
+    @staticmethod
+    def _level(name: str) -> tuple[str, str, str] | None:
+        """The level of the folder that holds a file, its name in lower case, and where it lies; None for no folder. The
+        folders below the splits of a set are one level.
+        """
         folders = name.split("/")[:-1]
-        at = _split_at(folders)
-        if at is None or len(folders) != at + 2 or any(part.lower() in MASK_FOLDERS for part in folders[:at]):
-            return "", ""
-        if posixpath.splitext(name)[0].endswith(MASK_ENDINGS):
-            return "", ""
-        return "/".join(folders[: at + 1]), folders[-1].lower()
+        if not folders or any(part.lower() in MASK_FOLDERS for part in folders[:-1]):
+            return None
+        if stem_of(name).endswith(MASK_ENDINGS):
+            return None
+        return _level_of(folders, len(folders) - 1), folders[-1].lower(), "/".join(folders[:-1])
+
+    def _is_class(self, folders: Sequence[str], at: int) -> bool:
+        return folders[at].lower() in self._classes.get(_level_of(folders, at), ())
+
+    def in_mask_folder(self, name: str) -> bool:
+        """True if an image lies in a folder of masks."""
+        folders = name.split("/")[:-1]
+        return any(part.lower() in MASK_FOLDERS and not self._is_class(folders, at) for at, part in enumerate(folders))
+
+    def of(self, name: str, one_folder: bool) -> tuple[str, str]:
+        """Label and split of an image. With `one_folder` all images lie in one, which is the set."""
+        folders = name.split("/")[:-1]
+        label = split = ""
+        for at, part in enumerate(folders):
+            low, is_class = part.lower(), self._is_class(folders, at)
+            if low in SPLIT_OF and not is_class and not split:
+                split = SPLIT_OF[low] or ""
+            elif low in PICTURE_FOLDERS and not is_class:
+                continue
+            elif not label and not (one_folder and at == 0 and (len(folders) > 1 or low not in SPLIT_OF)):
+                label = part
+        return label, split
 
 
-def _label_of(name: str, classes: _Classes, one_folder: bool) -> str:
-    """The folder that is the label of an image; "" for none. `one_folder`: all images lie in one, which is the set."""
-    folders = name.split("/")[:-1]
-    if classes.hold(name):
-        return folders[-1]
-    said = [at for at, part in enumerate(folders) if at != _split_at(folders) and part.lower() not in _PICTURES]
-    if one_folder and said[:1] == [0]:
-        said = said[1:]
-    return folders[said[-1]] if said else ""
+def _level_of(folders: Sequence[str], at: int) -> str:
+    if at and folders[at - 1].lower() in SPLIT_OF:
+        return "/".join([*folders[: at - 1], "*"])
+    return "/".join(folders[:at])
 
 
-def _mask_key(name: str) -> tuple[str, str]:
-    """Folder and stem of the image that a mask is of."""
-    stem = posixpath.splitext(posixpath.basename(name))[0]
+def _key(name: str) -> tuple[str, str]:
+    """What an image and its mask have in common: the folders without those of masks and images, and the stem."""
+    stem = stem_of(name)
     for ending in MASK_ENDINGS:
         stem = stem.removesuffix(ending)
-    return _plain_folder(name), stem
+    parts = [part for part in name.split("/")[:-1] if part.lower() not in (*MASK_FOLDERS, *PICTURE_FOLDERS)]
+    return "/".join(parts), stem
 
 
-def _image_key(name: str) -> tuple[str, str]:
-    return _plain_folder(name), posixpath.splitext(posixpath.basename(name))[0]
-
-
-def _plain_folder(name: str) -> str:
-    parts = [part for part in name.split("/")[:-1] if part.lower() not in (*MASK_FOLDERS, *_PICTURES)]
-    return "/".join(parts)
+def explained(files: Files) -> int:
+    """Number of images of which the folders say something."""
+    return PlainFolder(files, Report(), {}).labelled()
 
 
 def _folder_labels(files: Files, report: Report) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from core.errors import UserError
 from formats.types import Split
@@ -64,13 +64,14 @@ def folder_names(labels: Iterable[str]) -> dict[str, str]:
 
 def standard(split: str) -> str:
     """A split in the studio's words: "train", "validation", "test"; any other one as it is called."""
-    return SPLIT_OF.get(split.lower(), split)
+    low = split.lower()
+    return SPLIT_OF.get(low, SPLIT_OF.get(re.sub(r"(19|20)\d\d$", "", low), split))  # train2017
 
 
-def choose(split: str, there: list[str], what: str, read: Callable[[str], str] = standard) -> str:
+def choose(split: str, there: list[str], what: str) -> str:
     """The split of those `there` that is meant. The only one is taken without a word; of several none is guessed.
 
-    Raises UserError for a split that is not there, or not said. `read` gives a split in the studio's words.
+    Raises UserError for a split that is not there, or not said.
     """
     if not split and len(there) == 1:
         return there[0]
@@ -79,7 +80,7 @@ def choose(split: str, there: list[str], what: str, read: Callable[[str], str] =
             f"Say which split of {what} is meant: {', '.join(there)}. It has several, and none is taken unasked.",
             field="split",
         )
-    same = [split] if split in there else [name for name in there if read(name) == read(split)]
+    same = [split] if split in there else [name for name in there if standard(name) == standard(split)]
     if len(same) != 1:
         raise UserError(
             f"There is no split “{split}” in {what}: "
@@ -92,7 +93,9 @@ def choose(split: str, there: list[str], what: str, read: Callable[[str], str] =
 def choose_some(split: str, there: Iterable[str], what: str) -> str:
     """The same for a set of which some items, or all, may be in no split, as "" says: “unsplit” asks for them."""
     names = sorted({name or UNSPLIT for name in there})
-    if names == [UNSPLIT] and not split:
+    if names == [UNSPLIT]:
+        if split not in ("", UNSPLIT):
+            raise UserError(f"{what} has no splits: leave the split out.", field="split")
         return ""
     chosen = choose(split, names, what)
     return "" if chosen == UNSPLIT else chosen

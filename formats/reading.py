@@ -9,46 +9,30 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import posixpath
 import secrets
 import shutil
 import tempfile
 import threading
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from PIL import Image
 
 from core.errors import UserError
-from core.images import MODES, opened, orientation_of, png_of, read_image
-from core.masks import UNLABELLED, read_mask
+from core.images import MODES, png_of, read_image
+from core.masks import classes_text
 from core.png import bare
 from core.progress import OnProgress, Pace, Progress
-from formats.draft import IMPORTING, MANIFEST, in_threads, read_manifest
-from formats.exporting import LAYOUTS
-from formats.files import MOST_TABLE, Files, Inner, is_image, open_files
-from formats.huggingface import LINES, METADATA
+from formats.draft import IMPORTING, in_threads
+from formats.files import Files, open_files
+from formats.layouts import LAYOUTS, source_of
 from formats.naming import Names, folded
-from formats.pages import CLASSES
-from formats.records import with_records
-from formats.types import Example, Found, Imported, Report, Row, Split, TestSet, with_row
-
-_TURN = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What brings a picture upright, by the orientation that its camera noted (EXIF tag 0x0112)."""
+from formats.source import Source, Tally, mask_of
+from formats.types import SPLITS, Example, Found, Imported, Report, Row, TestSet, with_row
 
 
 @dataclass(frozen=True)
@@ -92,18 +76,20 @@ def read(
     report = report or Report()
     scratch = Path(tempfile.mkdtemp(prefix=".unpacked-", dir=into))
     try:
-        files = open_files(source, report, scratch)
-        files, layout, manifest, found = laid_out(files, layout, report)
-        total = LAYOUTS[layout].count(files) if progress is not None else 0
+        options = {"mask_classes": classes_text(classes)} if classes else {}
+        opened, layout, manifest = source_of(open_files(source, report, scratch), layout, report, options)
+        total = LAYOUTS[layout].count(opened.files) if progress is not None else 0
         examples: list[Example] = []
 
         def keep(example: Example) -> bool:
             examples.append(example)
             return True
 
-        taken = _examples(found, total, into, classes, labels, report, progress, cancelled, each or keep)
+        taken = _examples(
+            _whole(opened, report), total, into, classes, labels, report, progress, cancelled, each or keep
+        )
         if manifest is not None:
-            _compare(manifest, files, report)
+            _compare(manifest, opened.files, report)
     except OSError as error:
         raise UserError(
             f"The import could not go on in {into} ({error.strerror or error}): make room there and start it again."
@@ -116,24 +102,18 @@ def read(
     return Imported(tuple(examples), tuple(report.rows), layout, _header(manifest) if manifest is not None else None)
 
 
-class LaidOut(NamedTuple):
-    """What the files of a set are, before any of their pictures is read."""
-
-    files: Files
-    layout: str
-    manifest: dict[str, Any] | None
-    """Of a set that the studio exported."""
-    found: Iterator[Found]
-
-
-def laid_out(files: Files, layout: str, report: Report) -> LaidOut:
-    """The examples of `files` in a format of `LAYOUTS`, or "" to find out. Raises UserError for an unknown format."""
-    files = _unwrapped(files)
-    manifest = _manifest(files, report)
-    layout = layout or (manifest["layout"] if manifest is not None else "") or _guess(files)
-    if layout not in LAYOUTS:
-        raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
-    return LaidOut(files, layout, manifest, with_records(LAYOUTS[layout].find(files, report), files, report))
+def _whole(source: Source, report: Report) -> Iterator[Found]:
+    """The items that nothing is known against, their splits those of the studio."""
+    tally = Tally(report)
+    for found in source.find():
+        if found.problem:
+            report.refuse(found.where or found.file, found.problem)
+        elif found.split in SPLITS:
+            yield found
+        else:
+            tally.note(found.file, f"Its split “{found.split}” is none of train, validation and test: it was left out.")
+            yield replace(found, split="")
+    tally.tell()
 
 
 def _examples(
@@ -181,7 +161,7 @@ def _examples(
             into / f"{loaded.sha}.png",
             loaded.sha,
             one.label,
-            one.split,
+            one.split,  # type: ignore[arg-type]
             into / f"{loaded.mask_sha}.png" if loaded.mask_sha else None,
             loaded.classes or {},
             loaded.mask_sha,
@@ -195,6 +175,8 @@ def _examples(
                 )
                 row = Row(label=label)
             example = replace(with_row(example, row), label=label)
+        elif one.attributes:
+            example = replace(example, facts=dict(one.attributes))
         if each(example):
             seen[loaded.sha] = _Seen(one.file, one.label, one.split)
     return len(seen)
@@ -228,15 +210,12 @@ def _right(found: Found, classes: Mapping[int, str] | None) -> _Right:
     try:
         data = found.image()
         picture = read_image(data)
-        notes, orientation = list(picture.notes), orientation_of(opened(data))
+        notes = list(picture.notes)
         stored, recorded = _stored(data, picture.image, found.row.sha256 if found.row else "", not notes)
-        mask, named = None, dict(found.classes or classes or {})
-        if found.mask is not None:
-            given = read_mask(turned(found.mask(picture.image.size), data, orientation), picture.image.size, named)
-            notes += given.notes
-            mask = png_of(_own_numbers(given.image, found))
-            named = dict(found.row.mask_classes if found.numbers and found.row is not None else given.classes)
-        return _Right(stored, mask, named if mask is not None else {}, tuple(notes), recorded)
+        mask = mask_of(found, data, picture.image.size, classes)
+        if mask is None:
+            return _Right(stored, None, {}, tuple(notes), recorded)
+        return _Right(stored, png_of(mask.image), mask.classes, (*notes, *mask.notes), recorded)
     except UserError:
         raise
     except Exception as error:  # a damaged file may make a decoder raise anything; the others come in
@@ -255,36 +234,6 @@ def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> 
         return png_of(image), True
     stored = png_of(image)
     return stored, recorded in ("", hashlib.sha256(stored).hexdigest(), hashlib.sha256(data).hexdigest())
-
-
-def turned(mask: bytes, data: bytes, orientation: int) -> bytes:
-    """The mask, turned as the picture of `data` was. Raises UserError when nothing tells whether it has to be."""
-    if orientation not in _TURN:
-        return mask
-    image, given = opened(data), opened(mask).size
-    # Pillow gives the size of a TIFF as it is shown, and of the others as the pixels are stored.
-    lying = image.size[::-1] if image.format == "TIFF" and orientation >= 5 else image.size
-    upright = lying[::-1] if orientation >= 5 else lying
-    if given == upright and given != lying:
-        return mask
-    if given == lying and given != upright:
-        with Image.open(io.BytesIO(mask)) as turned:
-            return png_of(turned.transpose(_TURN[orientation]))
-    raise UserError(
-        "The camera noted that the picture has to be turned, and nothing tells whether its mask has to be, too: "
-        "save the picture upright."
-    )
-
-
-def _own_numbers(mask: Image.Image, found: Found) -> Image.Image:
-    """The mask with the example's own class numbers, where a format has one list for all."""
-    if not found.numbers:
-        return mask
-    table = np.arange(256, dtype=np.uint8)
-    for number, own in found.numbers.items():
-        table[number] = own
-    table[UNLABELLED] = UNLABELLED
-    return Image.fromarray(table[np.asarray(mask)])
 
 
 def _write(into: Path, data: bytes) -> str:
@@ -323,29 +272,7 @@ class _Seen(NamedTuple):
 
     file: str
     label: str
-    split: Split
-
-
-def _unwrapped(files: Files) -> Files:
-    """Without a folder around all, as archives have; a folder that may be a label or a split stays."""
-    if not files.names:
-        return files
-    top = files.names[0].split("/")[0]
-    marks = (MANIFEST, METADATA, LINES, "data.yaml", "leftImg8bit/", "annotations/")
-    inner = [name.removeprefix(f"{top}/") for name in files.names]
-    if all(name.startswith(f"{top}/") for name in files.names) and any(name.startswith(marks) for name in inner):
-        return Inner(files, top)
-    return files
-
-
-def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
-    if MANIFEST not in files.names:
-        return None
-    try:
-        return read_manifest(files.read(MANIFEST, MOST_TABLE))
-    except UserError as error:
-        report.refuse(MANIFEST, str(error))
-        return None
+    split: str
 
 
 def _header(manifest: Mapping[str, Any]) -> TestSet:
@@ -358,47 +285,3 @@ def _header(manifest: Mapping[str, Any]) -> TestSet:
         licences={str(k): str(v) for k, v in licences.items()} if isinstance(licences, dict) else {},
         counts={str(k): v for k, v in counts.items() if isinstance(v, int)} if isinstance(counts, dict) else {},
     )
-
-
-def _guess(files: Files) -> str:
-    """The format, by what the files are called."""
-    bases = {posixpath.basename(name) for name in files.names}
-    endings = {posixpath.splitext(base)[1].lower() for base in bases}
-    if bases & {METADATA, LINES}:
-        return "imagefolder"
-    if bases & {"data.yaml", "data.yml", "dataset.yaml"}:
-        return "yolo"
-    if any("leftImg8bit/" in f"/{name}" for name in files.names):
-        return "cityscapes"
-    if ".parquet" in endings:
-        return "parquet"
-    if ".tar" in endings or _is_shard(files):
-        return "webdataset"
-    if ".json" in endings and _has_coco(files):
-        return "coco"
-    if ".csv" in endings:
-        return "csv"
-    return "folder"
-
-
-def _has_coco(files: Files) -> bool:
-    """Whether one of the JSON files lists images."""
-    for name in files.names:
-        if name.endswith(".json") and posixpath.basename(name) != CLASSES:  # labels may be called so, too
-            with suppress(UserError):  # who reads the format tells of it
-                text = files.read(name, MOST_TABLE)
-                if b'"images"' in text and b'"annotations"' in text:
-                    return True
-    return False
-
-
-def _is_shard(files: Files) -> bool:
-    """Whether most images have a .cls or .json of the same key beside them."""
-
-    def key(name: str) -> str:
-        folder, _, base = name.rpartition("/")
-        return f"{folder}/{base.partition('.')[0]}"
-
-    keys = {key(name) for name in files.names if name.endswith((".cls", ".json"))}
-    images = [name for name in files.names if is_image(name)]
-    return bool(images) and sum(key(name) in keys for name in images) * 2 > len(images)

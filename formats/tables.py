@@ -1,43 +1,44 @@
-"""CSV: a table beside folders of images."""
+"""Tables that name image files, a row an image: CSV, lines of JSON, and Hugging Face's `metadata` files.
+
+Of each row its place in its table is kept, as there may be a million.
+"""
 
 from __future__ import annotations
 
-import codecs
 import csv
+import io
+import json
 import posixpath
-from collections.abc import Iterator, Sequence
-from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from array import array
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, BinaryIO
 
 from core.csv_tables import as_written, csv_text
 from core.errors import UserError
-from formats.common import (
-    beside,
-    found_of_row,
-    pair_of_files,
-    row_of_cells,
-)
+from core.masks import UNLABELLED
+from formats.columns import ParquetFile, features_of, names_of_classes
+from formats.common import is_sheet, pair_of_files, read_row, split_in
 from formats.draft import Draft
-from formats.files import Files, is_image, names_by_form
+from formats.files import MOST_LINE, MOST_TABLE, Files, by_form, is_image, names_by_form
 from formats.naming import split_folder
-from formats.pages import Kept
-from formats.types import Example, Found, Report, compact
+from formats.pages import RECORDS, Kept
+from formats.source import NO_MASK, UNKNOWN, Places, Source, Survey, Tally, mask_opener, numbered, opener, stem_of
+from formats.types import Example, Found, Report, Row, compact
 
-if TYPE_CHECKING:
-    pass
-
-TABLE = "examples.csv"
-LONGEST_CELL = 50_000_000
+TABLE, METADATA = "examples.csv", "metadata.parquet"
 IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file")
 MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
-
-
-class Lines(Protocol):
-    """Text that is read by the line."""
-
-    def readline(self, size: int = -1, /) -> str:
-        """The next line, or as much of it as `size` characters; "" at the end."""
+CLASSES_OPTION = {
+    "classes": "A file in the folder with the labels: one a line, or a JSON list. Numbers of labels become its names.",
+    "mask_classes": "The names of the numbers in the masks, such as “0 sky, 1 road”.",
+}
+METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
+_CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
+_SAMPLE = 100
+"""Rows that are looked at to see whether a table has a column a class."""
+_OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 
 def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -74,92 +75,451 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def find_csv(files: Files, report: Report) -> Iterator[Found]:
-    """The rows of every CSV that has a column of image files."""
-    known = names_by_form(files.names)
-    used: set[str] = set()
-    for table in (name for name in files.names if name.lower().endswith(".csv")):
-        folder = posixpath.dirname(table)
-        for where, cells in _csv_rows(files, table, report):
-            image_column = next((name for name in IMAGE_COLUMNS if cells.get(name)), "")
-            mask_column = next((name for name in MASK_COLUMNS if cells.get(name)), "")
-            image = beside(cells.get(image_column), folder, known)
-            mask = beside(cells.get(mask_column), folder, known)
-            used.update(name for name in (image, mask) if name)
-            if image is None or (mask_column and mask is None):
-                missing = cells.get(image_column, "") if image is None else cells[mask_column]
-                report.refuse(where, f"It names a file that is not there (“{missing}”): add the file.")
-                continue
-            row = row_of_cells(
-                {name: text for name, text in cells.items() if name not in (image_column, mask_column)}, where, report
+class TableSource(Source):
+    """The images that tables name."""
+
+    kinds: tuple[str, ...] = (*_CSV, *_LINES)
+    unnamed = "No row names it: add one, or take the file away."
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        self._names = {} if in_place else names_by_form(files.names)
+        self._label = options.get("label", "")
+        listed = options.get("classes", "")
+        self._classes = class_list(files, listed) if listed else ()
+        self._tables = list(self._chosen_tables())
+        self._seen: _Index | None = None
+        self._exported = files.has(RECORDS)
+
+    def _chosen_tables(self) -> Iterator[str]:
+        if not self.in_place:
+            yield from (name for name in self.files.names if self._is_table(name))
+            return
+        there = [name for name in self.files.files(deep=False) if self._is_table(name)]
+        table = self.options.get("table", "")
+        if not table and len(there) > 1:
+            raise UserError(f"Say which table is meant with table: there is {', '.join(there)}.", field="table")
+        if table and not self.files.has(table):
+            raise UserError(
+                f"{table} is not in {self.files.name}: there is {', '.join(there) or 'no table'}.", field="table"
             )
-            if row is None:
-                continue
-            yield found_of_row(files, image, mask, row)
-    for name in files.names:
-        if is_image(name) and name not in used and name != "sheet.jpg":
-            report.refuse(name, "No row names it: add one, or take the file away.")
+        yield from [table] if table else there
+
+    def _is_table(self, name: str) -> bool:
+        return name.lower().endswith(self.kinds) and posixpath.basename(name) != RECORDS
+
+    def splits(self) -> list[str]:
+        return list(self._index.splits)
+
+    def survey(self, split: str) -> Survey:
+        if not self.in_place:
+            return super().survey(split)
+        return Survey(self._classes or tuple(sorted(self._index.labels)), dict(self._index.mask_classes))
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        keys = self._index.keys if self.in_place else None
+        used: set[str] = set()
+        place = 0
+        for table in self._tables:
+            tally = Tally(self.report)
+            for row in _Rows(self.files, table, self.report, tally, self._label):
+                found = self._found(row, tally)
+                used.update(row.used)
+                if found is None:
+                    continue
+                if split is None or found.split == split:
+                    yield found if keys is None else _with_key(found, keys.key(found.file, place))
+                place += 1
+            tally.tell()
+        if not self.in_place:
+            self._tell_unnamed(used)
+
+    def at(self, key: str) -> Found:
+        index = self._index
+        place = index.keys.find(key)
+        if place is None:
+            raise UserError(UNKNOWN)
+        table = next(number for number, first in reversed(list(enumerate(index.firsts))) if first <= place)
+        rows = _Rows(self.files, self._tables[table], Report(), Tally(Report()), self._label)
+        row = rows.at(index.places[place])
+        found = self._found(row, Tally(Report())) if row is not None else None
+        if found is None or key not in (found.file, f"{found.file}#{place + 1}"):
+            raise UserError("The table was changed since the data set was opened: open it again.")
+        return _with_key(found, key)
+
+    def stamp(self, key: str, file: str = "") -> str:
+        return self.files.stamp(file) if file else ""
+
+    @property
+    def _index(self) -> _Index:
+        if self._seen is None:
+            index = _Index()
+
+            def names() -> Iterator[str]:
+                for table in self._tables:
+                    index.firsts.append(len(index.places))
+                    for row in _Rows(self.files, table, Report(), Tally(Report()), self._label):
+                        found = self._found(row, Tally(Report()))
+                        if found is not None:
+                            index.note(found, row.place)
+                            yield found.file
+
+            index.keys = Places(names())
+            self._seen = index
+        return self._seen
+
+    def _found(self, row: _Row, tally: Tally) -> Found | None:
+        """The item of a row; None, told, for a row that names no image."""
+        folder = posixpath.dirname(row.table)
+        image, mask = (self._file(named, folder, row) for named in (row.image, row.mask))
+        for column, named in row.more.items():
+            if (other := self._file(named, folder, row)) is not None and not self.in_place and is_image(other):
+                tally.note(row.where, f"Its column “{column}” names another image, which is not taken over.")
+        if image is None and self.in_place:
+            self.report.refuse(row.where, _OUTSIDE if row.image else "It names no image.")
+            return None
+        problem = row.problem
+        missing = row.image if image is None else row.mask if row.mask and mask is None else ""
+        if image is None or missing:
+            what = "an image" if image is None else "a mask"
+            problem = (
+                f"It names {what} that is not there (“{missing}”): add the file." if missing else "It names no image."
+            )
+        masked = bool(row.mask) or (row.has_masks and self.in_place and not self._exported)
+        image = image or row.image
+        return Found(
+            image,
+            row.row.name or stem_of(image),
+            opener(self.files, image),
+            numbered(row.row.label, self._classes),
+            split_in(row.row.split) or (row.row.split and row.row.split) or split_in(posixpath.dirname(image)),
+            mask_opener(self.files, mask or "", NO_MASK) if masked else None,
+            row.row.mask_classes or None,
+            row.row,
+            attributes={name: value for name, value in row.row.facts.items() if isinstance(value, str)},
+            problem=problem,
+            where=row.where,
+        )
+
+    def _file(self, named: str, folder: str, row: _Row) -> str | None:
+        """The file that a row names, from the folder of its table; None for one that is not there, or outside."""
+        if not named:
+            return None
+        path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
+        if self.in_place:  # a missing one is told when it is read
+            return None if path.startswith(("/", "../")) or path == ".." else path
+        found = by_form(self._names, path)
+        row.used += [found] if found else []
+        return found
+
+    def _tell_unnamed(self, used: set[str]) -> None:
+        for name in self.files.names:
+            if is_image(name) and name not in used and not is_sheet(name) and self._is_near(name):
+                self.report.refuse(
+                    name, self.unnamed.format(table=posixpath.basename(self._tables[0]) if self._tables else "")
+                )
+
+    def _is_near(self, name: str) -> bool:
+        """True if an image is one that the tables should name."""
+        return True
 
 
-def _csv_rows(files: Files, table: str, report: Report) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a table with a column of images; those that cannot be read are told."""
-    try:
-        path = files.path(table)
-        if not _is_utf8(path):
-            report.refuse(table, "It is not in UTF-8: save it as “CSV UTF-8”.")
-            return
-        with path.open(encoding="utf-8-sig", newline="") as text:
-            yield from cells_of(text, table, report)
-    except UserError as error:
-        report.refuse(table, str(error))
-    except OSError as error:
-        report.refuse(table, f"The file cannot be read: {error.strerror or error}.")
+class MetadataSource(TableSource):
+    """Hugging Face ImageFolder: metadata.jsonl or metadata.csv beside the images of each split."""
+
+    unnamed = "No line of {table} names it: add one, or take the file away."
+
+    def _is_table(self, name: str) -> bool:
+        return posixpath.basename(name) in METADATA_FILES
+
+    def _chosen_tables(self) -> Iterator[str]:
+        yield from (name for name in self.files.names if self._is_table(name))
+
+    def _is_near(self, name: str) -> bool:
+        folders = [posixpath.dirname(table) for table in self._tables]
+        return any(not folder or name.startswith(f"{folder}/") for folder in folders)
 
 
-def cells_of(text: Lines, table: str, report: Report) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a CSV with a column of images, each with its line; those that cannot be read are told. No line is
-    read before its row is asked for.
-    """
-    first = text.readline(LONGEST_CELL)
-    separator = max(",;\t", key=first.count)
-    lines = csv.reader(chain([first], iter(lambda: text.readline(LONGEST_CELL), "")), delimiter=separator)
-    columns = [as_written(name.strip()) for name in _next_row(lines) or ()]
-    if not set(columns) & set(IMAGE_COLUMNS):
-        report.refuse(table, f"It has no column of image files: call it {IMAGE_COLUMNS[0]}.")
-        return
-    while True:
+class _Index:
+    """What a run through the tables tells of all rows."""
+
+    def __init__(self) -> None:
+        self.keys = Places(())
+        self.places = array("Q")
+        self.firsts: list[int] = []
+        """The number of the first row of each table."""
+        self.splits: dict[str, None] = {}
+        self.labels: dict[str, None] = {}
+        self.mask_classes: dict[int, str] = {}
+
+    def note(self, found: Found, place: int) -> None:
+        self.places.append(place)
+        self.splits[found.split] = None
+        if found.label:
+            self.labels[found.label] = None
+        self.mask_classes |= {n: name for n, name in (found.classes or {}).items() if n != UNLABELLED}
+
+
+class _Row:
+    """A row of a table: what it names, and what it says."""
+
+    def __init__(
+        self, table: str, where: str, place: int, values: Mapping[str, Any], row: Row, has_masks: bool
+    ) -> None:
+        self.table, self.where, self.place, self.row, self.has_masks = table, where, place, row, has_masks
+        self.image = _named(values, IMAGE_COLUMNS)
+        self.mask = _named(values, MASK_COLUMNS)
+        self.more = {
+            column: value
+            for column, value in values.items()
+            if isinstance(value, str) and is_image(value) and value not in (self.image, self.mask)
+        }
+        self.used: list[str] = []
+        self.problem = ""
+
+
+def _named(values: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """The file that the first filled one of some columns names, in any case."""
+    by_name = {column.casefold(): value for column, value in reversed(list(values.items()))}
+    return next(
+        (
+            by_name[column].strip(" \t")
+            for column in columns
+            if isinstance(by_name.get(column), str) and by_name[column].strip()
+        ),
+        "",
+    )
+
+
+class _Rows:
+    """The rows of a table, each with the place where it begins. Those that cannot be read are told."""
+
+    def __init__(self, files: Files, table: str, report: Report, tally: Tally, label: str) -> None:
+        self._files, self._table, self._report, self._tally, self._label = files, table, report, tally, label
+        self._is_csv = table.lower().endswith(_CSV)
+
+    def __iter__(self) -> Iterator[_Row]:
         try:
-            cells = _next_row(lines)
-        except csv.Error as error:
-            report.refuse(f"{table}, line {lines.line_num}", f"It cannot be read ({error}): check its quotes.")
-            continue
-        if cells is None:
-            return
-        if not any(cells):
-            continue
-        where = f"{table}, line {lines.line_num}"
-        if len(cells) != len(columns):
-            report.refuse(where, f"It has {len(cells)} cells for {len(columns)} columns: check its quotes.")
-            continue
-        yield where, {name: as_written(cell) for name, cell in zip(columns, cells, strict=True)}
+            if self._table.endswith(".parquet"):
+                yield from self._columns()
+                return
+            with self._open() as file:
+                yield from self._csv(file) if self._is_csv else self._lines(file)
+        except UserError as error:
+            if error.field:
+                raise
+            self._report.refuse(self._table, str(error))
+        except UnicodeDecodeError:
+            self._report.refuse(self._table, "It is not in UTF-8: save it as “CSV UTF-8”.")
+
+    def at(self, place: int) -> _Row | None:
+        """The row at a place."""
+        if self._table.endswith(".parquet"):
+            return next(islice(self._columns(), place, None), None)
+        with self._open() as file:
+            return next(iter(self._csv(file, place) if self._is_csv else self._lines(file, place)), None)
+
+    def _columns(self) -> Iterator[_Row]:
+        """The rows of a Parquet file, whose places are their numbers."""
+        import pyarrow
+
+        try:
+            file = ParquetFile(self._files.path(self._table))
+            masks = any(name in file.schema.names for name in MASK_COLUMNS)
+            for number, values in enumerate(file.rows(None)):
+                where = f"{self._table}, row {number + 1}"
+                named = names_of_classes(values, features_of(file.schema))
+                if (row := self._row(where, number, named, masks)) is not None:
+                    yield row
+        except (pyarrow.ArrowException, OSError) as error:
+            raise UserError("It is damaged or no Parquet file: export it again.") from error
+
+    def _open(self) -> BinaryIO:
+        """The table. Lines that end in a carriage return alone get a line feed in its place."""
+        file = self._files.path(self._table).open("rb")
+        start = file.read(1 << 16)
+        file.seek(0)
+        if b"\n" in start or b"\r" not in start:
+            return file
+        with file:
+            return io.BytesIO(file.read(MOST_TABLE).replace(b"\r", b"\n"))
+
+    def _lines(self, file: BinaryIO, start: int = 0) -> Iterator[_Row]:
+        file.seek(start)
+        number = 0
+        while True:
+            place = file.tell()
+            text = file.readline(MOST_LINE)
+            number += 1
+            if not text:
+                return
+            while len(text) == MOST_LINE and not text.endswith(b"\n"):
+                text = file.readline(MOST_LINE) or b"\n"
+            if not text.strip():
+                continue
+            where = f"{self._table}, line {number}"
+            try:
+                values = json.loads(text.removeprefix(BOM_UTF8))
+            except (ValueError, RecursionError):
+                values = None
+            if not isinstance(values, dict):
+                self._report.refuse(where, "The line cannot be read: it is no JSON object.")
+                continue
+            if (row := self._row(where, place, values, any(each in values for each in MASK_COLUMNS))) is not None:
+                yield row
+
+    def _csv(self, file: BinaryIO, start: int = 0) -> Iterator[_Row]:
+        text = _Lines(file)
+        first = text.readline(MOST_LINE)
+        if first.lower().startswith("sep=") and len(first.strip()) == 5:  # as Excel writes it
+            separator, first = first[4], text.readline(MOST_LINE)
+        else:
+            separator = max(",;\t", key=first.count)
+        rest = iter(lambda: text.readline(MOST_LINE), "")
+        lines = csv.reader(chain([first], rest), delimiter=separator)
+        columns = [as_written(name.strip()) for name in _next_row(lines) or ()]
+        self._require_columns(columns)
+        one_hot = self._one_hot(columns, separator)
+        has_masks = any(column.casefold() in MASK_COLUMNS for column in columns)
+        place = file.tell()
+        if start:
+            file.seek(start)
+            place = start
+        while True:
+            try:
+                cells = _next_row(lines)
+            except csv.Error as error:
+                self._report.refuse(
+                    f"{self._table}, line {lines.line_num}", f"It cannot be read ({error}): check its quotes."
+                )
+                place = file.tell()
+                continue
+            if cells is None:
+                return
+            where, at, place = f"{self._table}, line {lines.line_num}", place, file.tell()
+            if not any(cells):
+                continue
+            if len(cells) != len(columns):
+                self._report.refuse(where, f"It has {len(cells)} cells for {len(columns)} columns: check its quotes.")
+                continue
+            values = {name: as_written(cell) for name, cell in reversed(list(zip(columns, cells, strict=True)))}
+            values = {name: values[name] for name in columns}
+            for name in [each for each in values if each.casefold() in ("label", "split") or each == self._label]:
+                values[name] = values[name].strip(" \t")
+            if one_hot:
+                marked = [name for name in one_hot if values.pop(name).strip() == "1"]
+                if len(marked) > 1:
+                    self._tally.note(where, "It is of several classes, and an image has one label: none was taken.")
+                values["label"] = marked[0] if len(marked) == 1 else ""
+            if (row := self._row(where, at, values, has_masks)) is not None:
+                yield row
+
+    def _require_columns(self, columns: Sequence[str]) -> None:
+        low = {column.casefold() for column in columns}
+        if not low & set(IMAGE_COLUMNS):
+            raise UserError(f"It has no column of image files: call it {IMAGE_COLUMNS[0]}.")
+        if self._label and self._label not in columns:
+            there = ", ".join(columns)
+            raise UserError(f"There is no column “{self._label}” for the label: there is {there}.", field="label")
+        for column in sorted({column for column in columns if column and columns.count(column) > 1}):
+            self._report.changed(
+                self._table, f"It has {columns.count(column)} columns “{column}”: the first one counts."
+            )
+
+    def _one_hot(self, columns: Sequence[str], separator: str) -> list[str]:
+        """The columns, where each but that of the image is a class that is marked by 1; [] for another table."""
+        classes = [column for column in columns if column.casefold() not in IMAGE_COLUMNS]
+        if len(classes) < 2 or len(set(columns)) < len(columns):
+            return []
+        with self._open() as file:
+            rows = list(islice(csv.reader(iter(_Lines(file).readline, ""), delimiter=separator), 1, _SAMPLE))
+        cells = [cell.strip() for row in rows for name, cell in zip(columns, row, strict=False) if name in classes]
+        return classes if cells and set(cells) == {"0", "1"} else []
+
+    def _row(self, where: str, place: int, values: Mapping[str, Any], has_masks: bool) -> _Row | None:
+        kept = {
+            column: value
+            for column, value in values.items()
+            if column.casefold() not in (*IMAGE_COLUMNS, *MASK_COLUMNS)
+        }
+        if self._label and self._label in kept:
+            kept["label"] = kept.pop(self._label)
+        kept = {
+            column: value
+            for column, value in kept.items()
+            if not (isinstance(value, str) and is_image(value) and "/" in value)
+        }
+        problem = ""
+        try:
+            row = read_row(kept, where, self._tally)
+        except UserError as error:
+            row, problem = Row(), str(error)
+        made = _Row(self._table, where, place, values, row, has_masks)
+        made.problem = problem
+        return made
+
+
+class _Lines:
+    """A text file by its lines."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readline(self, size: int = -1, /) -> str:
+        return self._file.readline(size).decode("utf-8-sig")
 
 
 def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
     """The cells of one more row, long ones too; None at the end. Raises csv.Error."""
-    before = csv.field_size_limit(LONGEST_CELL)  # of all of Python, so it is put back at once
+    before = csv.field_size_limit(MOST_LINE)  # of all of Python, so it is put back at once
     try:
         return next(lines, None)
     finally:
         csv.field_size_limit(before)
 
 
-def _is_utf8(path: Path) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+def _with_key(found: Found, key: str) -> Found:
+    object.__setattr__(found, "key", key)
+    return found
+
+
+def class_list(files: Files, file: str) -> tuple[str, ...]:
+    """The labels of a list: a JSON list, JSON with `labels` as our exports have it, or a label a line.
+
+    Raises UserError for a file that is missing or none of them.
+    """
     try:
-        with path.open("rb") as file:
-            for block in iter(lambda: file.read(1 << 20), b""):
-                decoder.decode(block)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True
+        text = files.read(file, 100_000_000).decode("utf-8-sig")
+        if not file.endswith(".json"):
+            return tuple(line.strip() for line in text.splitlines() if line.strip())
+        content = json.loads(text)
+        names = content.get("labels") if isinstance(content, dict) else content
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("it is no list of texts")
+        return tuple(names)
+    except UserError as error:
+        raise UserError(f"The list of classes {file} cannot be read. {error}", field="classes") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{file} is no list of classes: write a label a line, or a JSON list of labels.", field="classes"
+        ) from error
+
+
+def claims(files: Files) -> bool:
+    """True if a table has a column of images, or is in a form that has to be told."""
+    for name in files.names:
+        if name.lower().endswith((*_CSV, *_LINES)) and posixpath.basename(name) != RECORDS:
+            report = Report()
+            rows = iter(_Rows(files, name, report, Tally(Report()), ""))
+            first = next(rows, None)
+            if (first is not None and first.image) or any("UTF-8" in row.reason for row in report.rows):
+                return True
+    return False
+
+
+def explained(files: Files, kind: type[TableSource] = TableSource) -> int:
+    """Number of images that tables name."""
+    try:
+        return sum(not found.problem for found in kind(files, Report(), {}).find())
+    except (UserError, OSError):
+        return 0

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -162,14 +163,15 @@ class Report:
 
 @dataclass(frozen=True)
 class Found:
-    """What a format says of one example, its files not yet read."""
+    """An item of a data set as its format tells of it, its files not yet read."""
 
     file: str
     """Its image, as the report and `records.jsonl` call it."""
     name: str
     image: Callable[[], bytes]
     label: str = ""
-    split: Split = ""
+    split: str = ""
+    """"train", "validation", "test", or as the set calls another one; "" where the set is not split."""
     mask: Callable[[tuple[int, int]], bytes] | None = None
     """The bytes of its mask file, for an image of this size (width, height)."""
     classes: Mapping[int, str] | None = None
@@ -177,7 +179,26 @@ class Found:
     row: Row | None = None
     """All that the format itself says of the example."""
     numbers: Mapping[int, int] | None = None
-    """Which number of the mask file stands for which of the example's own; None where they are the same."""
+    """Which of `classes` a number of the mask file stands for; None where they are the same."""
+    key: str = ""
+    """Its name in the data set, the same at every reading; that of its file where nothing else is given."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """What the set says of the image, such as {"weather": "rainy"}."""
+    problem: str = ""
+    """Why it cannot be read, in a sentence; "" where nothing is known against it."""
+    where: str = ""
+    """The place that tells of it, such as a line of a list, for a report of its problem."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key or self.file)
+        object.__setattr__(self, "label", composed(self.label))
+        if self.classes is not None and not all(name.isascii() for name in self.classes.values()):
+            object.__setattr__(self, "classes", {number: composed(name) for number, name in self.classes.items()})
+
+
+def composed(text: str) -> str:
+    """The text in its composed Unicode form, which is the one inside the studio."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def row_of(example: Example) -> dict[str, Any]:

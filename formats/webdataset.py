@@ -1,34 +1,31 @@
-"""WebDataset: tars of samples, each of them files of one key."""
+"""WebDataset: tars of samples, each of them files of one key: KEY.jpg, KEY.cls, KEY.json, KEY.txt, KEY.mask.png."""
 
 from __future__ import annotations
 
 import io
 import json
 import posixpath
+import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-from pydantic import ValidationError
 
 from core.errors import UserError
-from formats.common import (
-    found_of_row,
-    in_shards,
-    split_in,
-)
+from core.images import MAX_BYTES
+from formats.common import in_shards, read_row, split_in
 from formats.draft import Draft
 from formats.files import Files, is_image, tar_members
-from formats.naming import Names
-from formats.pages import Kept
-from formats.tables import LONGEST_CELL
-from formats.types import Example, Found, Report, Row
-
-if TYPE_CHECKING:
-    pass
+from formats.naming import SPLIT_OF, Names, standard
+from formats.pages import CLASSES, Kept
+from formats.source import UNKNOWN, Latest, Source, Survey, Tally, mask_opener, numbered, opener
+from formats.tables import class_list
+from formats.types import Example, Found, Report, ReportRow, Row
 
 _MASK_PARTS = ("mask.", "seg.")
+_READ = ("json", "cls", "txt", "caption")
+_SHARDS = 2
+"""Lists of shards that are kept: a kilobyte for each of their samples."""
+_PACKED = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
 
 def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -64,83 +61,165 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def find_webdataset(files: Files, report: Report) -> Iterator[Found]:
+class ShardSource(Source):
     """The samples of every tar; of one tar, the samples that it holds itself."""
-    shards = [name for name in files.names if name.endswith(".tar")]
-    if not shards:
-        yield from _samples(files, "", report)
-    for shard in shards:
-        try:
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        paths = list(files.files())
+        self._shards = [path for path in paths if path.endswith(".tar")]
+        for path in paths:
+            if path.endswith(_PACKED):
+                report.refuse(
+                    path, "It is compressed as a whole, so that no sample can be read alone: make a plain tar of it."
+                )
+        file = options.get("classes", "") or (CLASSES if files.has(CLASSES) and in_place else "")
+        self._classes = class_list(files, file) if file else ()
+        self._lists = Latest(lambda shard: {found.key: found for found in self._samples(shard, Report())}, _SHARDS)
+
+    def splits(self) -> list[str]:
+        if not self._shards:
+            return [_split_of(self.files.name)]
+        return sorted({_split_of(shard) for shard in self._shards})
+
+    def survey(self, split: str) -> Survey:
+        first = next(self.find(split), None)
+        return Survey(self._classes, (first.classes if first is not None and first.mask else None) or {})
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        for shard in self._shards or [""]:
+            if split is None or _split_of(shard or self.files.name) == split:
+                yield from self._samples(shard, self.report)
+
+    def stamp(self, key: str, file: str = "") -> str:
+        return self.files.stamp(self._shard_of(key) or key)
+
+    def _shard_of(self, key: str) -> str:
+        return next((shard for shard in self._shards if key.startswith(f"{shard}/")), "")
+
+    def at(self, key: str) -> Found:
+        shard = self._shard_of(key)
+        found = self._lists.get(shard).get(key) if shard or not self._shards else None
+        if found is None:
+            raise UserError(UNKNOWN)
+        return found
+
+    def _samples(self, shard: str, report: Report) -> Iterator[Found]:
+        members: Files = self.files
+        if shard:
             inner = Report()
-            members = tar_members(files.path(shard), inner)
-        except UserError as error:
-            report.refuse(shard, str(error))
-            continue
-        for row in inner.rows:
-            report.rows.append(row.__class__(f"{shard}/{row.file}", row.reason, row.kind))
-        yield from _samples(members, shard, report)
+            try:
+                members = tar_members(self.files.path(shard), inner)
+            except (UserError, OSError) as error:
+                report.refuse(shard, str(error) if isinstance(error, UserError) else f"It cannot be read: {error}.")
+                return
+            report.rows += [ReportRow(f"{shard}/{row.file}", row.reason, row.kind) for row in inner.rows]
+        tally = Tally(report)
+        for key, parts in _grouped(members.names):
+            if (found := self._sample(members, shard, key, parts, report, tally)) is not None:
+                yield found
+        tally.tell()
 
-
-def count_webdataset(files: Files) -> int:
-    """About how many samples there are."""
-    shards = [name for name in files.names if name.endswith(".tar")]
-    count = 0 if shards else sum(_is_sample(name) for name in files.names)
-    for shard in shards:
-        with suppress(UserError):  # `find_webdataset` tells of it
-            count += sum(_is_sample(name) for name in tar_members(files.path(shard), Report()).names)
-    return count
-
-
-def _is_sample(name: str) -> bool:
-    return is_image(name) and not _ending(name).startswith(_MASK_PARTS)
-
-
-def _ending(name: str) -> str:
-    """All behind the first dot, which is what part of its sample a file is."""
-    return posixpath.basename(name).partition(".")[2].lower()
-
-
-def _samples(files: Files, shard: str, report: Report) -> Iterator[Found]:
-    """Files that share all before the first dot of their name are a sample."""
-    samples: dict[str, dict[str, str]] = {}
-    for name in files.names:
-        folder, _, base = name.rpartition("/")
-        key = base.partition(".")[0]
-        samples.setdefault(f"{folder}/{key}" if folder else key, {})[_ending(name)] = name
-    for key, parts in samples.items():
+    def _sample(
+        self, members: Files, shard: str, key: str, parts: Mapping[str, str], report: Report, tally: Tally
+    ) -> Found | None:
         masks = [ending for ending in parts if ending.startswith(_MASK_PARTS) and is_image(f"x.{ending}")]
         images = [ending for ending in parts if is_image(f"x.{ending}") and ending not in masks]
         where = f"{shard}/{key}" if shard else key
         if len(images) != 1:
-            report.refuse(where, f"The sample has {len(images) or 'no'} images: it needs one.")
-            continue
+            if parts.keys() - {"json", "md"} or shard:  # else lists beside the shards
+                report.refuse(where, f"The sample has {len(images) or 'no'} images: it needs one.")
+            return None
         image = parts[images[0]]
         try:
-            row = Row()
-            if "json" in parts:
-                row = Row.model_validate(json.loads(files.read(parts["json"], LONGEST_CELL)))
-            label = row.label or _label_text(files, parts)
-        except (ValidationError, ValueError, RecursionError, UserError) as error:
-            why = str(error) if isinstance(error, UserError) else "its .json is no object that can be read"
-            report.refuse(where, f"The sample cannot be read: {why}.")
-            continue
-        found = found_of_row(files, image, parts[masks[0]] if masks else None, row.model_copy(update={"label": label}))
-        yield Found(
-            **{
-                **vars(found),
-                "file": f"{shard}/{image}" if shard else image,
-                "name": row.name or posixpath.basename(key),
-                "split": split_in(row.split or shard.rpartition("/")[2].rpartition("-")[0] or key),
-            }
+            row = self._row(members, parts, where, tally)
+        except (ValueError, RecursionError, UserError) as error:
+            why = str(error) if isinstance(error, UserError) else "its .json is no object that can be read."
+            report.refuse(where, f"The sample cannot be read: {why}")
+            return None
+        for ending in parts.keys() - {*_READ, *masks, *images}:
+            tally.note(f"{shard}/{parts[ending]}" if shard else parts[ending], f"Files .{ending} are not read.")
+        file = f"{shard}/{image}" if shard else image
+        return Found(
+            file,
+            row.name or posixpath.basename(key),
+            opener(members, image),
+            numbered(row.label, self._classes),
+            split_in(row.split) or standard(_split_of(shard or self.files.name)) or split_in(key),
+            mask_opener(members, parts[masks[0]]) if masks else None,
+            row.mask_classes or None,
+            row,
+            where=where,
         )
 
+    @staticmethod
+    def _row(members: Files, parts: Mapping[str, str], where: str, tally: Tally) -> Row:
+        row = Row()
+        if "json" in parts:
+            values = json.loads(members.read(parts["json"], MAX_BYTES))
+            if not isinstance(values, dict):
+                raise ValueError("it is no object")
+            row = read_row(values, where, tally)
+        if not row.label and "cls" in parts:
+            row = row.model_copy(
+                update={"label": members.read(parts["cls"], 10_000).decode("utf-8", "replace").strip()}
+            )
+        text = parts.get("txt", parts.get("caption"))
+        if not row.caption and text is not None:
+            row = row.model_copy(update={"caption": members.read(text, 1_000_000).decode("utf-8", "replace").strip()})
+        return row
 
-def _label_text(files: Files, parts: Mapping[str, str]) -> str:
-    """The label of a sample without one in its .json: as text, or the number of a class."""
-    for ending in ("cls", "txt"):
-        if ending in parts:
-            return files.read(parts[ending], 10_000).decode("utf-8", "replace").strip()
-    return ""
+
+def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The files of each sample by what stands behind the key: all before the first dot of a name, unless the names of a
+    sample have more in common.
+    """
+    samples: dict[str, dict[str, str]] = {}
+    for name in names:
+        folder, _, base = name.rpartition("/")
+        key, _, ending = base.partition(".")
+        samples.setdefault(f"{folder}/{key}" if folder else key, {})[ending.lower()] = name
+    for key, parts in samples.items():
+        before = {ending.rpartition(".")[0] for ending in parts}
+        groups = {
+            each: {e.rpartition(".")[2]: name for e, name in parts.items() if e.rpartition(".")[0] == each}
+            for each in sorted(before)
+        }
+        dotted = all(before) and not any(f"{each}." in _MASK_PARTS for each in before)
+        if dotted and (len(groups) == 1 or all(len(group) > 1 for group in groups.values())):
+            yield from ((f"{key}.{each}", group) for each, group in groups.items())
+        else:
+            yield key, parts
+
+
+def _split_of(shard: str) -> str:
+    """The split that a shard is of: imagenet-train-000012.tar, or train/000012.tar."""
+    words = re.split(r"[-_/.]", shard.removesuffix(".tar"))
+    return next((word for word in words if SPLIT_OF.get(word.lower())), "")
+
+
+def count(files: Files) -> int:
+    """About how many samples there are."""
+
+    def samples(names: Sequence[str]) -> int:
+        return sum(is_image(name) and f".{name.partition('.')[2]}".find(".mask.") < 0 for name in names)
+
+    shards = [name for name in files.names if name.endswith(".tar")]
+    total = 0 if shards else samples(files.names)
+    for shard in shards:
+        with suppress(UserError, OSError):  # the reader tells of it
+            total += samples(tar_members(files.path(shard), Report()).names)
+    return total
+
+
+def explained(files: Files) -> int:
+    """Number of images in tars, or of those beside which lies a .cls or .json of the same key."""
+    if any(name.endswith(".tar") for name in files.names):
+        return count(files)
+    return sum(
+        any(is_image(f"x.{ending}") for ending in parts) and bool(parts.keys() & {"cls", "json"})
+        for _, parts in _grouped(files.names)
+    )
 
 
 def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -1,10 +1,13 @@
-"""YOLO: images/, labels/ with outlines or boxes as text, and data.yaml with the classes."""
+"""YOLO: a text file an image with boxes or outlines, and a list of the classes.
+
+The text files lie in `labels/` where the images lie in `images/`, or beside the images.
+"""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,26 +16,22 @@ from PIL import Image
 from core.errors import UserError
 from core.images import png_of
 from core.masks import UNLABELLED
-from formats.common import (
-    pair_of_files,
-    read_bytes,
-    read_classes,
-    split_in,
-    splits_of,
-)
+from formats.common import is_sheet, pair_of_files, read_classes, split_in, splits_of
 from formats.draft import Draft, Picture
 from formats.files import Files, is_image
 from formats.naming import split_folder
 from formats.pages import RECORDS, Kept
 from formats.regions import class_names, fill_outline, mask_numbers
+from formats.source import Source, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
-
-if TYPE_CHECKING:
-    pass
 
 DATA = "data.yaml"
 _SMALL_LISTS = 1_000_000
 """Bytes of a file of outlines."""
+_LISTS = ("classes.txt", "obj.names", "classes.names", "_darknet.labels")
+"""Files with a class a line, as LabelImg, CVAT and Darknet write them."""
+_SAMPLE = 20
+"""Text files that are looked at to see whether they are those of YOLO."""
 
 
 def write_yolo(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -86,37 +85,6 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def find_yolo(files: Files, report: Report) -> Iterator[Found]:
-    """The images of images/ with the outlines of labels/, or the exact masks of masks/ where they are."""
-    names = _yolo_names(files, report)
-    listed = read_classes(files, report)
-    held = frozenset(files.names)
-    for name in files.names:
-        parts = name.split("/")
-        if not is_image(name) or "images" not in parts[:-1]:
-            continue
-        at = len(parts) - 2 - parts[:-1][::-1].index("images")
-
-        def sibling(folder: str, ending: str, parts: Sequence[str] = parts, at: int = at) -> str:
-            path = "/".join([*parts[:at], folder, *parts[at + 1 :]])
-            return posixpath.splitext(path)[0] + ending
-
-        text, exact = sibling("labels", ".txt"), sibling("masks", ".png")
-        stem, split = posixpath.splitext(parts[-1])[0], split_in(posixpath.dirname(name))
-        try:
-            label, shapes = _yolo_lines(files, text, names, report) if text in held else ("", [])
-        except UserError as error:
-            report.refuse(text, f"{error} The image of this name was left out.")
-            continue
-        mask: Callable[[tuple[int, int]], bytes] | None = None
-        classes: dict[int, str] | None = dict(enumerate(names))
-        if exact in held and (RECORDS in held or listed is not None):
-            mask, classes = _whole_file(files, exact), listed
-        elif shapes:
-            mask = _drawn(shapes)
-        yield Found(name, stem, read_bytes(files, name), label, split, mask, classes)
-
-
 def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
     """The lines of a picture: class, then x and y of each point as shares of width and height."""
     import cv2
@@ -136,50 +104,130 @@ def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
             yield f"{ids[name]} " + " ".join(f"{share:.6g}" for share in shares.ravel())
 
 
-def _yolo_names(files: Files, report: Report) -> list[str]:
-    """The classes of data.yaml, by number."""
+class YoloSource(Source):
+    """The images with the outlines and boxes of their text files, or the exact masks of masks/ where they are."""
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        self._there = frozenset(files.names)
+        self._lower = {name.lower(): name for name in files.names}
+        self._names = _class_names_of(files, report)
+        self._listed = read_classes(files, Report())
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        tally = Tally(self.report)
+        for name in self.images():
+            found = self._found(name, tally)
+            if split is None or found.split == split:
+                yield found
+        tally.tell()
+
+    def images(self) -> Iterator[str]:
+        """The images; with a folder `images` those in it."""
+        images = [name for name in self.files.names if is_image(name) and not is_sheet(name)]
+        inside = [name for name in images if "images" in name.lower().split("/")[:-1]]
+        labelled = any("labels" in name.lower().split("/")[:-1] for name in self.files.names if name.endswith(".txt"))
+        return iter(inside if inside and labelled else images)
+
+    def text_of(self, name: str) -> str | None:
+        """The text file of an image."""
+        candidates = (self._sibling(name, "labels", ".txt"), posixpath.splitext(name)[0] + ".txt")
+        return next((self._lower[each.lower()] for each in candidates if each and each.lower() in self._lower), None)
+
+    def reads(self, text: str) -> bool:
+        """True if a text file is one of boxes or outlines of the classes."""
+        try:
+            label, shapes = self._lines(text, Tally(Report()))
+        except UserError:
+            return False
+        return bool(label or shapes or self.files.read(text).strip())
+
+    @staticmethod
+    def _sibling(name: str, folder: str, ending: str) -> str | None:
+        """The file of the same name in the folder beside `images`."""
+        parts = name.split("/")
+        at = next((at for at in range(len(parts) - 2, -1, -1) if parts[at].lower() == "images"), None)
+        if at is None:
+            return None
+        return posixpath.splitext("/".join([*parts[:at], folder, *parts[at + 1 :]]))[0] + ending
+
+    def _found(self, name: str, tally: Tally) -> Found:
+        text, exact = self.text_of(name), self._sibling(name, "masks", ".png")
+        found = Found(
+            name, stem_of(name), opener(self.files, name), "", split_in(posixpath.dirname(name)), classes=self._names
+        )
+        try:
+            label, shapes = self._lines(text, tally) if text is not None else ("", [])
+        except UserError as error:
+            return replace(found, problem=f"{error} The image of this name was left out.", where=text or name)
+        if exact in self._there and exact and (RECORDS in self._there or self._listed is not None):
+            return replace(found, label=label, mask=mask_opener(self.files, exact), classes=self._listed)
+        return replace(found, label=label, mask=_drawn(shapes) if shapes else None)
+
+    def _lines(self, text: str, tally: Tally) -> tuple[str, list[tuple[int, NDArray[np.float64]]]]:
+        """The label of an image, if one box covers it all, and its outlines. Raises UserError for a line that
+        is none.
+        """
+        shapes: list[tuple[int, NDArray[np.float64]]] = []
+        boxes: list[tuple[int, list[float]]] = []
+        for place, line in enumerate(
+            self.files.read(text, _SMALL_LISTS * 10).decode("utf-8-sig", "replace").splitlines(), 1
+        ):
+            parts = line.split()
+            if not parts:
+                continue
+            try:
+                number, values = int(parts[0]), [float(part) for part in parts[1:]]
+            except ValueError as error:
+                raise UserError(f"Line {place} is no class with numbers.") from error
+            if number not in self._names:
+                raise UserError(f"Line {place} has the class {parts[0][:20]}, which {DATA} does not list.")
+            if len(values) == 4:
+                boxes.append((number, values))
+            elif len(values) >= 6 and len(values) % 2 == 0 and all(-0.01 <= value <= 1.01 for value in values):
+                shapes.append((number, np.asarray(values).reshape(-1, 2)))
+            else:
+                raise UserError(f"Line {place} is no outline: points are shares of width and height.")
+        if len(boxes) == 1 and not shapes and boxes[0][1] == [0.5, 0.5, 1.0, 1.0]:
+            return self._names[boxes[0][0]], []
+        if boxes:
+            what = f"{len(boxes)} boxes without an outline were left out"
+            tally.note(text, f"{what}: a test set holds labels and masks.")
+        return "", shapes
+
+
+def explained(files: Files) -> int:
+    """Number of images with a text file of boxes or outlines."""
+    if not any(name.lower().endswith(".txt") for name in files.names):
+        return 0
+    source = YoloSource(files, Report(), {})
+    texts = {name: text for name in source.images() if (text := source.text_of(name)) is not None}
+    sample = list(texts)[:_SAMPLE]
+    good = sum(source.reads(texts[name]) for name in sample)
+    return len(texts) if 2 * good >= len(sample) else 0
+
+
+def _class_names_of(files: Files, report: Report) -> dict[int, str]:
+    """The classes by number, from data.yaml or a list with a class a line: texts, whatever YAML makes of them."""
     import yaml
 
-    table = next((name for name in files.names if name.endswith((".yaml", ".yml"))), "")
-    try:
-        names = yaml.safe_load(files.read(table, _SMALL_LISTS))["names"]
-        numbered = names if isinstance(names, dict) else dict(enumerate(names))
-        if sorted(numbered) != list(range(len(numbered))):
-            raise ValueError("numbers are missing")
-        return [str(numbered[number]) for number in range(len(numbered))]
-    except (yaml.YAMLError, ValueError, KeyError, TypeError, UserError, RecursionError):
-        report.refuse(table or DATA, "It does not list the classes as `names`: number them from 0.")
-        return []
-
-
-def _yolo_lines(
-    files: Files, text: str, names: Sequence[str], report: Report
-) -> tuple[str, list[tuple[int, NDArray[np.float64]]]]:
-    """The label of an image, if one box covers it all, and its outlines. Raises UserError for a line that is none."""
-    shapes: list[tuple[int, NDArray[np.float64]]] = []
-    boxes: list[tuple[int, list[float]]] = []
-    lines = files.read(text, _SMALL_LISTS * 10).decode("utf-8", "replace").splitlines()
-    for place, line in enumerate(lines, start=1):
-        parts = line.split()
-        if not parts:
-            continue
+    tables = sorted(
+        (name for name in files.names if name.endswith((".yaml", ".yml"))), key=lambda name: (name.count("/"), name)
+    )
+    for table in tables:
         try:
-            number, values = int(parts[0]), [float(part) for part in parts[1:]]
-        except ValueError as error:
-            raise UserError(f"Line {place} is no class with numbers.") from error
-        if not 0 <= number < len(names):
-            raise UserError(f"Line {place} has the class {parts[0][:20]}, which {DATA} does not list.")
-        if len(values) == 4:
-            boxes.append((number, values))
-        elif len(values) >= 6 and len(values) % 2 == 0 and all(-0.01 <= value <= 1.01 for value in values):
-            shapes.append((number, np.asarray(values).reshape(-1, 2)))
-        else:
-            raise UserError(f"Line {place} is no outline: points are shares of width and height.")
-    if len(boxes) == 1 and not shapes and boxes[0][1] == [0.5, 0.5, 1.0, 1.0]:
-        return names[boxes[0][0]], []
-    if boxes:
-        report.changed(text, f"{len(boxes)} boxes without an outline were left out: a test set holds labels and masks.")
-    return "", shapes
+            names = yaml.load(files.read(table, _SMALL_LISTS), yaml.BaseLoader)["names"]  # texts only
+            numbered = names if isinstance(names, dict) else dict(enumerate(names)) if isinstance(names, list) else {}
+            if numbered and all(isinstance(name, str) for name in numbered.values()):
+                return {int(number): name for number, name in numbered.items()}
+        except (yaml.YAMLError, ValueError, KeyError, TypeError, UserError, RecursionError):
+            continue
+    for name in files.names:
+        if posixpath.basename(name) in _LISTS:
+            lines = files.read(name, _SMALL_LISTS).decode("utf-8-sig", "replace").splitlines()
+            return dict(enumerate(line.strip() for line in lines if line.strip()))
+    report.refuse(tables[0] if tables else DATA, "It does not list the classes as `names`: number them from 0.")
+    return {}
 
 
 def _drawn(shapes: Sequence[tuple[int, NDArray[np.float64]]]) -> Callable[[tuple[int, int]], bytes]:
@@ -195,7 +243,3 @@ def _drawn(shapes: Sequence[tuple[int, NDArray[np.float64]]]) -> Callable[[tuple
         return png_of(Image.fromarray(numbers))
 
     return draw
-
-
-def _whole_file(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
-    return lambda _size: files.read(name)

@@ -28,8 +28,7 @@ from core.images import Picture, StoredImage, read_image
 from core.masks import Mask, NamedMask, read_mask
 from core.settings import Settings
 from core.types import CounterfactualCaption, StageName, StageValue, Task
-from formats.data_sets.reading import open_data_set
-from formats.data_sets.types import DataSet
+from formats.in_place import DataSet, open_data_set
 from pipeline.models.machine import this_machine
 from pipeline.profiles.profile import Profile
 from services.batches.plan_file import BatchPlan

@@ -23,7 +23,7 @@ _RANKS = 2**64
 
 
 class Item(Protocol):
-    """What is asked of an item of a data set: see `formats.data_sets`."""
+    """What is asked of an item of a data set: see `formats.in_place`."""
 
     @property
     def key(self) -> str:

@@ -112,7 +112,7 @@ class DataPart(_Part):
     root: str = Field(min_length=1)
     """A folder or an archive; in the file relative to the folder of the plan, here absolute."""
     layout: str = Field(min_length=1)
-    """The name of a layout of `formats.data_sets`: see `require_layout`."""
+    """The name of a layout of `formats.layouts`: see `require_layout`."""
     split: str = ""
     """As the layout calls it; "" where it has none. A layout that has several asks for it and never guesses."""
     options: dict[str, str] = Field(default_factory=dict)

@@ -22,7 +22,7 @@ from pydantic import Field
 from core.batches import Wish
 from core.errors import UserError
 from core.progress import OnCount
-from formats.data_sets.reading import LAYOUTS
+from formats.layouts import LAYOUTS
 from pipeline.models.machine import this_machine
 from services.batches.data_roots import DataRoots
 from services.batches.engine import Engine, Told

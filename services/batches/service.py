@@ -15,8 +15,8 @@ from typing import Literal
 
 from core.batches import PASSES, Batch, Counted, FailedGroup, Item, Pass, WorkState
 from core.errors import UserError
-from formats.data_sets.reading import LAYOUTS
-from formats.data_sets.types import DataSet
+from formats.in_place import DataSet
+from formats.layouts import LAYOUTS
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
 from services.batches.item_selection import Chosen

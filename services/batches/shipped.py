@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from formats.data_sets.reading import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.batches.plan_file import PLANS, plan_from_text
 
 ROOT = 'root = "" # where it lies: a whole path'

@@ -28,8 +28,8 @@ from core.progress import OnProgress, stop_if
 from core.test_sets import LONGEST_NAME
 from core.types import Check, from_plain, to_plain
 from core.words import count_of
-from formats.exporting import LAYOUTS
 from formats.files import open_files
+from formats.layouts import LAYOUTS
 from formats.reading import read
 from formats.types import Example, Imported, Report
 from storage.curation.imports import ImportedImage, NewImage

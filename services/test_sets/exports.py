@@ -19,7 +19,7 @@ from core.errors import UserError
 from core.progress import OnCount, Progress
 from core.test_sets import SetVersion
 from formats.draft import MANIFEST
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.changes import Changes
 from services.commands import Missing
 from services.test_sets.examples import export_version

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from formats.exporting import LAYOUTS, export
+from formats.exporting import export
+from formats.layouts import LAYOUTS
 from formats.reading import read
 from formats.types import TestSet
 from tests.formats.test_formats import Maker, masked

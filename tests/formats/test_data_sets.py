@@ -17,8 +17,8 @@ from PIL import Image
 
 from core.errors import UserError
 from core.images import png_of
-from formats.data_sets.reading import LAYOUTS, open_data_set
-from formats.data_sets.types import DataSet
+from formats.in_place import DataSet, open_data_set
+from formats.layouts import LAYOUTS
 from tests.support.set_cases import picture
 
 SYNSETS = {
@@ -221,7 +221,7 @@ def test_what_cannot_be_opened_is_told_with_what_was_looked_for(tmp_path: Path) 
         said = refusal(tmp_path, layout)
         assert "looked for" in said or "no image" in said, (layout, said)
         assert known.title and known.expected
-    assert "choose one of imagefolder, imagenet" in refusal(tmp_path, "imagenet1k")
+    assert "choose one of imagefolder, torchvision" in refusal(tmp_path, "imagenet1k")
     assert "is no option of the layout shift: there is part, view" in refusal(tmp_path, "shift", veiw="front")
     assert "is not there" in refusal(tmp_path / "nowhere", "coco")
 

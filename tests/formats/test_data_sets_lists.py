@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from core.errors import UserError
-from formats.data_sets.reading import open_data_set
 from formats.exporting import export
+from formats.in_place import open_data_set
 from tests.formats.test_data_sets import jpeg, labels, png, put, refusal, tar_of, why
 from tests.formats.test_data_sets_scenes import classes_at, mask, numbers
 from tests.formats.test_formats import SET, Maker, mixed
@@ -285,9 +285,9 @@ def test_a_folder_with_masks_beside_the_images(tmp_path: Path) -> None:
     assert "not there any more" in why(data_set, "images/a.png")
 
 
-def test_a_test_set_in_a_file_format_names_the_layout_to_use(tmp_path: Path) -> None:
+def test_a_test_set_within_shards_is_opened_by_either_name(tmp_path: Path) -> None:
     export(SET, mixed(Maker(tmp_path / "made")), tmp_path / "out", "webdataset")
-    assert "open it with the layout webdataset" in refusal(tmp_path / "out", "studio")
     data_set = open_data_set(tmp_path / "out", "webdataset", "train")
     assert {item.label for item in data_set.items()} <= {*data_set.classes, ""}
     assert data_set.count() > 0
+    assert labels(open_data_set(tmp_path / "out", "studio", "train")) == labels(data_set)

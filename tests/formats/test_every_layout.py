@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from core.images import png_of
-from formats.data_sets.reading import LAYOUTS as IN_PLACE
-from formats.data_sets.reading import open_data_set
-from formats.exporting import LAYOUTS, export
+from formats.exporting import export
+from formats.in_place import open_data_set
+from formats.layouts import LAYOUTS
 from formats.reading import read
 from formats.types import Example, Split, TestSet
 from tests.support.data_set_files import SIDE, jpeg, tar_file, write
@@ -243,31 +243,41 @@ FORMS: dict[str, Form] = {
         f"studio: {layout}": Form(
             exported(layout, plain=False),
             imports=layout,
-            batches="" if layout in ("parquet", "webdataset") else "studio",
+            batches="studio",
         )
         for layout, known in LAYOUTS.items()
         if known.write is not None
     },
-    "imagefolder of Hugging Face": Form(exported("imagefolder", plain=True), imports="imagefolder"),
+    "studio": Form(exported("parquet", plain=False), imports="studio", batches="studio"),
+    "imagefolder of Hugging Face": Form(
+        exported("imagefolder", plain=True), imports="imagefolder", batches="imagefolder"
+    ),
     "parquet of Hugging Face": Form(
         exported("parquet", plain=True),
         imports="parquet",
-        batches="huggingface",
+        batches="parquet",
         options={"mask": "mask", **OPTIONS},
     ),
     "table of Parquet": Form(
         parquet_tables, imports="parquet", batches="huggingface", options={"mask": "mask", **OPTIONS}, classes=NAMES
     ),
-    "save_to_disk": Form(saved_to_disk, batches="huggingface", options={"mask": "mask", **OPTIONS}),
+    "save_to_disk": Form(
+        saved_to_disk,
+        imports="huggingface",
+        batches="huggingface",
+        options={"mask": "mask", **OPTIONS},
+        classes=NAMES,
+    ),
     "folders of classes": Form(
         files_of(lambda scene: {f"{VAL[scene.split]}/{scene.label}/{scene.name}.jpg": scene.image}),
         ("label", "split"),
         imports="torchvision",
-        batches="imagefolder",
+        batches="torchvision",
     ),
     "imagenet": Form(
         files_of(lambda scene: {f"{VAL[scene.split]}/{scene.label}/{scene.name}.JPEG": scene.image}),
         ("label", "split"),
+        imports="imagenet",
         batches="imagenet",
     ),
     "folder": Form(
@@ -282,7 +292,9 @@ FORMS: dict[str, Form] = {
         batches="folder",
     ),
     "coco": Form(coco_tables, MASKED, imports="coco", batches="coco"),
-    "yolo": Form(files_of(yolo, **{"data.yaml": "names: [cat, dog]\n"}), ("label", "split"), imports="yolo"),
+    "yolo": Form(
+        files_of(yolo, **{"data.yaml": "names: [cat, dog]\n"}), ("label", "split"), imports="yolo", batches="yolo"
+    ),
     "webdataset": Form(shards, imports="webdataset", batches="webdataset", options=OPTIONS),
     "csv": Form(
         files_of(
@@ -329,7 +341,7 @@ FORMS: dict[str, Form] = {
         imports="cityscapes",
         batches="cityscapes",
     ),
-    "acdc": Form(files_of(acdc), MASKED, batches="acdc"),
+    "acdc": Form(files_of(acdc), MASKED, imports="acdc", batches="acdc"),
     "bdd100k": Form(
         files_of(
             lambda scene: {
@@ -338,12 +350,30 @@ FORMS: dict[str, Form] = {
             }
         ),
         MASKED,
+        imports="bdd100k",
         batches="bdd100k",
     ),
-    "shift": Form(files_of(shift), MASKED, batches="shift"),
+    "shift": Form(files_of(shift), MASKED, imports="shift", batches="shift"),
+    "voc": Form(
+        files_of(
+            lambda scene: {
+                f"VOC2012/JPEGImages/{scene.name}.jpg": scene.image,
+                f"VOC2012/SegmentationClass/{scene.name}.png": scene.mask(),
+            },
+            **{
+                f"VOC2012__ImageSets__Segmentation__{VAL[split]}.txt": "".join(
+                    f"{scene.name}\n" for scene in SCENES if scene.split == split
+                )
+                for split in SPLITS
+            },
+        ),
+        MASKED,
+        imports="voc",
+        batches="voc",
+        options=OPTIONS,
+        classes=NAMES,
+    ),
 }
-NOT_YET = ("import: cityscapes", "import, found out: cityscapes")
-"""Ways in that do not show all that the layout says yet."""
 
 
 def by_import(form: Form, root: Path, into: Path, layout: str) -> Iterator[Seen]:
@@ -366,10 +396,7 @@ def by_batch(form: Form, root: Path) -> Iterator[Seen]:
 def ways() -> Iterator[object]:
     for name, form in FORMS.items():
         for way in (*(("import", "import, found out") if form.imports else ()), *(("batch",) if form.batches else ())):
-            fails = (
-                [pytest.mark.xfail(strict=True, reason="Not read alike yet.")] if f"{way}: {name}" in NOT_YET else []
-            )
-            yield pytest.param(name, way, marks=fails, id=f"{way}: {name}")
+            yield pytest.param(name, way, id=f"{way}: {name}")
 
 
 @pytest.mark.parametrize(("name", "way"), ways())
@@ -385,4 +412,4 @@ def test_every_layout_shows_the_same_by_every_way(name: str, way: str, tmp_path:
 
 def test_no_layout_is_forgotten() -> None:
     assert {form.imports for form in FORMS.values() if form.imports} == set(LAYOUTS)
-    assert {form.batches for form in FORMS.values() if form.batches} == set(IN_PLACE)
+    assert {form.batches for form in FORMS.values() if form.batches} == set(LAYOUTS)

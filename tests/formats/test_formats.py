@@ -28,7 +28,8 @@ from core.png import XMP_KEYWORD, bare, read_texts
 from core.types import Edit
 from formats import draft as drafts
 from formats import rle
-from formats.exporting import LAYOUTS, export
+from formats.exporting import export
+from formats.layouts import LAYOUTS
 from formats.reading import read
 from formats.types import Example, Role, Split, TestSet
 

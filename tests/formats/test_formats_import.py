@@ -216,12 +216,13 @@ def test_a_list_with_bad_lines(tmp_path: Path) -> None:
     assert [(e.name, e.label, e.split, dict(e.facts)) for e in found.examples] == [
         ("four", "3", "validation", {}),
         ("one", "bird", "", {"weather": "snow"}),
+        ("three", "", "", {"edits": "not json"}),
     ]
     assert found.layout == "imagefolder"
     assert [row.file for row in found.rows if row.kind == "refused"] == [
-        *(f"metadata.jsonl, line {line}" for line in (2, 3, 4, 5, 6, 8, 9, 11)),
-        *("five.png", "three.png"),
-    ] and len(found.rows) == 10
+        *(f"metadata.jsonl, line {line}" for line in (2, 3, 4, 5, 8, 9, 11)),
+        "five.png",
+    ] and len(found.rows) == 9
     assert told(found)["metadata.jsonl, line 2"] == "It names an image that is not there (“gone.png”): add the file."
 
 

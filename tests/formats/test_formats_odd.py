@@ -18,7 +18,8 @@ import pytest
 from PIL import Image
 
 from formats import files as reading_files
-from formats import naming, reading
+from formats import naming
+from formats import source as reading_source
 from formats.exporting import export
 from formats.naming import Names, folded
 from formats.reading import read
@@ -125,14 +126,14 @@ def test_a_list_with_the_true_hash_of_its_file(mode: str, tmp_path: Path) -> Non
 def test_whatever_a_decoder_raises_is_said_of_the_file(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decode: Callable[..., Any] = reading.read_mask
+    decode: Callable[..., Any] = reading_source.read_mask
 
     def raising(data: bytes, *about: Any) -> Any:
         if Image.open(io.BytesIO(data)).mode == "P":
             raise error
         return decode(data, *about)
 
-    monkeypatch.setattr(reading, "read_mask", raising)
+    monkeypatch.setattr(reading_source, "read_mask", raising)
     mask = Image.new("L", (48, 32), 1)
     source = put(tmp_path / "x", {"images/a.png": picture(), "masks/a.png": mask, "classes.txt": "0 sky, 1 road"})
     put(source, {"images/b.png": picture(BOAT), "masks/b.png": mask.convert("P")})

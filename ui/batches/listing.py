@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from formats.data_sets.types import Layout
+from formats.layouts import Layout
 from services.batches.shipped import ShippedPlan
 from services.batches.status import BatchView
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar

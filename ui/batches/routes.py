@@ -12,7 +12,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import UserError
-from formats.data_sets.reading import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.batches.running import (
     ApproveBatch,
     BatchRuns,

@@ -21,7 +21,7 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.imports import Import, ImportRow, RowKind
 from core.words import count_of
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
 from services.curation.views import gallery_address

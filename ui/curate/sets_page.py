@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from core.image_filter import Facet, ImageFilter
 from core.test_sets import SPLITS, Review, ShownEntry, Split
 from core.words import count_of
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.test_sets.drafts import SplitResult
 from services.test_sets.versions import Verified
 from services.work_queue import WorkView

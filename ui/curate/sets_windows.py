@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from core.test_sets import SPLITS, SetVersion, Split
 from core.words import count_of
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.test_sets.versions import ImageOfSet
 from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words
 from ui.explore.parts import Size, button, key, picture, pill

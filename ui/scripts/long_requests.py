@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
 from core.test_sets import LONGEST_NAME
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.batches.running import BatchRuns, PlanByScript
 from services.batches.status import facts_of
 from services.commands import Command

@@ -27,7 +27,7 @@ from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
 from core.test_sets import SetEntry, SetVersion
 from core.types import Check, Edit
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from services.curation import import_source
 from services.curation.import_source import Done, bring_in
 from services.curation.imports import ImportService, ImportState, into_set
@@ -390,17 +390,19 @@ def test_unknown_labels_and_bad_lines_are_told(workspace: Workspace, tmp_path: P
     files: dict[str, Any] = {f"{name}.png": picture(number) for number, name in enumerate("abcdefg")}
     source = put(tmp_path / "list", {**files, "metadata.jsonl": "\n".join(lines)})
     done = bring_in(workspace, source, labels=("bird", " boat "))
-    assert named(workspace) == {"a", "e", "f"}
+    assert named(workspace) == {"a", "d", "e", "f"}
     rows = told(workspace, done)
     assert "“fish” is not a known one" in rows["b.png"][1]
     assert "gone.png" in rows["metadata.jsonl, line 3"][1] and "no JSON object" in rows["metadata.jsonl, line 4"][1]
-    assert "NaN" in rows["d"][1] and rows["e"][0] == "changed" and "1,000 kB" in rows["g"][1]
+    assert "“score” holds infinity or no number (NaN)" in rows["metadata.jsonl, line 5"][1]
+    assert rows["metadata.jsonl, line 5"][0] == "changed", "a fact that cannot be kept takes no image away"
+    assert rows["e"][0] == "changed" and "1,000 kB" in rows["g"][1]
     made = into_set(workspace, done.imported.id, "List")
     version = Drafts(workspace).release(ReleaseTestSet(test_set="List", unreviewed=True))
-    assert version.entries == 3 == made.added
+    assert version.entries == 4 == made.added
     export_version(workspace, version, tmp_path / "out", "csv")
     anew = bring_in(workspace, source, labels=("bird", "fish"))
-    assert named(workspace) == {"a", "b", "e", "f"} and anew.imported.made == 1, "other options read otherwise"
+    assert named(workspace) == {"a", "b", "d", "e", "f"} and anew.imported.made == 1, "other options read otherwise"
 
 
 def test_archives_that_mean_harm_are_told(workspace: Workspace, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from cli.test_sets import main
 from core.errors import UserError
 from core.test_sets import SetVersion
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from formats.reading import read
 from formats.types import Example
 from services.test_sets.drafts import Drafts, ReleaseTestSet

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 
 from core.errors import UserError
 from core.test_sets import SetVersion
-from formats.exporting import LAYOUTS
+from formats.layouts import LAYOUTS
 from formats.reading import read
 from services import work_queue as work
 from services.studio import Studio

@@ -1,0 +1,123 @@
+"""Files of rows and columns: Arrow, which is mapped into memory, and Parquet, read a row group at a time."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from core.errors import UserError
+from formats.source import UNKNOWN, Latest
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_ROWS = 64
+"""Rows with images that are in memory at once."""
+_GROUPS = 2
+"""Row groups of Parquet files that are kept. A group of ImageNet's takes some ten megabytes."""
+_LABELS = 4096
+"""Labels that are read at once."""
+
+
+class ColumnFile(Protocol):
+    """A file of rows."""
+
+    schema: pyarrow.Schema
+
+    def count(self) -> int:
+        """How many rows it has."""
+
+    def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+        """Some columns, or all, of the rows from front to back; no other one is read."""
+
+    def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
+        """Some columns of a row, from 0."""
+
+
+class ArrowFile:
+    def __init__(self, file: Path) -> None:
+        import pyarrow
+
+        mapped = pyarrow.memory_map(str(file))
+        try:
+            self._table = pyarrow.ipc.open_stream(mapped).read_all()
+        except pyarrow.ArrowInvalid:  # the other one of Arrow's two forms of files
+            self._table = pyarrow.ipc.open_file(mapped).read_all()
+        self.schema = self._table.schema
+
+    def count(self) -> int:
+        return int(self._table.num_rows)
+
+    def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+        table = self._table if columns is None else self._table.select(list(columns))
+        for batch in table.to_batches(_ROWS if columns is None else _LABELS):
+            yield from batch.to_pylist() if batch.num_columns else ({} for _ in range(batch.num_rows))
+
+    def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
+        row: dict[str, Any] = self._table.select(list(columns)).slice(number, 1).to_pylist()[0]
+        return row
+
+
+class ParquetFile:
+    def __init__(self, file: Path) -> None:
+        import pyarrow.parquet
+
+        self._file = pyarrow.parquet.ParquetFile(file)
+        self.schema = self._file.schema_arrow
+        about = self._file.metadata
+        self._sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+        self._lock = threading.Lock()
+        self._columns: tuple[str, ...] = ()
+        self._groups = Latest(self._group, _GROUPS)
+
+    def count(self) -> int:
+        return sum(self._sizes)
+
+    def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+        if columns is not None and not columns:
+            yield from ({} for _ in range(self.count()))
+        elif columns is None:
+            for batch in self._file.iter_batches(batch_size=_ROWS):
+                yield from batch.to_pylist()
+        else:
+            for group in range(len(self._sizes)):
+                with self._lock:
+                    table = self._file.read_row_group(group, columns=list(columns))
+                yield from table.to_pylist()
+
+    def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
+        for group, size in enumerate(self._sizes):
+            if number < size:
+                table = self._groups.get(json.dumps([group, *columns]))
+                row: dict[str, Any] = table.slice(number, 1).to_pylist()[0]
+                return row
+            number -= size
+        raise UserError(UNKNOWN)
+
+    def _group(self, wanted: str) -> pyarrow.Table:
+        group, *columns = json.loads(wanted)
+        with self._lock:
+            return self._file.read_row_group(group, columns=columns)
+
+
+def features_of(schema: pyarrow.Schema) -> dict[str, Any]:
+    """What `datasets` wrote of the columns."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        return {name: about for name, about in features.items() if isinstance(about, dict)}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def names_of_classes(values: dict[str, Any], features: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of a row, with the names of classes where `datasets` wrote their numbers; None for -1, which nobody
+    knows.
+    """
+    for column, about in features.items():
+        names, number = about.get("names"), values.get(column)
+        if isinstance(names, list) and isinstance(number, int) and number < len(names):
+            values[column] = str(names[number]) if number >= 0 else None
+    return values

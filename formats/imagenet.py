@@ -1,0 +1,303 @@
+"""ImageNet-1K in each of its published forms: the two tars, folders of WordNet ids, Kaggle's archive, Parquet.
+
+A label is the class with all its names ("goldfinch, Carduelis carduelis"), from the devkit or Kaggle's list of synsets;
+without them it is the WordNet id. Two classes that are called the same ("crane") have their id as one more name.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import posixpath
+import re
+import tarfile
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
+
+from core.errors import UserError
+from formats.files import BROKEN_ARCHIVE, Files, images_in, is_image, joined, open_files, stamp_of, tar_places
+from formats.huggingface import RowSource
+from formats.image_folders import ClassFolders
+from formats.naming import standard
+from formats.source import UNKNOWN, Latest, Source, Survey, opener, stem_of
+from formats.types import Found, Report
+
+TITLE = "ImageNet-1K"
+LICENCE = (
+    "ImageNet terms of access: for research and teaching that is not commercial. https://www.image-net.org/download.php"
+)
+# The names of the files are those that the challenge published and torchvision.datasets.ImageNet asks for.
+TRAIN_TAR, VAL_TAR = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
+DEVKIT = "ILSVRC2012_devkit_t12"
+_META, _TRUTH = f"{DEVKIT}/data/meta.mat", f"{DEVKIT}/data/ILSVRC2012_validation_ground_truth.txt"
+KAGGLE = "ILSVRC/Data/CLS-LOC"
+_SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
+_WNID = re.compile(r"n\d{8}")
+_VAL_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
+_OPEN_TARS = 8
+"""Lists of class tars that are kept: some thousand names each."""
+
+
+class _Names:
+    """What the classes are called, and which of them the validation images are of."""
+
+    def __init__(self, synsets: Mapping[str, str], truth: tuple[str, ...] = ()) -> None:
+        shared = Counter(synsets.values())
+        self.labels = {wnid: words if shared[words] == 1 else f"{words}, {wnid}" for wnid, words in synsets.items()}
+        self.attributes = {wnid: {"wnid": wnid} for wnid in synsets}
+        self.truth = truth
+        """The WordNet ids of the validation images, by their number from 1."""
+
+    def label(self, wnid: str) -> str:
+        return self.labels.get(wnid, wnid)
+
+    def classes(self, wnids: Iterable[str]) -> tuple[str, ...]:
+        """The labels in the order of their WordNet ids, which is that of torchvision."""
+        return tuple(self.labels[wnid] for wnid in sorted(self.labels or {})) or tuple(sorted(set(wnids)))
+
+
+class ImagenetSource(Source):
+    """The first of these that lies there: folders of WordNet ids, the tars, Parquet. Each split has a reader."""
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        self.licence = LICENCE if in_place else ""
+        self._names = _names(files)
+        self._parts = {split: part for split, part in self._found_parts() if part is not None}
+
+    def _found_parts(self) -> Iterator[tuple[str, Source | None]]:
+        files = self.files
+        for base in ("", KAGGLE, f"imagenet/{KAGGLE}"):
+            there = (
+                [name for name in files.folders(base) if name in ("train", "val")]
+                if files.has(base) or not base
+                else []
+            )
+            there = [name for name in there if next(images_in(files, joined(base, name)), None) is not None]
+            if there:
+                yield from ((name, self._of_folders(joined(base, name), standard(name))) for name in there)
+                return
+        if any(_WNID.fullmatch(name) for name in files.folders()):
+            yield "", self._of_folders("", "")
+            return
+        tars = {name: file for name, file in (("train", TRAIN_TAR), ("val", VAL_TAR)) if files.has(file)}
+        if tars and not self._names.labels:
+            raise UserError(
+                f"{DEVKIT}.tar.gz is not beside {next(iter(tars.values()))}: put it there, as it holds the names of "
+                "the classes and the labels of the validation images.",
+                field="root",
+            )
+        if "train" in tars:
+            yield "train", _TrainTar(files, self.report, self._names)
+        if "val" in tars:
+            packed = open_files(files.path(VAL_TAR), self.report, follow_links=True)
+            yield "val", _FlatValidation(packed, self.report, "", self._names)
+        if not tars:
+            rows = RowSource(files, self.report, self.options, self.in_place)
+            yield from ((split, rows) for split in rows.splits())
+
+    def _of_folders(self, base: str, split: str) -> Source:
+        folders, names = self.files.folders(base), self._names
+        if not folders and split == "validation":
+            return _FlatValidation(self.files, self.report, base, names)
+        return ClassFolders(
+            *(self.files, self.report, self.options, self.in_place),
+            base=base,
+            split=split,
+            classes=names.classes(folders),
+            names=names.labels,
+            attributes=names.attributes or {folder: {"wnid": folder} for folder in folders},
+        )
+
+    def splits(self) -> list[str]:
+        return list(self._parts)
+
+    def _chosen(self, split: str | None) -> Iterator[tuple[Source, str | None]]:
+        for name, part in self._parts.items():
+            if split is None or name == split:
+                yield part, name if isinstance(part, RowSource) else None
+
+    def survey(self, split: str) -> Survey:
+        return next((part.survey(inside or "") for part, inside in self._chosen(split)), Survey())
+
+    def count(self, split: str | None = None) -> int:
+        return sum(part.count(inside) for part, inside in self._chosen(split))
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        for part, inside in self._chosen(split):
+            yield from part.find(inside)
+
+    def stamp(self, key: str, file: str = "") -> str:
+        part = next((part for part in self._parts.values() if part.holds(key)), None)
+        return part.stamp(key, file) if part is not None else ""
+
+    def at(self, key: str) -> Found:
+        part = next((part for part in self._parts.values() if part.holds(key)), None)
+        if part is None:
+            raise UserError(UNKNOWN)
+        return part.at(key)
+
+
+class _FlatValidation(Source):
+    """The validation images in one folder, as the tar and Kaggle's archive have them: their labels are in a list."""
+
+    def __init__(self, files: Files, report: Report, base: str, names: _Names) -> None:
+        super().__init__(files, report, {}, in_place=True)
+        self._base, self._names = base, names
+
+    def holds(self, key: str) -> bool:
+        return key.startswith(f"{self._base}/" if self._base else "ILSVRC2012_val")
+
+    def survey(self, split: str) -> Survey:
+        return Survey(self._names.classes(self._names.truth))
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        return (self.at(path) for path in images_in(self.files, self._base, deep=False))
+
+    def at(self, key: str) -> Found:
+        wnid = _true_class(key, self._names)
+        return Found(
+            key,
+            stem_of(key),
+            opener(self.files, key),
+            self._names.label(wnid),
+            "validation",
+            attributes={"wnid": wnid} if wnid else {},
+        )
+
+
+def _true_class(name: str, names: _Names) -> str:
+    """The WordNet id of a validation image, by the number in its name; "" where nobody says it."""
+    match = _VAL_NAME.search(name)
+    number = int(match[1]) if match else 0
+    return names.truth[number - 1] if 1 <= number <= len(names.truth) else ""
+
+
+class _TrainTar(Source):
+    """The tar of the tars of the classes. Only their headers are read until an image's turn comes."""
+
+    def __init__(self, files: Files, report: Report, names: _Names) -> None:
+        super().__init__(files, report, {}, in_place=True)
+        self._path, self._names = files.path(TRAIN_TAR), names
+        try:
+            self._file: BinaryIO = self._path.open("rb")
+            outer = tar_places(self._file, TRAIN_TAR, report)
+        except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
+            raise UserError(f"{TRAIN_TAR} is no tar that can be read: download it again.", field="root") from error
+        self._tars = {
+            name.removesuffix(".tar"): place for name, place in sorted(outer.items()) if name.endswith(".tar")
+        }
+        self._lists = Latest(self._list, _OPEN_TARS)
+        self._lock = threading.Lock()
+        self._count: int | None = None
+
+    def holds(self, key: str) -> bool:
+        return key.partition("/")[0] in self._tars
+
+    def stamp(self, key: str, file: str = "") -> str:
+        return stamp_of(self._path)
+
+    def survey(self, split: str) -> Survey:
+        return Survey(self._names.classes(()))
+
+    def count(self, split: str | None = None) -> int:
+        if self._count is None:  # the headers of 1.3 million images: they are read once
+            self._count = super().count()
+        return self._count
+
+    def _list(self, wnid: str) -> Mapping[str, tuple[int, int]]:
+        """Where the images of a class lie, in the order of their names."""
+        inner = Report()
+        try:
+            with self._path.open("rb") as file:
+                places = tar_places(file, f"{wnid}.tar", inner, part=self._tars[wnid])
+        except (*BROKEN_ARCHIVE, tarfile.TarError):
+            inner.refuse(f"{wnid}.tar", "It is no tar that can be read: download the archive again.")
+            places = {}
+        self.report.rows += [row for row in inner.rows if row not in self.report.rows]
+        return dict(sorted((name, place) for name, place in places.items() if is_image(name)))
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        for wnid in self._tars:
+            # Not by `_lists`: what the rows that cannot be read say has to be told in each run.
+            for name, place in self._list(wnid).items():
+                yield self._found(wnid, name, place)
+
+    def at(self, key: str) -> Found:
+        wnid, _, name = key.partition("/")
+        if wnid not in self._tars or name not in self._lists.get(wnid):
+            raise UserError(UNKNOWN)
+        return self._found(wnid, name, self._lists.get(wnid)[name])
+
+    def _found(self, wnid: str, name: str, place: tuple[int, int]) -> Found:
+        return Found(
+            f"{wnid}/{name}",
+            stem_of(name),
+            lambda: self._bytes(*place),
+            self._names.label(wnid),
+            "train",
+            attributes={"wnid": wnid},
+        )
+
+    def _bytes(self, place: int, size: int) -> bytes:
+        with self._lock:
+            self._file.seek(place)
+            return self._file.read(size)
+
+
+def explained(files: Files) -> int:
+    """Number of images of ImageNet-1K in its published folders or tars."""
+    if any(name in (TRAIN_TAR, VAL_TAR) for name in files.names):
+        return 1_000_000
+    ids = {part for name in files.names for part in name.split("/")[:-1] if _WNID.fullmatch(part)}
+    listed = any(posixpath.basename(name) in (_SYNSETS, "meta.mat", f"{DEVKIT}.tar.gz") for name in files.names)
+    return sum(map(is_image, files.names)) if ids and listed else 0
+
+
+def _names(files: Files) -> _Names:
+    """The names of the classes, from the devkit (a folder or the archive) or Kaggle's lists; none where neither is."""
+    packed = f"{DEVKIT}.tar.gz"
+    if files.has(_META):
+        return _of_devkit(files.read(_META), files.read(_TRUTH))
+    if files.has(packed):
+        try:
+            # Two megabytes, and compressed as a whole: it is read into memory, not onto the disk.
+            with tarfile.open(fileobj=io.BytesIO(files.read(packed)), mode="r:gz") as archive:
+                lists = [archive.extractfile(name) for name in (_META, _TRUTH)]
+                held = [file.read() for file in lists if file is not None]
+        except (KeyError, *BROKEN_ARCHIVE, tarfile.TarError) as error:
+            raise UserError(f"{packed} cannot be read: download it again.", field="root") from error
+        return _of_devkit(*held)
+    if files.has(_SYNSETS):
+        lines = files.read(_SYNSETS).decode("utf-8", "replace").splitlines()
+        synsets = {wnid: words.strip() for wnid, _, words in (line.partition(" ") for line in lines) if words}
+        return _Names(synsets, _of_solution(files) if files.has(_SOLUTION) else ())
+    return _Names({})
+
+
+def _of_devkit(meta: bytes, truth: bytes) -> _Names:
+    from scipy.io import loadmat
+
+    try:
+        rows: list[Any] = list(loadmat(io.BytesIO(meta), squeeze_me=True)["synsets"])
+        # A synset with children is no class of the challenge.
+        leaves = [row for row in rows if int(row["num_children"]) == 0]
+        wnids = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in leaves}
+        synsets = {str(row["WNID"]): str(row["words"]) for row in leaves}
+        # A number that no class has becomes a label outside the class list, which is told when its image is read.
+        numbers = [int(line) for line in truth.split()]
+        return _Names(synsets, tuple(wnids.get(number, f"class {number}") for number in numbers))
+    except (ValueError, TypeError, KeyError, IndexError, OSError, NotImplementedError) as error:
+        raise UserError(f"The lists of {DEVKIT} cannot be read: download it again.", field="root") from error
+
+
+def _of_solution(files: Files) -> tuple[str, ...]:
+    """The classes of the validation images in Kaggle's list: ImageId, and class and box of each object in it."""
+    found: dict[int, str] = {}
+    for row in csv.DictReader(files.read(_SOLUTION).decode("utf-8", "replace").splitlines()):
+        match = _VAL_NAME.search(f"{row.get('ImageId')}.JPEG")
+        if match and (row.get("PredictionString") or "").split():
+            found[int(match[1])] = (row["PredictionString"] or "").split()[0]
+    return tuple(found.get(number, "") for number in range(1, max(found, default=0) + 1))

@@ -1,0 +1,181 @@
+"""A whole data set that a batch reads where it lies: nothing of it is copied or unpacked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from core.batches import Item
+from core.errors import UserError
+from core.images import png_of, read_image
+from core.masks import UNLABELLED, parse_classes, with_own_numbers
+from formats.files import open_files
+from formats.layouts import LAYOUTS, Layout, source_of
+from formats.naming import choose_some, standard
+from formats.source import Source, Survey, mask_of
+from formats.types import Found, Report, ReportRow
+
+CHANGED = "The file was changed since the data set was listed: list the data set again."
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
+"""Endings of files that are a list of a data set by themselves."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """The files of an item, which have been looked at: the image can be decoded, and the mask fits it."""
+
+    image: bytes
+    """The file as it lies in the set."""
+    mask: bytes | None = None
+    """A PNG of mode L: a number of the set's `mask_classes` at every pixel, 255 for no class. None without a mask."""
+
+
+class DataSet:
+    """A split of a data set. Any thread may read it; another process opens it anew."""
+
+    def __init__(self, layout: str, source: Source, split: str, survey: Survey, classes: Mapping[int, str]) -> None:
+        self.layout, self.title = layout, LAYOUTS[layout].title
+        self.licence = source.licence
+        """In words, with the address of its terms; "" where nobody can tell."""
+        self.split = standard(split)
+        """The split that was opened, as its items have it; "" for a set that is not split."""
+        self.classes = survey.classes
+        """The labels that there are; empty where the set has none, or takes any."""
+        self.mask_classes = survey.mask_classes
+        """The names of the numbers in the masks; empty for a set without masks."""
+        self._source, self._chosen, self._named = source, split, classes
+        self._known = frozenset(survey.classes)
+        self._numbers = {name: number for number, name in self.mask_classes.items()}
+        self._told_before = len(source.report.rows)
+
+    @property
+    def left_out(self) -> Sequence[ReportRow]:
+        """What opening the set and the latest run through `items` had to tell: files and rows that are no items."""
+        return tuple(self._source.report.rows)
+
+    def count(self) -> int:
+        """Number of items. No image is opened."""
+        told = len(self._source.report.rows)
+        count = self._source.count(self._chosen)
+        del self._source.report.rows[told:]
+        return count
+
+    def items(self) -> Iterator[Item]:
+        """The items in an order that stays the same. No image is opened, and no list of all is kept for them."""
+        del self._source.report.rows[self._told_before :]
+        try:
+            for found in self._source.find(self._chosen):
+                yield Item(found.key, found.label, found.split, found.attributes, self._seen(found))
+        except OSError as error:  # such as a list that is gone
+            raise UserError(f"The data set cannot be listed: {error.filename}: {error.strerror or error}.") from error
+
+    def read(self, key: str, stamp: str = "") -> Content:
+        """The files of an item.
+
+        Raises UserError, in a sentence that does not name the item, for a file that is missing, broken or (with the
+        item's `stamp`) changed since, an image that the studio cannot use, a mask of another size or with class
+        numbers without a name, a mask that is missing where the split has masks, and a label outside `classes`.
+        """
+        try:
+            if stamp and (now := self._source.stamp(key)) and now != stamp:
+                raise UserError(CHANGED)
+            found = self._source.at(key)
+            self._require_same(found, stamp)
+            content = self._read(found)
+            self._require_same(found, stamp)  # while it was read
+        except OSError as error:
+            raise UserError(f"The data set cannot be read: {error.filename}: {error.strerror or error}.") from error
+        return content
+
+    def _seen(self, found: Found) -> str:
+        """The stamp of a file that is listed; "" for one that is missing, of which `read` tells."""
+        try:
+            return self._stamp(found)
+        except UserError:
+            return ""
+
+    def _stamp(self, found: Found) -> str:
+        return self._source.stamp(found.key, found.file)
+
+    def _require_same(self, found: Found, stamp: str) -> None:
+        if stamp and self._stamp(found) != stamp:
+            raise UserError(CHANGED)
+
+    def _read(self, found: Found) -> Content:
+        if found.problem:
+            raise UserError(found.problem)
+        if found.label and self.classes and found.label not in self._known:
+            raise UserError(
+                f"Its label “{found.label[:80]}” is none of the {len(self.classes):,} classes of the data set: correct "
+                "it, or leave the image out."
+            )
+        data = found.image()
+        mask = mask_of(found, data, read_image(data).image.size, self._named or self.mask_classes, exact=True)
+        if mask is None:
+            return Content(data)
+        pixels = np.asarray(mask.image)
+        table = np.full(256, UNLABELLED, np.uint8)
+        unknown = set()
+        for number in np.unique(pixels).tolist():
+            if number != UNLABELLED:
+                name = mask.classes[number]
+                table[number] = self._numbers.get(name, UNLABELLED)
+                unknown |= {name} - self._numbers.keys()
+        if unknown:
+            named = ", ".join(sorted(unknown)[:6])
+            raise UserError(f"Its mask has classes that mask_classes does not name: {named}.")
+        return Content(data, png_of(Image.fromarray(table[pixels])))
+
+
+def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:
+    """The data set at a path. `options` are those of the layout.
+
+    Nothing is copied or unpacked, and no image is opened. Raises UserError for an unknown layout or option, for a path
+    where that layout does not lie, saying what was looked for, and for a set with several splits where none is said:
+    torchvision would take train, here none is taken unasked.
+    """
+    if layout not in LAYOUTS:
+        raise UserError(f"“{layout}” is no layout of a data set: choose one of {', '.join(LAYOUTS)}.", field="layout")
+    known = LAYOUTS[layout]
+    if unknown := sorted(set(options) - set(known.options)):
+        there = f"there is {', '.join(known.options)}" if known.options else "it has none"
+        raise UserError(f"“{unknown[0]}” is no option of the layout {layout}: {there}.", field=unknown[0])
+    if not root.exists():
+        raise UserError(f"{root} is not there: give the path of the data set.", field="root")
+    if root.is_file() and root.suffix.lower() in _TABLES:
+        root, options = root.parent, {**options, "table": root.name}
+    report = Report()
+    source = source_of(open_files(root, report, follow_links=True), layout, report, options, in_place=True).source
+    told = len(report.rows)
+    splits = source.splits()
+    chosen = choose_some(split, splits, source.files.name) if splits else ""
+    del report.rows[told:]
+    _require_items(source, chosen, known, report)
+    survey = source.survey(chosen)
+    del report.rows[told:]
+    named = _option_classes(options.get("mask_classes", ""))
+    if named:
+        survey.mask_classes = with_own_numbers(Image.new("L", (1, 1), UNLABELLED), named).classes
+    return DataSet(layout, source, chosen, survey, named)
+
+
+def _require_items(source: Source, split: str, layout: Layout, report: Report) -> None:
+    """Raises UserError for a data set without an item, saying what was looked for."""
+    told = len(report.rows)
+    if next(source.find(split), None) is None:
+        why = f" {report.rows[told].file}: {report.rows[told].reason}" if report.rows[told:] else ""
+        raise UserError(
+            f"{source.files.name} holds no {layout.title}: {layout.expected} was looked for.{why}", field="root"
+        )
+
+
+def _option_classes(text: str) -> dict[int, str]:
+    """The classes of masks in an option such as "0 sky, 1 road". Raises UserError for what is none."""
+    try:
+        return parse_classes(text)
+    except UserError as error:
+        raise UserError(str(error), field="mask_classes") from error

@@ -1,0 +1,269 @@
+"""The formats: what each of them is, who reads it, and who writes it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from core.errors import UserError
+from formats import coco, huggingface, image_folders, imagenet, road_scenes, tables, voc, webdataset, yolo
+from formats.common import count_images
+from formats.draft import MANIFEST, Draft, read_manifest
+from formats.files import MOST_TABLE, Files, Inner, is_image
+from formats.naming import SPLIT_OF
+from formats.pages import RECORDS, Kept
+from formats.records import RecordedSource
+from formats.source import Source
+from formats.types import Example, Report
+
+OpenSource = Callable[[Files, Report, Mapping[str, str], bool], Source]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A form in which data sets are published."""
+
+    title: str
+    expected: str
+    """What has to lie there, in words."""
+    source: OpenSource
+    write: Callable[[Draft, Sequence[Example]], Kept] | None = None
+    """None for one that is only read."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What a plan can say beside, and what it means, by name."""
+    explained: Callable[[Files], int] = lambda files: 0
+    """How many images this reading explains, by the names of the files and the lists among them."""
+    count: Callable[[Files], int] = count_images
+    """About how many examples there are, found out before they are read."""
+
+
+def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
+    """The reader of the format that an export says it has."""
+    manifest = _manifest(files, report)
+    if manifest is None:
+        raise UserError(
+            f"{files.name} holds no test set that the studio exported: {LAYOUTS['studio'].expected} was looked for.",
+            field="root",
+        )
+    return LAYOUTS[manifest["layout"]].source(files, report, options, in_place)
+
+
+_ROWS = (
+    "a folder of save_to_disk (dataset_dict.json or state.json), or Parquet files",
+    huggingface.RowSource,
+    {
+        "image": "The column of the images, where it is not clear.",
+        "label": "The column of the labels, where there are several.",
+        "mask": "The column of masks; without it none are read.",
+        "mask_classes": "The names of the numbers in the masks, such as “0 sky, 1 road”.",
+        "config": "The folder of the Parquet files, where there are several.",
+    },
+)
+_CLASSES = "CLASS/image or SPLIT/CLASS/image, in a folder, a zip or a plain tar"
+
+LAYOUTS: Mapping[str, Layout] = {
+    "imagefolder": Layout(
+        "Hugging Face ImageFolder",
+        f"{_CLASSES}; or SPLIT/metadata.jsonl (csv, parquet) beside images",
+        huggingface.image_folder,
+        huggingface.write_imagefolder,
+        explained=partial(tables.explained, kind=tables.MetadataSource),
+    ),
+    "torchvision": Layout(
+        "torchvision ImageFolder", _CLASSES, image_folders.class_folders, image_folders.write_torchvision
+    ),
+    "imagenet": Layout(
+        imagenet.TITLE,
+        f"train/ and val/ with a folder for each WordNet id; or {imagenet.TRAIN_TAR} and {imagenet.VAL_TAR} with "
+        f"{imagenet.DEVKIT}.tar.gz; or {imagenet.KAGGLE} with LOC_synset_mapping.txt; or the Parquet files of Hugging "
+        "Face",
+        imagenet.ImagenetSource,
+        options={"label": "For Parquet: the column of the label.", "image": "For Parquet: the column of the image."},
+        explained=imagenet.explained,
+    ),
+    "coco": Layout(
+        "COCO",
+        "annotations/instances_SPLIT.json and the images in SPLIT/ or images/SPLIT/",
+        coco.CocoSource,
+        coco.write_coco,
+        {"label": "“largest” takes the category of the largest object as the label; without it there are no labels."},
+        coco.explained,
+    ),
+    "cityscapes": Layout(
+        "Cityscapes",
+        "leftImg8bit/SPLIT/CITY/ and gtFine/SPLIT/CITY/ with labelIds",
+        road_scenes.CityscapesSource,
+        road_scenes.write_cityscapes,
+        explained=partial(road_scenes.explained, kind=road_scenes.CityscapesSource),
+    ),
+    "acdc": Layout(
+        "ACDC",
+        "rgb_anon/CONDITION/SPLIT/SEQUENCE/ and gt/ with labelTrainIds",
+        road_scenes.AcdcSource,
+        explained=partial(road_scenes.explained, kind=road_scenes.AcdcSource),
+    ),
+    "bdd100k": Layout(
+        "BDD100K",
+        "images/10k/SPLIT/ and labels/sem_seg/masks/SPLIT/",
+        road_scenes.Bdd100kSource,
+        explained=partial(road_scenes.explained, kind=road_scenes.Bdd100kSource),
+    ),
+    "shift": Layout(
+        "SHIFT",
+        "discrete/ or continuous/, images/ or videos/, SPLIT/VIEW/img and semseg as folder, zip or plain tar, with "
+        "seq.csv",
+        road_scenes.ShiftSource,
+        options={"part": "Such as discrete/images or continuous/videos/1x.", "view": "Such as front or left_45."},
+        explained=road_scenes.shift_explained,
+    ),
+    "voc": Layout(
+        "Pascal VOC",
+        f"{voc.IMAGES}/, {voc.MASKS}/ and ImageSets/",
+        voc.VocSource,
+        options={"mask_classes": tables.CLASSES_OPTION["mask_classes"]},
+        explained=voc.explained,
+    ),
+    "yolo": Layout(
+        "YOLO",
+        "images/ and labels/, or text files beside the images, and data.yaml or classes.txt",
+        yolo.YoloSource,
+        yolo.write_yolo,
+        explained=yolo.explained,
+    ),
+    "webdataset": Layout(
+        "WebDataset",
+        "plain tars of samples (KEY.jpg, KEY.cls, KEY.json, KEY.mask.png)",
+        webdataset.ShardSource,
+        webdataset.write_webdataset,
+        tables.CLASSES_OPTION,
+        webdataset.explained,
+        webdataset.count,
+    ),
+    "csv": Layout(
+        "CSV or lines of JSON",
+        f"a table with a column of image files ({', '.join(tables.IMAGE_COLUMNS)}) and, where there are any, label, "
+        "split and mask",
+        tables.TableSource,
+        tables.write_csv,
+        {
+            **tables.CLASSES_OPTION,
+            "label": "The column of the labels.",
+            "table": "The table, where the folder has several.",
+        },
+        tables.explained,
+    ),
+    "parquet": Layout(
+        "Parquet",
+        _ROWS[0],
+        _ROWS[1],
+        huggingface.write_parquet,
+        _ROWS[2],
+        huggingface.explained,
+        huggingface.count,
+    ),
+    "huggingface": Layout("Hugging Face data set", *_ROWS[:2], options=_ROWS[2], count=huggingface.count),
+    "studio": Layout("Test set of the studio", "an export with its manifest", _studio),
+    "folder": Layout(
+        "Folder of images and masks",
+        "images/ and masks/ with files of the same names, or masks called NAME_mask.png",
+        image_folders.PlainFolder,
+        options={"mask_classes": tables.CLASSES_OPTION["mask_classes"]},
+        explained=image_folders.explained,
+    ),
+}
+"""By their names in commands and plans. The more a format asks for, the earlier it stands."""
+
+
+class Opened(NamedTuple):
+    """A data set, before any of its pictures is read."""
+
+    source: Source
+    layout: str
+    manifest: dict[str, Any] | None
+    """Of a set that the studio exported."""
+
+
+def source_of(files: Files, layout: str, report: Report, options: Mapping[str, str], in_place: bool = False) -> Opened:
+    """The items of files in a format of `LAYOUTS`, or "" to find out. Raises UserError for an unknown format, and where
+    the files are not of it.
+    """
+    manifest = None
+    if not in_place or layout in ("studio", "folder"):
+        files = _unwrapped(files)
+        manifest = _manifest(files, report)
+    if layout in ("", "studio") and manifest is not None:
+        layout = manifest["layout"]
+    layout = layout or _guess(files, report)
+    if layout not in LAYOUTS:
+        raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
+    source = LAYOUTS[layout].source(files, report, options, in_place)
+    if (manifest is not None and files.has(RECORDS)) or (not in_place and files.has(RECORDS)):
+        source = RecordedSource(source)
+        licences = (manifest or {}).get("test_set", {}).get("licences", {})
+        if isinstance(licences, dict):
+            source.licence = "; ".join(f"{model}: {terms}" for model, terms in licences.items() if terms)
+    return Opened(source, layout, manifest)
+
+
+def _unwrapped(files: Files) -> Files:
+    """Without a folder around all, as archives have; a folder that may be a label or a split stays."""
+    folders = files.folders()
+    if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
+        return files
+    marks = (MANIFEST, *tables.METADATA_FILES, "data.yaml", "leftImg8bit", "annotations", "obj.names", "classes.txt")
+    return Inner(files, folders[0]) if any(files.has(f"{folders[0]}/{mark}") for mark in marks) else files
+
+
+def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
+    if not files.has(MANIFEST):
+        return None
+    try:
+        manifest = read_manifest(files.read(MANIFEST, MOST_TABLE))
+    except UserError as error:
+        report.refuse(MANIFEST, str(error))
+        return None
+    return manifest if manifest is not None and manifest["layout"] in LAYOUTS else None
+
+
+def _guess(files: Files, report: Report) -> str:
+    """The format whose reading explains the images. One that explains half as many as another comes before it where
+    it asks for more; the other is told.
+    """
+    explained = {name: layout.explained(files) for name, layout in LAYOUTS.items()}
+    most = max(explained.values())
+    if not most:
+        return _claimed(files)
+    found = next(name for name, count in explained.items() if count and 2 * count >= most)
+    for name, count in explained.items():
+        if count and name != found and (count > explained[found] or (_by_lists(name) and not _by_lists(found))):
+            images = "1 image" if count == 1 else f"{count:,} images"
+            report.changed(
+                files.name,
+                f"It was read as {LAYOUTS[found].title}. As {LAYOUTS[name].title} it has {images}: choose the format "
+                f"“{name}” if that is meant.",
+            )
+    return found
+
+
+def _claimed(files: Files) -> str:
+    """The format of files none of which explains an image: that of a list which should, so that it is told why not."""
+    names = [posixpath.basename(name) for name in files.names]
+    if set(names) & set(tables.METADATA_FILES):
+        return "imagefolder"
+    if coco.claims(files):
+        return "coco"
+    if tables.claims(files):
+        return "csv"
+    if not any(map(is_image, names)):
+        for name, ending in (("parquet", ".parquet"), ("webdataset", ".tar")):
+            if any(each.endswith(ending) for each in names):
+                return name
+    return "folder"
+
+
+def _by_lists(name: str) -> bool:
+    """True for a format that lists its images in a file."""
+    return name in ("csv", "parquet", "coco", "imagefolder", "webdataset", "yolo")

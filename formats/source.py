@@ -1,0 +1,280 @@
+"""A data set in one format: the one iterator that imports and batches call, and what its readers share."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import threading
+from array import array
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from core.errors import UserError
+from core.images import opened, orientation_of, png_of
+from core.masks import UNLABELLED, read_mask, require_names
+from formats.files import Files
+from formats.types import Found, Report
+
+T = TypeVar("T")
+
+UNKNOWN = "The data set has no such item: list the data set again."
+NO_MASK = "It has no mask, and others of its split have one: add the mask, or leave the image out."
+_TURN = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What brings a picture upright, by the orientation that its camera noted (EXIF tag 0x0112)."""
+
+
+@dataclass
+class Survey:
+    """What a batch has to know of a split before its items are read."""
+
+    classes: tuple[str, ...] = ()
+    """The labels; empty where there are none, or any is taken."""
+    mask_classes: Mapping[int, str] = field(default_factory=dict)
+    """The names of the numbers in the masks."""
+
+
+class Source:
+    """The items of a data set. A format says how they are found.
+
+    `in_place`: each item is read when its turn comes, in any order and maybe in another process. Otherwise it is read
+    right after it was found. Raises UserError where the files are not those of the format.
+    """
+
+    licence = ""
+    """In words, with the address of its terms; "" where nobody can tell."""
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        self.files, self.report, self.options, self.in_place = files, report, options, in_place
+        self._by_key: dict[str, Found] | None = None
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        """The items in an order that stays the same; of one split, as the survey calls it, or of all. No image is
+        opened.
+        """
+        raise NotImplementedError
+
+    def at(self, key: str) -> Found:
+        """The item of a key. Raises UserError for a key that is none."""
+        if self._by_key is None:
+            told = len(self.report.rows)
+            self._by_key = {found.key: found for found in self.find()}
+            del self.report.rows[told:]
+        if key not in self._by_key:
+            raise UserError(UNKNOWN)
+        return self._by_key[key]
+
+    def stamp(self, key: str, file: str = "") -> str:
+        """What tells that an item was changed, by its key, and by its file where only that tells; "" if unknown. Raises
+        UserError for a file that is missing.
+        """
+        return self.files.stamp(file or key)
+
+    def holds(self, key: str) -> bool:
+        """True if a key may be that of an item. No file is opened."""
+        return True
+
+    def splits(self) -> list[str]:
+        """The splits as the set calls them; "" for that of items of none."""
+        return list(dict.fromkeys(found.split for found in self.find()))
+
+    def survey(self, split: str) -> Survey:
+        """Labels of the set, and classes of masks. Raises UserError where these are more than a mask can hold."""
+        labels: dict[str, None] = {}
+        numbers: dict[str, int] = {}
+        for found in self.find():
+            if found.label:
+                labels[found.label] = None
+            for number, name in sorted((found.classes or {}).items()) if found.mask is not None else ():
+                if number != UNLABELLED:
+                    number_of(name, number, numbers)
+        return Survey(tuple(sorted(labels)), {number: name for name, number in numbers.items()})
+
+    def count(self, split: str | None = None) -> int:
+        """Number of items. No image is opened."""
+        return sum(1 for _ in self.find(split))
+
+
+class Tally:
+    """Counts what is not taken over, to tell it once and not for every item."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._first: dict[str, str] = {}
+        self._count: Counter[str] = Counter()
+
+    def note(self, file: str, reason: str) -> None:
+        """One more file of which `reason` is true."""
+        self._first.setdefault(reason, file)
+        self._count[reason] += 1
+
+    def tell(self) -> None:
+        """Put a row for each reason into the report."""
+        for reason, count in self._count.items():
+            more = f" So it is for {count:,} in all." if count > 1 else ""
+            self._report.changed(self._first[reason], f"{reason}{more}")
+        self._first, self._count = {}, Counter()
+
+
+def number_of(name: str, own: int, common: dict[str, int]) -> int:
+    """Number of a class in all masks of a set: its own where that is free, else the next free one."""
+    if name not in common:
+        taken = set(common.values())
+        free = own if own not in taken else next((n for n in range(UNLABELLED) if n not in taken), None)
+        if free is None:
+            raise UserError(
+                "The masks of the set have more than 255 classes together, which no mask can hold.", field="root"
+            )
+        common[name] = free
+    return common[name]
+
+
+def upright_mask(mask: bytes, data: bytes) -> bytes:
+    """The mask, turned as the picture of `data` is. Raises UserError when nothing tells whether it has to be."""
+    image = opened(data)
+    orientation = orientation_of(image)
+    if orientation not in _TURN:
+        return mask
+    given = opened(mask).size
+    # Pillow gives the size of a TIFF as it is shown, and of the others as the pixels are stored.
+    lying = image.size[::-1] if image.format == "TIFF" and orientation >= 5 else image.size
+    upright = lying[::-1] if orientation >= 5 else lying
+    if given == upright and given != lying:
+        return mask
+    if given == lying and given != upright:
+        return png_of(opened(mask).transpose(_TURN[orientation]))
+    raise UserError(
+        "The camera noted that the picture has to be turned, and nothing tells whether its mask has to be, too: "
+        "save the picture upright."
+    )
+
+
+@dataclass(frozen=True)
+class ReadMask:
+    """A mask that was read: mode L, the number of a class at every pixel."""
+
+    image: Image.Image
+    classes: Mapping[int, str]
+    notes: tuple[str, ...] = ()
+
+
+def mask_of(
+    found: Found, data: bytes, size: tuple[int, int], classes: Mapping[int, str] | None = None, exact: bool = False
+) -> ReadMask | None:
+    """The mask of an item whose image file is `data` and whose upright image has `size`; None without a mask.
+
+    `classes` are the names of the numbers where the files do not say them. With `exact` a mask of another size is
+    refused. Raises UserError for a mask that cannot be read, or with a class number without a name.
+    """
+    if found.mask is None:
+        return None
+    mask = upright_mask(found.mask(size), data)
+    given = opened(mask).size
+    if exact and given != size:
+        raise UserError(
+            f"The mask has {given[0]}x{given[1]} pixels and the image {size[0]}x{size[1]}: give a mask of its size."
+        )
+    named = found.classes if found.classes is not None else classes or {}
+    if found.numbers is None:
+        read = read_mask(mask, size, named)
+        return ReadMask(read.image, read.classes, read.notes)
+    read = read_mask(mask, size, {number: str(number) for number in range(UNLABELLED)})
+    require_names(read.image, dict.fromkeys(found.numbers, "known"))
+    table = np.full(256, UNLABELLED, np.uint8)
+    for number, own in found.numbers.items():
+        table[number] = own
+    image = Image.fromarray(table[np.asarray(read.image)])
+    require_names(image, named)
+    return ReadMask(image, named, read.notes)
+
+
+def stem_of(path: str) -> str:
+    """Name of a file without folder and ending."""
+    return posixpath.splitext(posixpath.basename(path))[0]
+
+
+def opener(files: Files, name: str) -> Callable[[], bytes]:
+    """A function that reads a file of the set when it is needed."""
+    return lambda: files.read(name)
+
+
+def mask_opener(files: Files, name: str, missing: str = NO_MASK) -> Callable[[tuple[int, int]], bytes]:
+    """A function that reads a mask file when it is needed. It raises UserError with `missing` if there is none."""
+
+    def read(_size: tuple[int, int]) -> bytes:
+        if not files.has(name):
+            raise UserError(missing)
+        return files.read(name)
+
+    return read
+
+
+def numbered(label: str, classes: Collection[str]) -> str:
+    """The label; of a number the name that a list of classes has at its place."""
+    if classes and label.isdecimal() and label not in classes and int(label) < len(classes):
+        return tuple(classes)[int(label)]
+    return label
+
+
+def digest(text: str) -> int:
+    """64 bits that stand for a text, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+
+
+class Places:
+    """Where in a list a text stands: twelve bytes for each, as there may be a million. Texts may come again."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        digests = np.array(array("Q", (digest(text) for text in texts)), np.uint64)
+        self._order: NDArray[np.uint32] = np.argsort(digests, kind="stable").astype(np.uint32)
+        self._sorted: NDArray[np.uint64] = digests[self._order]
+        again = self._sorted[1:] == self._sorted[:-1]
+        self._again = frozenset(int(place) for place in self._order[1:][again])
+
+    def all(self, text: str) -> list[int]:
+        """The places of a text, ascending, from 0."""
+        found = np.uint64(digest(text))
+        first, last = np.searchsorted(self._sorted, found, "left"), np.searchsorted(self._sorted, found, "right")
+        return [int(place) for place in self._order[first:last]]
+
+    def key(self, text: str, place: int) -> str:
+        """A key of its own for what stands at a place: the text, and for a text that comes again its number, too."""
+        return f"{text}#{place + 1}" if place in self._again else text
+
+    def find(self, key: str) -> int | None:
+        """The place that a key of `key` stands for; None for what is none."""
+        if found := self.all(key):
+            return found[0]
+        text, _, number = key.rpartition("#")
+        return int(number) - 1 if number.isdecimal() and int(number) - 1 in self.all(text) else None
+
+
+class Latest(Generic[T]):
+    """Keeps the few things that were asked for last, each made once; what is made at a time is waited for."""
+
+    def __init__(self, make: Callable[[str], T], most: int) -> None:
+        self._make, self._most = make, most
+        self._kept: OrderedDict[str, T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> T:
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = self._make(name)
+                if len(self._kept) > self._most:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(name)
+            return self._kept[name]

@@ -1,0 +1,77 @@
+"""Pascal VOC: JPEGImages, the masks of SegmentationClass, and the splits of ImageSets."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from core.errors import UserError
+from formats.common import read_classes
+from formats.files import Files, images_in, joined
+from formats.naming import standard
+from formats.source import Source, Tally, mask_opener, opener, stem_of
+from formats.types import Found, Report
+
+CLASSES = (
+    *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
+    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
+)
+"""By their numbers in the masks. http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"""
+IMAGES, MASKS = "JPEGImages", "SegmentationClass"
+_SPLITS = ("train", "val", "test")
+_AROUND = ("", "VOC2012", "VOC2007", "VOCdevkit/VOC2012", "VOCdevkit/VOC2007")
+
+
+class VocSource(Source):
+    """The images of JPEGImages. An image without a mask comes without one, as most of them have none."""
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        around = [*_AROUND, *files.folders()]
+        self._base = next((base for base in around if files.has(joined(base, IMAGES))), "")
+        self._classes = read_classes(files, report) or (
+            None if options.get("mask_classes") else dict(enumerate(CLASSES))
+        )
+        self._split_of: dict[str, str] = {}
+        for kind in ("Segmentation", "Main"):
+            for split in _SPLITS:
+                name = joined(self._base, "ImageSets", kind, f"{split}.txt")
+                if files.has(name):
+                    for line in files.read(name).decode("utf-8-sig", "replace").splitlines():
+                        self._split_of.setdefault(line.split()[0] if line.split() else "", split)
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        tally = Tally(self.report)
+        for path in images_in(self.files, joined(self._base, IMAGES)):
+            found = self.at(path)
+            if split is not None and found.split != standard(split):
+                continue
+            for folder, ending, what in (
+                ("Annotations", ".xml", "Its boxes are not taken over."),
+                ("SegmentationObject", ".png", "Its mask of single objects is not taken over."),
+            ):
+                other = joined(self._base, folder, f"{found.name}{ending}")
+                if not self.in_place and self.files.has(other):
+                    tally.note(other, what)
+            yield found
+        tally.tell()
+
+    def at(self, key: str) -> Found:
+        stem = stem_of(key)
+        mask = joined(self._base, MASKS, f"{stem}.png")
+        found = Found(key, stem, opener(self.files, key), split=standard(self._split_of.get(stem, "")))
+        if not self.files.has(mask):
+            return found
+        return replace(found, mask=mask_opener(self.files, mask), classes=self._classes)
+
+
+def explained(files: Files) -> int:
+    """Number of images in JPEGImages, where masks or lists of splits lie beside it."""
+    folders = {posixpath.dirname(name).rpartition("/")[2] for name in files.names}
+    if IMAGES not in folders or not (MASKS in folders or any("ImageSets/" in name for name in files.names)):
+        return 0
+    try:
+        return sum(1 for _ in VocSource(files, Report(), {}).find())
+    except UserError:
+        return 0
