@@ -37,7 +37,7 @@ TESTING := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="-k storage" picks some)
 	@$(if $(ARGS),exec,$(TESTING) exec) $(BIN)/python -m pytest $(or $(ARGS),--numprocesses auto --dist loadfile --no-loadscope-reorder)
 
-# Its tests are small and many, so that a core takes over what another has left. Files of which none is meant stay unread.
+# Its tests are small and many, so that a core takes over what another has left.
 test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the embedded models: about a minute
 	@$(TESTING) exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
 	  --ignore=tests/browser --numprocesses auto --dist worksteal $(ARGS)

@@ -23,8 +23,7 @@ from core.figures import Figure, Floats
 from core.perceptual_hashes import near_any, perceptual_hash
 from core.settings import UnderTestSettings
 from core.types import TaskKind
-from demo.judges import CLASSES
-from demo.scene import Scene
+from demo.scene import OBJECT_CLASSES, Scene
 from evaluation.retraining.arm_statistics import (
     ARMS,
     AUGMENTED,
@@ -145,14 +144,14 @@ class Parts:
         """The shift set: each scene is a source of its own."""
         found = []
         for file, scene in self.shift:
-            target: int | Path = CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)
+            target: int | Path = OBJECT_CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)
             found.append(Example(file, target))
         return found, list(range(len(found)))
 
     def _example(self, image: Path, source: int) -> Example:
         one = self.found.sources[source]
         if self.found.family == "object":
-            return Example(image, CLASSES.index(one.scene.label))
+            return Example(image, OBJECT_CLASSES.index(one.scene.label))
         return Example(image, self.data / one.key.replace("images", "masks"))
 
     @property

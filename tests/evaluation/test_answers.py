@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
-from sklearn.metrics import confusion_matrix
 
 from core.class_tables import IMAGENET, class_table
 from core.masks import NamedMask
@@ -130,6 +129,8 @@ def test_pixels_are_counted_at_the_size_of_the_mask_several_numbers_to_one() -> 
 
 
 def test_a_smaller_class_map_is_brought_to_the_mask_by_the_nearest_pixel() -> None:
+    from sklearn.metrics import confusion_matrix
+
     chance, mapping = np.random.default_rng(5), mapped_scene()
     mask = chance.choice(np.array([3, 7, 9], np.uint8), (40, 60))
     model = chance.integers(0, 4, (20, 30)).astype(np.uint8)

@@ -28,6 +28,8 @@ from core.errors import UserError
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
 from pipeline.ade_colours import COLOURS
 
+pytestmark = pytest.mark.slow  # timm and torchvision are loaded
+
 INFO = ImageNetInfo()
 TORCHVISION = tuple(get_model_weights("resnet50").DEFAULT.meta["categories"])
 TIMM = tuple(INFO.index_to_description(number) for number in range(1000))

@@ -5,11 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
-from sklearn.metrics import confusion_matrix
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.proportion import proportion_confint
 
 from core.figures import Floats
 from evaluation.by_source import (
@@ -59,6 +54,8 @@ def of_world(splits: str = "test", sources: int = 400) -> Effectiveness:
 
 
 def test_the_bootstrap_over_sources_is_that_of_scipy() -> None:
+    from scipy import stats
+
     _, generated, _, _ = a_world(120)
     wrong = np.bincount(generated.source, weights=generated.right == WRONG)
     size = np.bincount(generated.source).astype(float)
@@ -83,6 +80,8 @@ def test_the_bootstrap_over_sources_is_that_of_scipy() -> None:
 
 def test_of_many_sources_that_differ_groups_are_drawn_and_the_ends_hold() -> None:
     """As of scipy, which draws each source. Sources that are alike are none of that: they are drawn as kinds."""
+    from scipy import stats
+
     chance, sources = np.random.default_rng(8), 3 * GROUPS
     size = chance.gamma(2.0, 1000.0, sources)
     hit = size * chance.beta(4.0, 1.0, sources)
@@ -115,6 +114,8 @@ def test_rows_that_are_alike_are_found_as_numpy_finds_them(rows: int) -> None:
 
 
 def test_intervals_cover_what_is_true_as_often_as_they_say() -> None:
+    from scipy import stats
+
     chance, covered, naive = np.random.default_rng(5), 0, 0
     for study in range(400):
         hard = chance.beta(0.6, 1.4, 80)
@@ -129,6 +130,8 @@ def test_intervals_cover_what_is_true_as_often_as_they_say() -> None:
 
 
 def test_where_nothing_is_wrong_it_is_not_certain_that_nothing_ever_is() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     def share(held: Floats) -> Floats:
         return np.asarray(held[..., 1] / held[..., 0])
 
@@ -145,6 +148,8 @@ def test_where_nothing_is_wrong_it_is_not_certain_that_nothing_ever_is() -> None
 
 
 def test_a_mean_counts_a_source_once() -> None:
+    from scipy import stats
+
     values, source = np.array([1.0, 1.0, 0.0, 0.0, 1.0, 0.0]), np.array([0, 0, 1, 1, 2, 2])
     found = mean_by_source(values, source)
     means = stats.t.interval(0.95, 2, loc=0.5, scale=np.std([1.0, 0.0, 0.5], ddof=1) / 3**0.5)
@@ -155,6 +160,8 @@ def test_a_mean_counts_a_source_once() -> None:
 
 
 def test_means_of_many_groups_are_those_of_each_group() -> None:
+    from scipy import stats
+
     chance = np.random.default_rng(8)
     values, weights, group = (
         chance.normal(0.2, 1, 90),
@@ -175,6 +182,8 @@ def test_means_of_many_groups_are_those_of_each_group() -> None:
 
 
 def test_the_correlation_within_sources_is_that_of_an_analysis_of_variance() -> None:
+    from scipy import stats
+
     chance = np.random.default_rng(2)
     size = 4
     wrong = (chance.random((30, size)) < chance.beta(0.5, 0.5, 30)[:, None]).astype(float)
@@ -190,6 +199,8 @@ def test_the_correlation_within_sources_is_that_of_an_analysis_of_variance() -> 
 
 
 def test_many_questions_are_corrected_as_statsmodels_does() -> None:
+    from statsmodels.stats.multitest import multipletests
+
     p_values = np.random.default_rng(4).random(30) ** 3
     for way, theirs in (("holm", "holm"), ("fdr", "fdr_bh")):
         assert adjusted(p_values, way) == pytest.approx(multipletests(p_values, method=theirs)[1])
@@ -199,6 +210,8 @@ def test_many_questions_are_corrected_as_statsmodels_does() -> None:
 
 
 def test_errors_flips_and_what_they_are_worth() -> None:
+    from sklearn.metrics import confusion_matrix
+
     found = of_world()
     original, generated, control, label = a_world()
     assert found.error_original.value == pytest.approx(np.mean(original.right == WRONG))
@@ -224,6 +237,8 @@ def test_errors_flips_and_what_they_are_worth() -> None:
 
 
 def test_one_test_case_a_source_is_tested_as_statsmodels_does() -> None:
+    from statsmodels.stats.contingency_tables import mcnemar
+
     original, generated, _, label = a_world(200, 1)
     found = effectiveness(original, generated, None, label, LABELS, [""] * 200)
     table = np.zeros((2, 2))

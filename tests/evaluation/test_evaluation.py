@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from scipy import sparse
 
 from core.errors import UserError
 from core.masks import UNLABELLED, colour, numbers_of
@@ -206,6 +205,8 @@ def test_a_model_of_its_own_tells_which_thing_is_gone() -> None:
 
 
 def test_masks_of_many_images_hold_where_the_check_of_each_passes() -> None:
+    from scipy import sparse
+
     chance, sides = np.random.default_rng(8), (24, 30)
     classes, named = (
         ("sky", "road", "car", "truck"),

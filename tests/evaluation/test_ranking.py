@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, deep_gini, entropy, judge
 
 
 def test_how_unsure_a_classifier_is() -> None:
+    from scipy import stats
+
     said = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
     assert deep_gini(said) == pytest.approx([0.0, 0.5, 0.62])
     assert entropy(said) == pytest.approx(stats.entropy(said, axis=1))

@@ -31,6 +31,8 @@ from evaluation.retraining.training import (
     train,
 )
 
+pytestmark = pytest.mark.slow  # models are trained
+
 COLOURS = ((220, 40, 40), (40, 60, 220))
 QUICK = TrainingRecipe("quick", 30, 8, "sgd", 0.2, looks=3)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import confusion_matrix, jaccard_score
 
 from core.figures import Floats
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
@@ -51,6 +50,8 @@ def an_effect(control: bool = True) -> tuple[SegmentationEffect, Pixels, Pixels]
 
 
 def test_the_matrix_and_its_ious_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import confusion_matrix, jaccard_score
+
     chance = np.random.default_rng(1)
     truth, said = (chance.integers(0, 3, 5000).astype(np.uint8) for _ in range(2))
     counts = confusion(truth, said, 3)

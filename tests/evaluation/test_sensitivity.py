@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from evaluation.sensitivity import Changes, sensitivity
 
 
 def test_the_edit_that_hurts_comes_first_and_one_that_helps_has_its_sign() -> None:
+    from scipy import stats
+
     chance = np.random.default_rng(6)
     source = np.repeat(np.arange(60), 4)
     kinds = np.tile(["fog", "night", "red", "snow"], 60)
@@ -31,6 +32,8 @@ def test_the_edit_that_hurts_comes_first_and_one_that_helps_has_its_sign() -> No
 
 
 def test_test_cases_of_one_source_are_not_counted_as_independent() -> None:
+    from scipy import stats
+
     chance = np.random.default_rng(3)
     of_source = np.repeat(chance.normal(-0.05, 0.2, 12), 10)
     source, zero = np.repeat(np.arange(12), 10), np.zeros(120)

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from safetensors.torch import load_file, save_file
 
 from core.errors import UserError
 from core.settings import UnderTestSettings
@@ -32,6 +30,8 @@ def examples(folder: Path, number: int = 6) -> tuple[Example, ...]:
 def checkpoint(folder: Path, name: str, classes: int = 3) -> UnderTestSettings:
     """A file of weights by chance, of an architecture of torchvision or timm."""
     import timm
+    import torch
+    from safetensors.torch import save_file
     from torchvision import models
 
     torch.manual_seed(0)
@@ -51,6 +51,9 @@ def training(folder: Path, model: UnderTestSettings, scratch: bool = False, name
 
 @pytest.mark.parametrize("source", ["transformers", "resnet18", "mobilenetv3_small_050"])
 def test_models_of_each_kind_learn_from_their_weights_or_from_chance(source: str, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
     torch.manual_seed(5)
     many = 1000 if source == "resnet18" else 3  # as ImageNet has: more than a mask could number
     model = transformers_folder(tmp_path / "vit") if source == "transformers" else checkpoint(tmp_path, source, many)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
-from sklearn.metrics import precision_score, recall_score, roc_auc_score
 
 from core.figures import Floats
 from evaluation.validity_score import agreement, cross_fitted, learn
@@ -35,6 +33,9 @@ def test_it_learns_which_checks_tell_something_and_is_calibrated() -> None:
 
 
 def test_its_figures_are_those_of_scikit_learn() -> None:
+    from scipy import stats
+    from sklearn.metrics import precision_score, recall_score, roc_auc_score
+
     chance = np.random.default_rng(2)
     checks, valid, source = votes(chance)
     score = np.round(learn(NAMES, checks, valid)(checks), 2)  # with ties

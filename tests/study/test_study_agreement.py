@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import random
 
-import krippendorff
 import numpy as np
 import pytest
-from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
 from study.agreement import ALL_AGREE, NO_PAIRS, ac1, agreement, alpha, fleiss, level, prevalence, raw
 from tests.support.study_data import known
@@ -74,6 +72,8 @@ def test_published_example_with_missing_values():
 
 
 def test_fleiss_own_example():
+    from statsmodels.stats.inter_rater import fleiss_kappa
+
     # Fleiss 1971, table 1 as it is usually reprinted: 10 subjects, 14 raters, 5 categories, kappa 0.210.
     table = [
         (0, 0, 0, 0, 14), (0, 2, 6, 4, 2), (0, 0, 3, 5, 6), (0, 3, 9, 2, 0), (2, 2, 8, 1, 1),
@@ -85,6 +85,9 @@ def test_fleiss_own_example():
 
 
 def test_high_prevalence_breaks_alpha_and_kappa_but_not_ac1():
+    import krippendorff
+    from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
     found = agreement(HIGH_PREVALENCE, ("yes", "no"))
     assert round(known(found.raw.value), 3) == 0.926
     assert round(known(found.alpha.value), 2) == 0.36
@@ -101,6 +104,8 @@ def test_high_prevalence_breaks_alpha_and_kappa_but_not_ac1():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_alpha_is_that_of_krippendorff(seed):
+    import krippendorff
+
     order = ["1", "2", "3", "4", "5"]
     ratings = drawn(seed, order, good=0.1 * seed)
     table = reliability(ratings, order)
@@ -112,6 +117,8 @@ def test_alpha_is_that_of_krippendorff(seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_fleiss_is_that_of_statsmodels_where_all_items_have_as_many_votes(seed):
+    from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
     ratings = drawn(seed, ["yes", "no", "unsure"], missing=0.0, good=0.1 * seed)
     table, _ = aggregate_raters(np.array(ratings))
     assert fleiss(ratings).value == pytest.approx(fleiss_kappa(table), abs=1e-12)

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
-from statsmodels.stats.proportion import proportion_confint
 
 from core.studies import ControlPolicy, Eligibility
 from study.intervals import bootstrap, bootstrap_mean, bounds, percent, wilson
@@ -23,6 +21,8 @@ def test_published_wilson():
 
 @pytest.mark.parametrize(("count", "n"), [(0, 1), (1, 1), (0, 10), (5, 10), (92, 93), (11, 13), (299, 300), (62, 75)])
 def test_wilson_is_that_of_statsmodels(count, n):
+    from statsmodels.stats.proportion import proportion_confint
+
     found = wilson(count, n)
     low, high = proportion_confint(count, n, method="wilson")
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-9)
@@ -42,6 +42,8 @@ def test_percent_never_rounds_to_all_or_nothing():
 
 
 def test_bootstrap_is_that_of_scipy():
+    from scipy import stats
+
     rng = np.random.default_rng(3)
     images = [(int(rng.binomial(n, 0.3 + 0.6 * rng.random())), int(n)) for n in rng.integers(3, 6, 150)]
     found = bootstrap(images, seed=1, samples=20_000)
@@ -68,6 +70,8 @@ def test_bootstrap_over_images_is_wider_than_votes_taken_as_independent():
 
 
 def test_bootstrap_of_a_mean_is_that_of_scipy():
+    from scipy import stats
+
     values = list(np.random.default_rng(5).integers(1, 6, 80) * 1.0)
     found = bootstrap_mean(values, samples=20_000)
     theirs = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=20_000, batch=2000, random_state=2)
@@ -108,6 +112,8 @@ def test_published_survival():
 @pytest.mark.parametrize("p", [0.0, 0.2, 0.5, 0.96, 1.0])
 @pytest.mark.parametrize(("votes", "consensus"), [(1, 1), (3, 2), (5, 4), (7, 5)])
 def test_survival_is_binomial(p, votes, consensus):
+    from scipy import stats
+
     yes, no = stats.binom.sf(consensus - 1, votes, p), stats.binom.cdf(votes - consensus, votes, p)
     found = survival(p, votes, consensus)
     assert (found.share, found.yes) == pytest.approx((yes + no, yes / (yes + no)), abs=1e-12)
@@ -119,6 +125,8 @@ def test_survival_needs_a_majority():
 
 
 def test_plan_is_what_a_simulation_finds():
+    from statsmodels.stats.proportion import proportion_confint
+
     rng, n, valid, accuracy = np.random.default_rng(11), 50_000, 0.9, 0.9
     truth = rng.random(n) < valid
     says_valid = rng.binomial(5, np.where(truth, accuracy, 1 - accuracy))

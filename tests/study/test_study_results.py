@@ -7,11 +7,8 @@ import random
 from collections import Counter
 from dataclasses import fields, is_dataclass, replace
 
-import krippendorff
 import numpy as np
 import pytest
-from crowdkit.aggregation import MajorityVote
-from scipy import stats
 
 from core.studies import Adjudication, ControlPolicy, Exclusion, Item, Question, Rules, StudyState, Vote
 from study.methods import paragraph
@@ -108,6 +105,10 @@ def test_the_papers_two_samples():
 
 
 def test_an_independent_count_agrees():
+    import krippendorff
+    from crowdkit.aggregation import MajorityVote
+    from scipy import stats
+
     study = the_papers_samples()
     found = analyse(study).questions[0]
     by_item: dict[int, list[str]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from scipy import stats
 
 from core.studies import ControlPolicy, Eligibility, Exclusion, NewItem, Question, Rules, Worker, asked
 from study.control_items import controls_wanted, judge, made_controls, next_kind, right
@@ -255,6 +254,8 @@ def places(worker, seed=0, stretches=300):
 
 
 def test_controls_come_where_no_worker_can_guess():
+    from scipy import stats
+
     found = places("heron-41")
     assert stats.chisquare([found.count(place) for place in range(10)]).pvalue > 0.001
     assert found != places("otter-07") and found != places("heron-41", seed=1) and found == places("heron-41")

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Page
 
 from core.settings import GenerationSettings
 from pipeline.models import Models, load_models
@@ -23,6 +22,9 @@ from pipeline.seams import DrawnImage, DrawRequest, OnStep
 from services.studio import Studio
 from tests.support.browser import browsing
 from tests.support.serving import serving_here, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 HELD_SECONDS = 300
 """Far longer than a test holds something."""

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from safetensors.torch import load_file
 
 from cli.evaluation import main
 from core.errors import Cancelled, UserError
@@ -184,6 +182,9 @@ def test_what_is_kept_is_found_by_later_versions_that_ask_more() -> None:
 def test_what_was_stopped_goes_on_to_the_same_weights(
     tmp_path: Path, evaluations: EvaluationService, filled: Workspace
 ) -> None:
+    import torch
+    from safetensors.torch import load_file
+
     _, found, _ = planned(filled, evaluations, QUICK)
     recipe = replace(QUICK.recipe(found.originals, "classification"), updates=6, looks=3)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from core.types import Caption, Check, StageValue, Task, Trace
 from services.evaluation.facts import facts_of, json_text
@@ -73,6 +72,8 @@ def test_checks_are_read_as_columns(workspace: Workspace) -> None:
 
 
 def test_a_score_is_held_against_votes_that_it_has_not_seen(workspace: Workspace) -> None:
+    from sklearn.metrics import roc_auc_score
+
     cases, figures, valid = drawn(workspace)
     half = len(cases) // 2
     for part in (slice(None, half), slice(half, None)):  # two studies, of different sources

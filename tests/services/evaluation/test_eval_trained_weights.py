@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 from cli.evaluation import main
 from core.errors import Cancelled, UserError
@@ -127,6 +125,9 @@ def test_a_segmenter_that_was_taken_away_is_the_next_model_as_it_is(tmp_path: Pa
 
 @pytest.mark.parametrize("source", ["torchvision", "timm"])
 def test_a_model_of_a_library_prepares_images_as_it_was_trained(source: str, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
     name = "resnet18" if source == "torchvision" else "mobilenetv3_small_050"
     plain = checkpoint(tmp_path, name)
     said = header_of(find_network(plain).identity, source)
@@ -146,6 +147,8 @@ def test_a_model_of_a_library_prepares_images_as_it_was_trained(source: str, tmp
 
 
 def test_the_file_of_a_model_of_transformers_fits_into_its_folder(tmp_path: Path) -> None:
+    import torch
+
     torch.manual_seed(5)
     model = transformers_folder(tmp_path / "vit")
     one = training(tmp_path, model)
@@ -159,6 +162,9 @@ def test_the_file_of_a_model_of_transformers_fits_into_its_folder(tmp_path: Path
 
 
 def test_a_file_that_is_no_safetensors_is_told(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
     for number, data in enumerate((b"", b"\xff" * 20, b"\x02" + b"\0" * 7 + b"[]rest", b"\x03" + b"\0" * 7 + b"{x}")):
         file = tmp_path / f"{number}.safetensors"
         file.write_bytes(data)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
-from crowdkit.aggregation import DawidSkene, MajorityVote
 
 from core.csv_tables import as_written, csv_text, guarded, plain, read_csv
 from core.studies import Adjudication, Item, StudyData
@@ -40,6 +39,8 @@ def turk_file(held: StudyData) -> bytes:
 
 @pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
 def test_crowd_kit_reads_the_votes_and_agrees() -> None:
+    from crowdkit.aggregation import DawidSkene, MajorityVote
+
     held = simple(YES_NO_MIX)
     votes = frame(csv_text(vote_rows(held), VOTE_COLUMNS))
     assert list(votes.columns) == ["task", "worker", "label"]
