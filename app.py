@@ -132,6 +132,9 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from fastapi import FastAPI
 
     from core.version import version
+    from services.pictures import StoredPictures
+    from services.sign_in import LeadSignIn
+    from services.studies.services import annotator_services
     from ui.annotate.application import annotate_application
     from ui.batches.routes import add_batch_routes
     from ui.curate.routes import add_curate_routes
@@ -162,23 +165,23 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     page = explore_page(explorer_of(studio))
     functions = add_endpoints(page, endpoints_of(studio))
     app.add_middleware(PlainHttp, functions=functions, has_call=partial(has_call, page))
-    for_the_signed_in = stand_guard(app, studio.workspace, settings.host, settings.password)
+    for_the_signed_in = stand_guard(app, LeadSignIn(studio.workspace, settings.password), settings.host)
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
     def healthz() -> dict[str, str]:
         return {"status": "ok", "profile": studio.profile.name, "version": version()}
 
     workspace = studio.workspace
-    add_routes(app, workspace.images, workspace.thumbnails, studio.runs.samples, studio.exchange)
+    add_routes(app, StoredPictures(workspace), studio.runs.samples, studio.exchange)
     add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
-    add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
+    add_study_routes(app, studio.commands, studio.studies, studio.revisions)
     services = (studio.gallery, studio.test_sets, studio.imports, studio.image_map, studio.meaning)
-    add_curate_routes(app, studio.workspace, studio.commands, *services)
+    add_curate_routes(app, studio.commands, *services)
     add_batch_routes(app, studio.commands, studio.batches, studio.revisions, studio.profile.name)
     add_evaluate_routes(app, studio.commands, studio.evaluations, workspace.thumbnails.webp)
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
-    add_scripts_page(app, studio.commands, studio.workspace.tokens, settings.mcp)
-    app.mount("/annotate", annotate_application(studio.workspace))
+    add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
+    app.mount("/annotate", annotate_application(annotator_services(studio.workspace)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSR mode")  # which is off as it is
         mounted = gr.mount_gradio_app(
@@ -216,7 +219,8 @@ def endpoints_of(studio: Studio) -> Services:
         studio.exchange,
         studio.jobs,
         studio.notes,
-        studio.workspace,
+        studio.studies,
+        studio.tokens,
         studio.test_sets.exports,
         studio.imports,
         studio.batches,
@@ -343,8 +347,8 @@ def set_password(settings: ServerSettings) -> None:
 
     A terminal is asked twice, unseen; else the first line of the input is taken. Raises UserError for one that is none.
     """
+    from services.passwords import SECRET, choose
     from storage.workspace import Workspace
-    from ui.security.passwords import SECRET, choose
 
     at_terminal = sys.stdin.isatty()
     try:

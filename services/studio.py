@@ -45,7 +45,7 @@ from services.runs.undoing import Undoing
 from services.studies.drafts import model_asker
 from services.studies.services import StudyServices, study_services
 from services.test_sets.services import TestSetServices, test_set_services
-from services.tokens import register_tokens
+from services.tokens import ScriptTokens
 from storage.workspace import Workspace
 
 
@@ -86,6 +86,7 @@ class Studio:
     """Whether there is anything new to show."""
     thumbnails: ThumbnailFill
     """Makes those that are missing, once it is started."""
+    tokens: ScriptTokens
 
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
@@ -120,7 +121,8 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
         service.register(commands)
     predictions.register(commands, runs, settings)
     register_reviews(commands, workspace)
-    register_tokens(commands, workspace)
+    tokens = ScriptTokens(workspace)
+    tokens.register(commands)
     together = Together(workspace, runs, settings, states, execution)
     together.register(commands)
     Queries(workspace, runs, states, jobs, predictions).register(commands)
@@ -169,4 +171,5 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
         test_sets=test_set_services(workspace, commands, changes),
         revisions=Revisions(workspace.saved, changes),
         thumbnails=thumbnails,
+        tokens=tokens,
     )

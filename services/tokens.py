@@ -37,19 +37,37 @@ class NewToken:
     text: str
 
 
-def register_tokens(commands: Commands, workspace: Workspace) -> None:
-    """Take on what is done here; the log says it."""
+class ScriptTokens:
+    """The tokens of a workspace, and the log of what is done with them. All methods may be called from any thread."""
 
-    def make(sent: MakeToken) -> NewToken:
-        token, text = workspace.tokens.make(sent.title, sent.reads_only, sent.days)
+    def __init__(self, workspace: Workspace) -> None:
+        self._tokens, self._note = workspace.tokens, workspace.studies.note
+        self.all = workspace.tokens.all
+        """Return every token that was ever made, the latest first."""
+        self.holds = workspace.tokens.holds
+        """Return True while the token of a number may be used."""
+
+    def register(self, commands: Commands) -> None:
+        """Take on the commands that make and withdraw tokens."""
+        commands.add(MakeToken, self._make)
+        commands.add(WithdrawToken, self._withdraw)
+
+    def log(self, name: str, sent: Command) -> None:
+        """Write into the log what a script did with the token of a name."""
+        about = " ".join(
+            f"{field} {getattr(sent, field)}"
+            for field in ("run", "job", "case", "test_set", "batch")
+            if getattr(sent, field, None) is not None
+        )
+        self._note("script", f"{name}: {sent.name} {about}".strip(), getattr(sent, "study", ""))
+
+    def _make(self, sent: MakeToken) -> NewToken:
+        token, text = self._tokens.make(sent.title, sent.reads_only, sent.days)
         may = "reads only" if token.reads_only else "reads and writes"
-        workspace.studies.note("token made", f"{token.name}: {may}, until {token.expires:%Y-%m-%d}")
+        self._note("token made", f"{token.name}: {may}, until {token.expires:%Y-%m-%d}")
         return NewToken(token, text)
 
-    def withdraw(sent: WithdrawToken) -> None:
-        workspace.tokens.withdraw(sent.token)
-        name = next(token.name for token in workspace.tokens.all() if token.id == sent.token)
-        workspace.studies.note("token withdrawn", name)
-
-    commands.add(MakeToken, make)
-    commands.add(WithdrawToken, withdraw)
+    def _withdraw(self, sent: WithdrawToken) -> None:
+        self._tokens.withdraw(sent.token)
+        name = next(token.name for token in self._tokens.all() if token.id == sent.token)
+        self._note("token withdrawn", name)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from mimetypes import guess_type
 from typing import IO, Annotated
 from urllib.parse import quote
@@ -15,12 +13,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from core.errors import UserError
-from core.masks import overlay
+from services.pictures import StoredPictures
 from services.runs.accepted import MOST_RUNS
 from services.runs.exchange import Exchange
 from services.runs.samples import Sample, sample_named
-from storage.images import Images
-from storage.thumbnails import Thumbnails
 from ui.frame import not_there, signed_in
 from ui.theme import ASSETS, BUNDLES, bundle
 
@@ -36,16 +32,14 @@ async def unknown_address(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": getattr(error, "detail", "Not Found")}, status_code=404)
 
 
-def add_routes(
-    app: FastAPI, images: Images, thumbnails: Thumbnails, samples: tuple[Sample, ...], exchange: Exchange
-) -> None:
+def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ...], exchange: Exchange) -> None:
     """Add them to `app`, before the pages are mounted."""
 
     @app.get("/images/{sha}.png", include_in_schema=False)
     def image(sha: str) -> Response:
         # An image is named by its content, so what a browser holds under a name stays right.
         try:
-            return FileResponse(images.path(sha), media_type="image/png", headers=_FOR_EVER)
+            return FileResponse(pictures.path(sha), media_type="image/png", headers=_FOR_EVER)
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
 
@@ -53,24 +47,15 @@ def add_routes(
     async def thumbnail(sha: str) -> Response:
         try:
             # To read some kilobytes takes less time than to hand them to another thread, and a screen takes dozens.
-            data = thumbnails.ready(sha) or await run_in_threadpool(thumbnails.webp, sha)
+            data = pictures.ready_thumbnail(sha) or await run_in_threadpool(pictures.thumbnail, sha)
             return Response(data, media_type="image/webp", headers=_FOR_EVER)
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
 
-    @lru_cache(maxsize=32)
-    def colours(sha: str) -> bytes:
-        mask = images.load(sha)
-        if mask.mode != "L":
-            raise UserError("This image is no mask.")
-        file = io.BytesIO()
-        overlay(mask).save(file, "PNG")
-        return file.getvalue()
-
     @app.get("/masks/{sha}.png", include_in_schema=False)
     def mask(sha: str) -> Response:
         try:
-            return Response(colours(sha), media_type="image/png", headers=_FOR_EVER)
+            return Response(pictures.mask_colours(sha), media_type="image/png", headers=_FOR_EVER)
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
 

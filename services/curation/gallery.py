@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from core.catalogue import Bar, CatalogueEntry, CataloguePage, Count, ScoreCounts
+from core.catalogue import Bar, CatalogueEntry, CataloguePage, Count, CoverageGrid, ScoreCounts
 from core.image_filter import Facet, ImageFilter
 from core.images import read_image
 from core.stored_runs import StoredTestCase, StoredValue
 from core.types import StageName
 from core.validity_score import ScoreRun
 from pipeline.recipes import recipe_of
+from services.curation.coverage import CoverageTable, coverage_table
 from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
@@ -115,6 +116,10 @@ class Gallery:
         self._held: OrderedDict[str, Held | _Listed] = OrderedDict()
         self._listed: OrderedDict[tuple[str, int], _Listed] = OrderedDict()
         self._lock = threading.Lock()
+
+    def coverage(self, grid: CoverageGrid, find: str = "") -> CoverageTable:
+        """Count the images of each cell of a grid, of the lines that have `find` in their name."""
+        return coverage_table(self._workspace.catalogue, grid, find)
 
     def page(self, view: View, at: int = 0, limit: int = PAGE, held: str = "") -> CataloguePage:
         """Images of a view from the place `at` on (0: the first), at most `limit`. `held` is what `hold` gave for it;

@@ -108,6 +108,8 @@ class ImportService:
     """Imports into one workspace. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
+        self.stored = workspace.imports
+        """The imports so far, with the reports on their files."""
         self._workspace, self._changes = workspace, changes or Changes()
         self._lock = threading.Lock()
         self._state: ImportState | None = None

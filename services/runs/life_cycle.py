@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from io import BytesIO
 from typing import Annotated, Any, ClassVar
 
 from PIL import Image
@@ -222,6 +223,12 @@ class RunService:
             raise UserError(
                 f"There is nothing at the stage “{name}” yet, which this one reads: run the stages before it."
             ) from missing
+
+    def source_png(self, run_id: str) -> bytes:
+        """Return the source image of a run as PNG. Raises UserError for an unknown run."""
+        file = BytesIO()
+        self.source(self._workspace.runs.get(run_id)).save(file, "PNG")
+        return file.getvalue()
 
     def source(self, run: Run) -> Image.Image:
         """The source image of a run."""

@@ -7,8 +7,9 @@ from typing import Any
 from fastapi import FastAPI, Request, WebSocket
 from fastapi.testclient import TestClient
 
+from services.passwords import Cost
+from services.sign_in import LeadSignIn
 from storage.workspace import Workspace
-from ui.security.passwords import Cost
 from ui.security.sign_in import stand_guard
 
 PASSWORD = "correct horse battery"
@@ -21,7 +22,7 @@ HTML = {"accept": "text/html,application/xhtml+xml"}
 def application(workspace: Workspace, host: str = "127.0.0.1", password: str = "") -> FastAPI:
     """Something behind a guard: pages, what Gradio has, a socket, and an annotators' part."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    stand_guard(app, workspace, host, password, CHEAP)
+    stand_guard(app, LeadSignIn(workspace, password, CHEAP), host)
     part = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @part.get("/")

@@ -159,8 +159,8 @@ def test_every_command_is_on_the_page_and_says_what_it_does(
 
 def test_every_command_of_test_sets_and_imports_is_on_their_pages(studio: Studio) -> None:
     app = FastAPI()
-    add_test_sets(app, studio.workspace, studio.commands, studio.test_sets)
-    add_imports(app, studio.workspace, studio.commands, studio.imports)
+    add_test_sets(app, studio.commands, studio.test_sets)
+    add_imports(app, studio.commands, studio.imports)
     sent = {getattr(route, "path", "").removeprefix("/curate/api/") for route in app.routes} | set(WORK_WORDS)
     theirs = {
         name

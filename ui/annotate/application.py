@@ -20,18 +20,16 @@ from core.errors import UserError
 from core.stored_studies import VoteRefused
 from services.commands import Malformed
 from services.limits import TooMany
-from services.security_log import Refusals
-from services.studies.annotation import AnnotationService, NotAllowed, NotYours, Over, Unfit
+from services.studies.annotation import NotAllowed, NotYours, Over, Unfit
 from services.studies.annotators import (
     MEDIA_TYPE,
     AnnotatorSessions,
     Join,
     NotSignedIn,
-    Pictures,
     PictureTokens,
     SignIn,
 )
-from storage.workspace import Workspace
+from services.studies.services import AnnotatorServices
 from ui.annotate.page import POLICY, SERVED, annotate_page
 from ui.annotate.shown import shown_state, shown_step
 from ui.security.guard import Application, Message, Receive, Scope, Send
@@ -78,16 +76,12 @@ class _WithHeaders:
         await self.app(scope, receive, sending)
 
 
-def annotate_application(workspace: Workspace) -> FastAPI:
+def annotate_application(services: AnnotatorServices) -> FastAPI:
     """The application on the studies of a workspace, to be mounted at /annotate, behind `BodyLimit`."""
-    studies = workspace.studies
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    annotation = AnnotationService(studies)
+    annotation, sessions, pictures = services.annotation, services.sessions, services.pictures
     commands = annotation.commands()
-    pictures = Pictures(workspace.images.load, read=lambda sha: workspace.images.path(sha).read_bytes())
-    tokens = PictureTokens()
-    sessions = AnnotatorSessions(studies)
-    refusals = Refusals(studies.note)
+    tokens, refusals = PictureTokens(), services.refusals
 
     def _token(request: Request) -> str:
         return request.cookies.get(COOKIE, "")

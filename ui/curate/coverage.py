@@ -25,13 +25,12 @@ from services.curation.coverage import (
     Gap,
     Head,
     cell_filter,
-    coverage_table,
     gaps,
     sorted_lines,
 )
+from services.curation.gallery import Gallery
 from services.curation.plans import BegunPlan, DescribeCellPlan, PlanCell
 from services.curation.views import View, gallery_address
-from storage.curation.catalogue import Catalogue
 from study.intervals import Proportion, wilson
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
@@ -130,13 +129,13 @@ def figures_of(cell: Cell | None, model: str) -> Figures:
     )
 
 
-def add_coverage(app: FastAPI, commands: Commands, catalogue: Catalogue) -> None:
+def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     """Add the page and what it sends."""
 
     @app.get(_PAGE, include_in_schema=False)
     def page(request: Request) -> Response:
         look = Look.of(request.query_params)
-        table = coverage_table(catalogue, look.grid, look.find)
+        table = gallery.coverage(look.grid, look.find)
         return HTMLResponse(coverage_page(look, table, signed_in(request)), headers=FRESH)
 
     add_command(

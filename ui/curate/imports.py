@@ -26,7 +26,6 @@ from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
 from services.curation.views import gallery_address
 from services.test_sets.exports import file_stem
-from storage.workspace import Workspace
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
 from ui.curate.sets_words import SETS, set_address
@@ -52,13 +51,13 @@ SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
 log = logging.getLogger(__name__)
 
 
-def add_imports(app: FastAPI, workspace: Workspace, commands: Commands, imports: ImportService) -> None:
+def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> None:
     """Add the pages, what they fetch, and what they send."""
 
     @app.get(IMPORT, include_in_schema=False)
     def import_page(request: Request) -> Response:
         content = el(
-            "div", _head(), _form(), el("section", state_part(imports.state())), _earlier(workspace.imports.all())
+            "div", _head(), _form(), el("section", state_part(imports.state())), _earlier(imports.stored.all())
         )
         return HTMLResponse(_page("Import", content, signed_in(request)), headers=FRESH)
 
@@ -67,16 +66,16 @@ def add_imports(app: FastAPI, workspace: Workspace, commands: Commands, imports:
         signed = signed_in(request)
         wanted = _kind(kind)
         try:
-            held = workspace.imports.get(number)
+            held = imports.stored.get(number)
         except UserError as error:
             return HTMLResponse(not_there(str(error), signed, ("Import", IMPORT)), status_code=404)
-        rows = workspace.imports.rows(number, after, ROWS + 1, wanted)
+        rows = imports.stored.rows(number, after, ROWS + 1, wanted)
         return HTMLResponse(_page(held.name, report_page(held, wanted, after, rows), signed), headers=FRESH)
 
     @app.get(f"{IMPORT}/{{number}}/{{name}}.csv", include_in_schema=False)
     def report_file(request: Request, number: int, name: str, kind: str = "") -> Response:
         try:
-            held = workspace.imports.get(number)
+            held = imports.stored.get(number)
         except UserError as error:
             return HTMLResponse(not_there(str(error), signed_in(request), ("Import", IMPORT)), status_code=404)
         headers = {
@@ -84,7 +83,7 @@ def add_imports(app: FastAPI, workspace: Workspace, commands: Commands, imports:
             **FRESH,
         }
         return StreamingResponse(
-            _lines(workspace, number, _kind(kind)), media_type="text/csv; charset=utf-8", headers=headers
+            _lines(imports, number, _kind(kind)), media_type="text/csv; charset=utf-8", headers=headers
         )
 
     @app.get("/curate/api/import", include_in_schema=False)
@@ -94,7 +93,7 @@ def add_imports(app: FastAPI, workspace: Workspace, commands: Commands, imports:
             active = found is not None and found.state == "running"
             parts: dict[str, Html] = {"part-import": state_part(found)}
             if not active:
-                parts["part-earlier"] = _earlier(workspace.imports.all())
+                parts["part-earlier"] = _earlier(imports.stored.all())
             return {"active": active, "parts": parts}
 
         return fetched(make)
@@ -155,11 +154,11 @@ def _fields(asked: Mapping[str, str]) -> tuple[str, str]:
     return asked.get("layout", ""), asked.get("classes", "")
 
 
-def _lines(workspace: Workspace, number: int, kind: RowKind | None) -> Iterator[bytes]:
+def _lines(imports: ImportService, number: int, kind: RowKind | None) -> Iterator[bytes]:
     """The report as CSV, some rows at a time."""
     yield csv_text([], COLUMNS).encode()
     after = 0
-    while rows := workspace.imports.rows(number, after, _ROWS_AT_ONCE, kind):
+    while rows := imports.stored.rows(number, after, _ROWS_AT_ONCE, kind):
         after = rows[-1][0]
         held = [{"file": row.file, "kind": row.kind, "reason": row.reason} for _, row in rows]
         yield csv_text(held, COLUMNS).partition("\r\n")[2].encode()

@@ -14,7 +14,6 @@ from services.curation.imports import ImportService
 from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
 from services.test_sets.services import TestSetServices
-from storage.workspace import Workspace
 from ui.curate.coverage import add_coverage
 from ui.curate.gallery import add_gallery
 from ui.curate.imports import add_imports
@@ -24,7 +23,6 @@ from ui.curate.sets import add_test_sets
 
 def add_curate_routes(
     app: FastAPI,
-    workspace: Workspace,
     commands: Commands,
     gallery: Gallery,
     test_sets: TestSetServices,
@@ -39,7 +37,7 @@ def add_curate_routes(
         return RedirectResponse("/curate/", status_code=308)
 
     add_gallery(app, commands, gallery)
-    add_coverage(app, commands, workspace.catalogue)
-    add_test_sets(app, workspace, commands, test_sets)
-    add_imports(app, workspace, commands, imports)
+    add_coverage(app, commands, gallery)
+    add_test_sets(app, commands, test_sets)
+    add_imports(app, commands, imports)
     add_map(app, commands, gallery, image_map, meaning)

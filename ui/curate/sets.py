@@ -19,9 +19,8 @@ from core.words import count_of
 from services.commands import Commands, Missing
 from services.test_sets.drafts import Added, Readiness, ReleaseTestSet, SplitTestSet
 from services.test_sets.services import TestSetServices
-from services.test_sets.versions import DRAFT, VerifyTestSet, set_of, version_facts, version_of
+from services.test_sets.versions import DRAFT, VerifyTestSet, version_facts
 from services.work_queue import WorkView
-from storage.workspace import Workspace
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import Show, add_command, fetched, given
 from ui.curate.sets_difference import difference_page
@@ -51,15 +50,15 @@ _OF_PAGE = ("version", "against", "page")
 ALL_SETS = ("All test sets", SETS)
 
 
-def add_test_sets(app: FastAPI, workspace: Workspace, commands: Commands, services: TestSetServices) -> None:
+def add_test_sets(app: FastAPI, commands: Commands, services: TestSetServices) -> None:
     """Add the pages, what they fetch, and what they send."""
-    _add_pages(app, workspace, services)
-    _add_fetched(app, workspace, services)
-    _add_commands(app, workspace, commands)
-    _add_work(app, workspace, services)
+    _add_pages(app, services)
+    _add_fetched(app, services)
+    _add_commands(app, commands, services)
+    _add_work(app, services)
 
 
-def _add_pages(app: FastAPI, workspace: Workspace, services: TestSetServices) -> None:
+def _add_pages(app: FastAPI, services: TestSetServices) -> None:
     def shown(request: Request, title: str, make: Callable[[], Html]) -> Response:
         """A page of a set, or one that says that there is none."""
         signed = signed_in(request)
@@ -72,9 +71,9 @@ def _add_pages(app: FastAPI, workspace: Workspace, services: TestSetServices) ->
 
     @app.get(SETS, include_in_schema=False)
     def all_sets(request: Request) -> Response:
-        sets = workspace.test_sets.all()
+        sets = services.stored.all()
         labels = {
-            held.id: len({count.label for count in workspace.test_sets.counts(shown_version(held).number)} - {""})
+            held.id: len({count.label for count in services.stored.counts(shown_version(held).number)} - {""})
             for held in sets
         }
         return HTMLResponse(list_page(sets, labels, signed_in(request)), headers=FRESH)
@@ -84,22 +83,22 @@ def _add_pages(app: FastAPI, workspace: Workspace, services: TestSetServices) ->
         request: Request, set_id: str, old: str = "", new: str = "", kind: str = "", page: str = ""
     ) -> Response:
         def make() -> Html:
-            held = set_of(workspace, set_id)
+            held = services.set_of(set_id)
             last = held.versions[-1]
             first = held.versions[-2] if len(held.versions) > 1 else last
-            before = version_of(workspace, old) if old else first
-            after = version_of(workspace, new) if new else last
+            before = services.version_of(old) if old else first
+            after = services.version_of(new) if new else last
             found = services.versions.difference(before, after)
-            return difference_page(before, after, found, kind, _page(page), workspace.test_sets.all())
+            return difference_page(before, after, found, kind, _page(page), services.stored.all())
 
         return shown(request, "What is different", make)
 
     @app.get(f"{SETS}/{{set_id}}", include_in_schema=False)
     def one(request: Request, set_id: str, version: str = "") -> Response:
         def make() -> Html:
-            held = set_of(workspace, set_id)
+            held = services.set_of(set_id)
             chosen = _version(held, version) if version else shown_version(held)
-            return set_page(_shown(workspace, services, held, chosen, place_of(request)))
+            return set_page(_shown(services, held, chosen, place_of(request)))
 
         return shown(request, "Test set", make)
 
@@ -112,7 +111,7 @@ def _add_pages(app: FastAPI, workspace: Workspace, services: TestSetServices) ->
         return FileResponse(ready.file, media_type="application/zip", filename=ready.name, headers=FRESH)
 
 
-def _add_fetched(app: FastAPI, workspace: Workspace, services: TestSetServices) -> None:
+def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     @app.get("/curate/api/drafts", include_in_schema=False)
     def drafts() -> Response:
         """The sets that images can be added to: one without a draft gets one first."""
@@ -125,7 +124,7 @@ def _add_fetched(app: FastAPI, workspace: Workspace, services: TestSetServices) 
                         "draft": held.draft is not None,
                         "images": shown_version(held).entries,
                     }
-                    for held in workspace.test_sets.all()
+                    for held in services.stored.all()
                 ]
             }
         )
@@ -139,9 +138,9 @@ def _add_fetched(app: FastAPI, workspace: Workspace, services: TestSetServices) 
         """All images that the page's filter finds, on all of its pages."""
 
         def make() -> Mapping[str, Any]:
-            found = version_of(workspace, version)
+            found = services.version_of(version)
             readiness = services.drafts.readiness(found) if found.is_draft else None
-            shas = workspace.test_sets.chosen(found.number, _filter(place_of(request), readiness))
+            shas = services.stored.chosen(found.number, _filter(place_of(request), readiness))
             if len(shas) > MOST_PICKED:
                 raise UserError(f"These are {len(shas):,} images; at most {MOST_PICKED:,} are picked at once.")
             return {"images": shas}
@@ -154,15 +153,15 @@ def _add_fetched(app: FastAPI, workspace: Workspace, services: TestSetServices) 
 
     @app.get("/curate/api/set-exports", include_in_schema=False)
     def exports(version: str) -> Response:
-        return fetched(lambda: _exports(services, version_of(workspace, version)))
+        return fetched(lambda: _exports(services, services.version_of(version)))
 
 
-def _add_commands(app: FastAPI, workspace: Workspace, commands: Commands) -> None:
+def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -> None:
     """What is done at once. Beside what the command gives a page is told what to say, or where to go."""
 
     def after_delete(command: Any, result: Any) -> Mapping[str, Any]:
         try:
-            return {"go": set_address(set_of(workspace, command.test_set).id)}
+            return {"go": set_address(services.set_of(command.test_set).id)}
         except Missing:  # nothing of it was released
             return {"go": SETS}
 
@@ -188,7 +187,7 @@ def added_words(added: Added) -> str:
     return f"{count_of(added.added, 'image')} added{already}{left_out}."
 
 
-def _add_work(app: FastAPI, workspace: Workspace, services: TestSetServices) -> None:
+def _add_work(app: FastAPI, services: TestSetServices) -> None:
     """What may take long."""
 
     def begin(data: dict[str, Any]) -> dict[str, Any]:
@@ -196,26 +195,26 @@ def _add_work(app: FastAPI, workspace: Workspace, services: TestSetServices) -> 
         if kind == SplitTestSet.name:
             split = SplitTestSet.of(_shares(data))
             number = services.work.start(
-                kind, set_of(workspace, split.test_set).id, lambda on_count: services.drafts.split(split, on_count)
+                kind, services.set_of(split.test_set).id, lambda on_count: services.drafts.split(split, on_count)
             )
         elif kind == ReleaseTestSet.name:
             release = ReleaseTestSet.of(_thresholds(data))
             number = services.work.start(
                 kind,
-                set_of(workspace, release.test_set).id,
+                services.set_of(release.test_set).id,
                 lambda on_count: services.drafts.release(release, on_count),
             )
         else:
-            version = version_of(workspace, VerifyTestSet.of(data).version)
+            version = services.version_of(VerifyTestSet.of(data).version)
             number = services.work.start(
                 VerifyTestSet.name,
                 version.test_set,
-                lambda on_count: (services.versions.verify(version, on_count), workspace.images.orphans()),
+                lambda on_count: (services.versions.verify(version, on_count), services.orphans()),
             )
         return dict(_work_facts(services.work.wait(number, PATIENCE)))
 
     def export(data: dict[str, Any]) -> dict[str, Any]:
-        version = version_of(workspace, str(data.get("version", "")))
+        version = services.version_of(str(data.get("version", "")))
         services.exports.start(version.id or f"{version.test_set}@{DRAFT}", str(data.get("layout", "")))
         return dict(_exports(services, version))
 
@@ -293,10 +292,8 @@ def _filter(place: SetPlace, readiness: Readiness | None) -> ImageFilter:
     return replace(place.filter, images=tuple(images))
 
 
-def _shown(
-    workspace: Workspace, services: TestSetServices, held: TestSet, version: SetVersion, place: SetPlace
-) -> ShownVersion:
-    sets = workspace.test_sets
+def _shown(services: TestSetServices, held: TestSet, version: SetVersion, place: SetPlace) -> ShownVersion:
+    sets = services.stored
     readiness = services.drafts.readiness(version) if version.is_draft else None
     image_filter = _filter(place, readiness)
     counts = sets.counts(version.number)
@@ -314,7 +311,7 @@ def _shown(
         readiness=readiness,
         exports=services.exports.of(version),
         work=services.work.of(held.id),
-        workspace=str(workspace.folder),
+        workspace=services.workspace_folder,
         trouble={one.kind: on_page.intersection(one.images) for one in readiness.obstacles} if readiness else {},
     )
 

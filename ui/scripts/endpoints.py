@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import io
 import logging
 import shutil
 import tempfile
@@ -41,10 +40,11 @@ from services.runs.exchange import Exchange
 from services.runs.life_cycle import OpenedRun, RunService
 from services.runs.state import StageNotes
 from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
-from services.studies.exports import EXPORTS, opened
+from services.studies.exports import EXPORTS
+from services.studies.services import StudyServices
 from services.test_sets.drafts import CreateTestSet, DraftTestSet, ReleaseTestSet
 from services.test_sets.exports import SetExports
-from storage.workspace import Workspace
+from services.tokens import ScriptTokens
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, planned, zip_of
 from ui.scripts.uploads import keep_to_uploads, uploaded
 from ui.security.guard import TokenOf
@@ -144,7 +144,8 @@ class Services:
     exchange: Exchange
     jobs: JobQueue
     notes: StageNotes
-    workspace: Workspace
+    studies: StudyServices
+    tokens: ScriptTokens
     exports: SetExports
     imports: ImportService
     batches: BatchRuns
@@ -238,9 +239,7 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
         return {"run": sent.run, "said": list(said)}
 
     def source(asked: DownloadSource) -> Plain:
-        run, file = services.workspace.runs.get(asked.run), io.BytesIO()
-        services.runs.source(run).save(file, "PNG")
-        return _download("source.png", file.getvalue())
+        return _download("source.png", services.runs.source_png(asked.run))
 
     def accepted(asked: DownloadAccepted) -> Plain:
         with tempfile.TemporaryFile() as file:
@@ -251,7 +250,7 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
     def study_file(asked: DownloadStudy) -> Plain:
         if asked.file not in EXPORTS:
             raise UserError(f"There is no file {asked.file!r}: there are {', '.join(EXPORTS)}.", field="file")
-        return _download(asked.file, EXPORTS[asked.file][1](opened(services.workspace, asked.study)))
+        return _download(asked.file, EXPORTS[asked.file][1](services.studies.export(asked.study)))
 
     yield UploadPicture, take_picture
     yield GiveMask, take_mask
@@ -289,20 +288,20 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
     def send(*given: Any) -> Plain:
         *values, request = given
         with in_sentences(request):
-            return perform(command, do, dict(zip(fields, values, strict=True)), request, services.workspace)
+            return perform(command, do, dict(zip(fields, values, strict=True)), request, services.tokens)
 
     _add_shaped(send, command, fields, queue=False, most=None)
 
 
 def perform(
-    command: type[Command], do: Do, given: Mapping[str, Any], request: gr.Request | Request, workspace: Workspace
+    command: type[Command], do: Do, given: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> Plain:
     """Do what a request asks for, where it may. What is None is not given. Raises UserError for a person's mistake."""
     token = let_in(command, request)
     sent = _of(command, given)
     done = do(sent)
     if token is not None and not command.looks:
-        _log(token, sent, workspace)
+        tokens.log(token.name, sent)
     return done
 
 
@@ -314,7 +313,7 @@ def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, service
         with in_sentences(request):
             waiter = Waiter(lambda: _listens(page, request))
             return await perform_awaited(
-                command, do, dict(zip(fields, values, strict=True)), request, services.workspace, waiter
+                command, do, dict(zip(fields, values, strict=True)), request, services.tokens, waiter
             )
 
     _add_shaped(send, command, fields, queue=True, most=MOST_WATCHERS)
@@ -325,7 +324,7 @@ async def perform_awaited(
     do: DoAwaited,
     given: Mapping[str, Any],
     request: gr.Request | Request,
-    workspace: Workspace,
+    tokens: ScriptTokens,
     waiter: Waiter,
 ) -> Plain:
     """The same as `perform`, of what takes time. A token may end meanwhile: then no answer is given."""
@@ -334,8 +333,8 @@ async def perform_awaited(
     done = await do(sent, waiter)
     if token is not None:
         if not command.looks:
-            await run_in_threadpool(_log, token, sent, workspace)
-        if not await run_in_threadpool(workspace.tokens.holds, token.id):
+            await run_in_threadpool(tokens.log, token.name, sent)
+        if not await run_in_threadpool(tokens.holds, token.id):
             raise NotAllowed("The token has ended or was withdrawn meanwhile.")
     return done
 
@@ -368,7 +367,7 @@ async def watching(
 
     A generator that waits for the loop holds no thread: with one each, forty watchers would keep all others out.
     """
-    tokens = services.workspace.tokens
+    tokens = services.tokens
     token, told, said = let_in(WatchJob, request), None, -SAY_SECONDS
     asked = _of(WatchJob, given)
     while True:
@@ -402,16 +401,6 @@ def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | N
     if token is not None and token.reads_only and not command.looks:
         raise NotAllowed(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
     return token
-
-
-def _log(token: TokenOf, sent: Command, workspace: Workspace) -> None:
-    about = " ".join(
-        f"{name} {getattr(sent, name)}"
-        for name in ("run", "job", "case", "test_set", "batch")
-        if getattr(sent, name, None) is not None
-    )
-    study = getattr(sent, "study", "")
-    workspace.studies.note("script", f"{token.name}: {sent.name} {about}".strip(), study)
 
 
 def _of(command: type[C], given: Mapping[str, Any]) -> C:

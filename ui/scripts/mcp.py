@@ -176,7 +176,7 @@ def _call(
 ) -> types.CallToolResult:
     let_in(command, request)  # before a file is saved
     with _files_of(command, given) as data:
-        done = perform(command, do, data, request, services.workspace)
+        done = perform(command, do, data, request, services.tokens)
     return _result(done, request)
 
 
@@ -191,7 +191,7 @@ async def _call_awaited(
     let_in(command, request)
     with _files_of(command, given) as data:
         waiter = Waiter(listens, WATCH_SECONDS)
-        done = await perform_awaited(command, do, data, request, services.workspace, waiter)
+        done = await perform_awaited(command, do, data, request, services.tokens, waiter)
     return await run_in_threadpool(_result, done, request)
 
 

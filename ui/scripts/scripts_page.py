@@ -12,8 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 from core.errors import UserError
 from core.tokens import Token
 from services.commands import Command, Commands
-from services.tokens import MakeToken, NewToken, WithdrawToken
-from storage.tokens import Tokens
+from services.tokens import MakeToken, NewToken, ScriptTokens, WithdrawToken
 from ui.explore.parts import Tone, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
@@ -35,7 +34,7 @@ for told in studio.submit(job=job, api_name="/watch_job"):
 print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 
 
-def add_scripts_page(app: FastAPI, commands: Commands, tokens: Tokens, mcp: bool = False) -> None:
+def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp: bool = False) -> None:
     """Add the page, and what it sends. The guard lets a lead alone in: a token opens neither. `mcp` as below."""
 
     @app.get(PAGE, include_in_schema=False)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 from fastapi import FastAPI, Request
@@ -14,66 +12,26 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import UserError
-from services.limits import Limiter, TooMany, address_key
-from services.security_log import Refusals
-from storage.studies.sessions import Sessions
-from storage.workspace import Workspace
+from services.limits import TooMany
+from services.passwords import beyond_this_machine
+from services.sign_in import HOURS, LeadSignIn
 from ui.frame import document, theme_switch
 from ui.markup import Html, el
 from ui.security.guard import COOKIE, SIGN_IN, SIGN_OUT, Guard
-from ui.security.passwords import COST, SECRET, Cost, beyond_this_machine, hashed, matches
 from ui.security.request_limits import BadRequest, BodyLimit
 from ui.theme import ASSETS, asset_address
 
 SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "theme.js", "favicon.svg")
 """What the page needs and anybody may have."""
-HOURS = 24 * 7
-"""That a sign-in lasts."""
-ATTEMPTS, WINDOW_SECONDS = 10, 15 * 60
 LONGEST_ADDRESS = 1000
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
 
-@dataclass
-class LeadSignIn:
-    """Tells who knows the password. `password` is the hash of the one from the environment, which wins; or ""."""
-
-    sessions: Sessions
-    refusals: Refusals
-    password: str = ""
-    limiter: Limiter = field(default_factory=lambda: Limiter(ATTEMPTS, WINDOW_SECONDS))
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
-
-    def kept(self) -> str:
-        """The hash that counts, read anew each time: a password that was set meanwhile counts at once. "" for none."""
-        return self.password or self.sessions.secret(SECRET) or ""
-
-    def sign_in(self, password: str, address: str | None) -> str:
-        """The token of a new session; "" when the password is wrong. Raises TooMany."""
-        key = address_key(address)
-        # One at a time, from the look at the limit to the count: or many at once would all pass it. It also keeps
-        # what hashing takes of memory and processor to that of one.
-        with self._one_at_a_time:
-            self.limiter.check(key)
-            if not matches(password, self.kept()):
-                self.limiter.failed(key)
-                self.refusals.note("wrong password", "the study lead's sign-in", address)
-                return ""
-        self.limiter.passed(key)
-        self.refusals.note("signed in", "the study lead", address)
-        return self.sessions.open("lead", hours=HOURS)
-
-
-def stand_guard(app: FastAPI, workspace: Workspace, host: str, password: str, cost: Cost = COST) -> str:
+def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
     """Put the guard and the limit of bodies before all that `app` serves, and add the sign-in.
 
-    Gives what pages need in their head. `password` is the one from the environment, or "" for the one that the
-    workspace keeps, if any; `cost` is what a try of the former is to cost. Raises UserError without either where other
-    machines can reach `host`, and for a password that is too short.
+    Gives what pages need in their head. Raises UserError without a password where other machines can reach `host`.
     """
-    studies = workspace.studies
-    refusals = Refusals(studies.note)
-    lead = LeadSignIn(studies.sessions, refusals, hashed(password, cost) if password else "")
     locked = bool(lead.kept())
     if not locked and beyond_this_machine(host):
         raise UserError(
@@ -83,9 +41,9 @@ def stand_guard(app: FastAPI, workspace: Workspace, host: str, password: str, co
     app.add_middleware(BodyLimit)  # behind the guard: nothing is read of what is not let in
     app.add_middleware(
         Guard,
-        session=studies.sessions.get,
-        script=workspace.tokens.get,
-        refusals=refusals,
+        session=lead.session,
+        script=lead.script,
+        refusals=lead.refusals,
         locked=locked,
         assets=SIGN_IN_ASSETS,
         names=(host,),
@@ -128,7 +86,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     @app.post(SIGN_OUT, include_in_schema=False)
     def sign_out(request: Request) -> Response:
         if token := request.cookies.get(COOKIE, ""):
-            lead.sessions.close(token)
+            lead.sign_out(token)
         response = RedirectResponse(SIGN_IN if lead.kept() else "/", status_code=303, headers=_NEVER_KEPT)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
         return response

@@ -20,11 +20,9 @@ from fastapi.responses import JSONResponse, Response
 from core.errors import UserError
 from services.commands import Command, Commands, UnknownCommand
 from services.studies import decisions, drafts, life_cycle
-from services.studies.imports import files_of, import_items, import_votes, preview_votes
-from services.studies.life_cycle import LifeCycle
+from services.studies.imports import files_of
 from services.studies.preview import Previewed, PreviewStep
-from services.studies.restore import restore_study
-from storage.workspace import Workspace
+from services.studies.services import StudyServices
 from ui.annotate.shown import shown_feedback, shown_item, shown_study
 from ui.markup import Html
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered, failed, refusal, require_own_page
@@ -65,7 +63,7 @@ Show = Callable[[Any, Any, Shown], Reply]
 """Command, what it has given, and what the page shows, to the JSON of the reply."""
 
 
-def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: LifeCycle) -> None:
+def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> None:
     """Add what the lead's pages send."""
 
     def parsed(name: str, data: Mapping[str, Any]) -> Command:
@@ -82,9 +80,9 @@ def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: L
 
     def before(sent: Mapping[str, Any], name: str) -> Reply:
         command = parsed(name, sent)
-        if not isinstance(command, drafts.StudyCommand) or not life.knows(command):
+        if not isinstance(command, drafts.StudyCommand) or not services.life_cycle.knows(command):
             raise UnknownCommand(f"nothing is said before {name!r}")
-        ahead = life.before(command)
+        ahead = services.life_cycle.before(command)
         return {"title": ahead.title, "words": list(ahead.words), "button": ahead.button, "bad": ahead.final}
 
     @app.post("/study/api/create-study", include_in_schema=False)
@@ -102,7 +100,7 @@ def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: L
     @app.post(f"{ITEM_FILES}{{study_id}}", include_in_schema=False)
     async def items(request: Request, study_id: str, name: str = "") -> Response:
         def take(file: Path) -> Reply:
-            count, said = import_items(workspace, study_id, files_of(name[:200], file))
+            count, said = services.import_items(study_id, files_of(name[:200], file))
             return {"count": count, "said": said}
 
         return await _taken(request, take)
@@ -110,7 +108,7 @@ def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: L
     @app.post(RESTORED, include_in_schema=False)
     async def restored(request: Request) -> Response:
         def take(file: Path) -> Reply:
-            study_id, said = restore_study(workspace, file)
+            study_id, said = services.restore(file)
             return {"said": said, "go": study_address(study_id)}
 
         return await _taken(request, take)
@@ -121,9 +119,9 @@ def add_requests(app: FastAPI, workspace: Workspace, commands: Commands, life: L
 
         def take(file: Path) -> Reply:
             if name == LOOK:
-                count, said, problems = preview_votes(workspace, study_id, file.read_bytes())
+                count, said, problems = services.preview_votes(study_id, file.read_bytes())
                 return {"count": count, "said": said, "problems": problems}
-            count, said = import_votes(workspace, study_id, file.read_bytes(), even_so=name == EVEN_SO)
+            count, said = services.import_votes(study_id, file.read_bytes(), name == EVEN_SO)
             return {"count": count, "said": said}
 
         return await _taken(request, take)

@@ -25,11 +25,8 @@ from core.studies import Item, Study
 from services.changes import Revisions
 from services.commands import Commands, Missing
 from services.studies.analyses import Analyses, Analysis
-from services.studies.drafts import Drafts
-from services.studies.exports import EXPORTS, ZIP, opened, stem, zipped
-from services.studies.life_cycle import LifeCycle
+from services.studies.exports import EXPORTS, ZIP, stem
 from services.studies.services import StudyServices
-from storage.workspace import Workspace
 from ui.annotate.page import POLICY, annotate_page
 from ui.explore.parts import Size
 from ui.frame import not_there, page, signed_in
@@ -51,21 +48,18 @@ LOG_LIMIT = 500
 FRESH = {"Cache-Control": "no-store"}
 
 
-def add_study_routes(
-    app: FastAPI, workspace: Workspace, commands: Commands, services: StudyServices, revisions: Revisions
-) -> None:
+def add_study_routes(app: FastAPI, commands: Commands, services: StudyServices, revisions: Revisions) -> None:
     """Add the pages below /study/, what they fetch again, and what they send."""
-    drafts, life, analyses = services.drafts, services.life_cycle, services.analyses
-    add_requests(app, workspace, commands, life)
-    _add_pages(app, workspace, drafts, life, analyses)
-    _add_result_pages(app, workspace, analyses)
-    _add_watched(app, workspace, analyses, revisions)
-    _add_fetched(app, workspace, drafts)
+    add_requests(app, commands, services)
+    _add_pages(app, services)
+    _add_result_pages(app, services)
+    _add_watched(app, services, revisions)
+    _add_fetched(app, services)
 
 
-def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCycle, analyses: Analyses) -> None:
+def _add_pages(app: FastAPI, services: StudyServices) -> None:
     """The list, a new study, set-up, preview, and running a study."""
-    studies = workspace.studies
+    studies, drafts, life, analyses = services.stored, services.drafts, services.life_cycle, services.analyses
 
     @app.get("/study", include_in_schema=False)
     def to_list() -> Response:
@@ -125,9 +119,9 @@ def _add_pages(app: FastAPI, workspace: Workspace, drafts: Drafts, life: LifeCyc
             return HTMLResponse(not_there(str(error), signed, ALL_STUDIES), status_code=404)
 
 
-def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) -> None:
+def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     """What a lead sees of a study that has started: workers, adjudication, disagreements, single images, the log."""
-    studies = workspace.studies
+    studies, analyses = services.stored, services.analyses
 
     def shown(request: Request, study_id: str, tab: str, make: Callable[[Analysis], Child]) -> Response:
         """A page made of the analysis; a draft has none, and goes to its set-up."""
@@ -160,7 +154,7 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
     @app.get("/study/{study_id}/adjudication", include_in_schema=False)
     def adjudication(request: Request, study_id: str, item: str = "", question: str = "") -> Response:
         def make(found: Analysis) -> Child:
-            sizes = _sizes(workspace, found.data.items)
+            sizes = _sizes(services, found.data.items)
             return adjudication_page(found.report, found.data, _number(item) if item else None, question, sizes)
 
         return shown(request, study_id, "adjudication", make)
@@ -178,7 +172,7 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
             item = next((one for one in found.data.items if one.public == public), None)
             if item is None:
                 raise Missing("There is no such image in this study.")
-            return image_page(found.report, found.data, item, _sizes(workspace, [item]))
+            return image_page(found.report, found.data, item, _sizes(services, [item]))
 
         return shown(request, study_id, "results", make)
 
@@ -195,12 +189,12 @@ def _add_result_pages(app: FastAPI, workspace: Workspace, analyses: Analyses) ->
     def export(study_id: str, file: str) -> Response:
         try:
             if file == ZIP:
-                name, chunks = zipped(workspace, study_id)
+                name, chunks = services.export_zip(study_id)
                 return StreamingResponse(chunks, media_type="application/zip", headers=_attached(name))
             if file not in EXPORTS:
                 return PlainTextResponse("There is no such file.", status_code=404)
             media_type, make = EXPORTS[file]
-            study = opened(workspace, study_id)
+            study = services.export(study_id)
             return Response(make(study), media_type=media_type, headers=_attached(f"{stem(study.data)}-{file}"))
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
@@ -213,9 +207,9 @@ def _fetched(make: Callable[[], Mapping[str, Any]]) -> Response:
         return refusal(error, 404 if not error.field else 400)
 
 
-def _add_watched(app: FastAPI, workspace: Workspace, analyses: Analyses, revisions: Revisions) -> None:
+def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) -> None:
     """What pages ask for again and again, with the `revision` that they show: nothing is read while it is the same."""
-    studies = workspace.studies
+    studies, analyses = services.stored, services.analyses
 
     def watched(shown: str, make: Callable[[], Mapping[str, Any]]) -> Response:
         # Named before anything is read: what changes in between is then asked for once more, and never missed.
@@ -244,9 +238,9 @@ def _add_watched(app: FastAPI, workspace: Workspace, analyses: Analyses, revisio
         return watched(revision, make)
 
 
-def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts) -> None:
+def _add_fetched(app: FastAPI, services: StudyServices) -> None:
     """What the pages fetch when a person asks for it: windows, figures of the plan. All of it JSON."""
-    studies = workspace.studies
+    studies, drafts = services.stored, services.drafts
 
     @app.get("/study/api/{study_id}/plan", include_in_schema=False)
     def plan(request: Request, study_id: str) -> Response:
@@ -262,7 +256,7 @@ def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts) -> None:
         def make() -> Mapping[str, Any]:
             study = studies.get(study_id)
             shown = drafts.item(study_id, item)
-            html = item_window(shown, study.rules, study.state == "draft", _sizes(workspace, [shown]))
+            html = item_window(shown, study.rules, study.state == "draft", _sizes(services, [shown]))
             return {"html": html}
 
         return _fetched(make)
@@ -280,9 +274,9 @@ def _add_fetched(app: FastAPI, workspace: Workspace, drafts: Drafts) -> None:
         return _fetched(lambda: {"html": example_window(drafts.possible_examples(studies.get(study_id).id))})
 
 
-def _sizes(workspace: Workspace, items: Iterable[Item]) -> Mapping[str, Size]:
+def _sizes(services: StudyServices, items: Iterable[Item]) -> Mapping[str, Size]:
     """Of the pictures that these items show."""
-    return workspace.images.sizes(sha for item in items for sha in (item.image_sha, item.source_sha))
+    return services.picture_sizes(sha for item in items for sha in (item.image_sha, item.source_sha))
 
 
 def workers_parts(found: Analysis) -> Mapping[str, Html | None]:

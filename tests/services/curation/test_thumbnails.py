@@ -24,6 +24,7 @@ from core.run_record import RunRecord
 from core.types import Task
 from services.curation.thumbnails import ThumbnailFill, unseen
 from services.curation.views import View
+from services.pictures import StoredPictures
 from services.studio import Studio
 from storage.backup import backup, restore
 from storage.runs.runs import ImportedRun
@@ -218,7 +219,7 @@ def test_many_who_ask_at_once_all_get_the_whole_of_it(workspace: Workspace) -> N
 @pytest.fixture
 def client(studio: Studio) -> TestClient:
     app = FastAPI()
-    add_routes(app, studio.workspace.images, studio.workspace.thumbnails, studio.runs.samples, studio.exchange)
+    add_routes(app, StoredPictures(studio.workspace), studio.runs.samples, studio.exchange)
     return TestClient(app)
 
 

@@ -20,6 +20,7 @@ from core.errors import UserError
 from core.images import image_sha
 from core.png import with_texts
 from core.types import Task
+from services.pictures import StoredPictures
 from services.runs import exchange
 from services.runs.predictions import ModelComparison
 from services.studio import Studio
@@ -310,7 +311,7 @@ def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestCl
 def client(studio: Studio) -> TestClient:
     app = FastAPI()
     workspace = studio.workspace
-    add_routes(app, workspace.images, workspace.thumbnails, studio.runs.samples, studio.exchange)
+    add_routes(app, StoredPictures(workspace), studio.runs.samples, studio.exchange)
     return TestClient(app)
 
 

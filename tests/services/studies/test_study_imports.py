@@ -56,7 +56,7 @@ def client_of(workspace: Workspace) -> TestClient:
     app = FastAPI()
     commands = Commands()
     services = study_services(workspace, commands, lambda run, model: None)
-    add_study_routes(app, workspace, commands, services, Revisions(workspace.saved, Changes()))
+    add_study_routes(app, commands, services, Revisions(workspace.saved, Changes()))
     return TestClient(app)
 
 

@@ -31,7 +31,7 @@ HOSTILE = "<script>alert(1)</script>"
 @pytest.fixture
 def client(studio: Studio) -> Iterator[TestClient]:
     app = FastAPI()
-    add_imports(app, studio.workspace, studio.commands, studio.imports)
+    add_imports(app, studio.commands, studio.imports)
     with TestClient(app) as made:
         yield made
     studio.imports.close()
@@ -183,7 +183,7 @@ def test_what_is_no_archive_fails_in_words(studio: Studio, client: TestClient) -
 
 def test_nothing_is_taken_from_another_site_and_not_too_much(studio: Studio) -> None:
     app = FastAPI()
-    add_imports(app, studio.workspace, studio.commands, studio.imports)
+    add_imports(app, studio.commands, studio.imports)
     app.add_middleware(BodyLimit, limits=(Limit("/curate/files/", 100, "Too large."), Limit("", 10**6, "")))  # type: ignore[arg-type]
     with TestClient(app) as client:
         assert client.post("/curate/files/import", content=b"x").status_code == 403

@@ -35,7 +35,7 @@ HOSTILE = '<script>alert(1)</script> & "co"'
 @pytest.fixture
 def client(studio: Studio) -> Iterator[TestClient]:
     app = FastAPI()
-    add_test_sets(app, studio.workspace, studio.commands, studio.test_sets)
+    add_test_sets(app, studio.commands, studio.test_sets)
     with TestClient(app) as made:
         yield made
 

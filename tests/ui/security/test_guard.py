@@ -14,12 +14,13 @@ from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from core.errors import UserError
+from services.passwords import SECRET, hashed
+from services.sign_in import ATTEMPTS, LeadSignIn
 from storage.workspace import Workspace
 from tests.support.guarded import CHEAP, HTML, PASSWORD, application, events, sign_in
 from tests.support.workspaces import workspace_in
 from ui.security.guard import COOKIE
-from ui.security.passwords import SECRET, hashed
-from ui.security.sign_in import ATTEMPTS, SIGN_IN_ASSETS, local, stand_guard
+from ui.security.sign_in import SIGN_IN_ASSETS, local, stand_guard
 
 
 @pytest.fixture
@@ -264,7 +265,7 @@ def test_no_shared_cache_keeps_what_takes_a_sign_in(workspace: Workspace, kept: 
 
     workspace.studies.sessions.set_secret(SECRET, kept)
     app = FastAPI()
-    stand_guard(app, workspace, "0.0.0.0", "")
+    stand_guard(app, LeadSignIn(workspace), "0.0.0.0")
 
     @app.get("/picture")
     def picture() -> PlainTextResponse:

@@ -9,11 +9,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from core.errors import UserError
+from services.passwords import SECRET, hashed
 from services.security_log import Refusals
 from storage.workspace import Workspace
 from tests.support.guarded import CHEAP, HERE, HTML, PASSWORD, application, events
 from tests.support.workspaces import workspace_in
-from ui.security.passwords import SECRET, hashed
 
 
 @pytest.fixture

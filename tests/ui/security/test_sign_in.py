@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import app
+from services.passwords import SECRET, matches
 from tests.support.annotating import BIRD_RULES, running
 from tests.support.browser import CHROMIUM_ARGUMENTS
 from tests.support.scripted import ScriptedModels
@@ -24,7 +25,6 @@ from tests.support.server_process import ROOT, SET_BY_TESTS, ServerProcess, free
 from tests.support.serving import serving_here
 from tests.support.workspaces import workspace_in
 from ui.security.guard import COOKIE
-from ui.security.passwords import SECRET, matches
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

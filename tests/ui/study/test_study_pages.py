@@ -37,7 +37,7 @@ HOSTILE = "<script>alert(1)</script>"
 @pytest.fixture
 def client(studio: Studio) -> Iterator[TestClient]:
     app = FastAPI()
-    add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
+    add_study_routes(app, studio.commands, studio.studies, studio.revisions)
     with TestClient(app) as made:
         yield made
 

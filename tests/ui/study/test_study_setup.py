@@ -21,6 +21,7 @@ from core.errors import UserError
 from core.predictions import Prediction, encode_map
 from core.studies import Item, Question, Rules
 from demo.scene import SEMANTIC_CLASSES
+from services.pictures import StoredPictures
 from services.studies import draft_form as drafts
 from services.studies.control_items import MADE
 from services.studies.draft_saves import form_state
@@ -108,8 +109,8 @@ def lead(drawn: Path, tmp_path: Path) -> Iterator[Lead]:
     with studio_in(tmp_path) as studio:
         app = FastAPI()
         workspace = studio.workspace
-        add_routes(app, workspace.images, workspace.thumbnails, studio.runs.samples, studio.exchange)
-        add_study_routes(app, studio.workspace, studio.commands, studio.studies, studio.revisions)
+        add_routes(app, StoredPictures(workspace), studio.runs.samples, studio.exchange)
+        add_study_routes(app, studio.commands, studio.studies, studio.revisions)
         with TestClient(app) as client:
             yield Lead(studio, client)
 

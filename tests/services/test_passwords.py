@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.errors import UserError
+from services.passwords import beyond_this_machine, choose, hashed, matches
 from tests.support.guarded import CHEAP, PASSWORD
-from ui.security.passwords import beyond_this_machine, choose, hashed, matches
 
 
 @pytest.fixture(scope="module")
