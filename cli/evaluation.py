@@ -27,11 +27,12 @@ from cli.common import (
     until_pipe_closes,
 )
 from core.errors import Cancelled, UserError
+from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
 from core.terminal import ProgressLine, Terminated, stop_on_signals
 from core.validation_messages import reason
-from evaluation.report import LOSES, OF_PIXELS, OF_TRUE_CLASS, edits_markdown
+from evaluation.report import LOSES, edits_markdown
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
 from services.curation.views import filter_of

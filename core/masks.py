@@ -20,6 +20,9 @@ from core.images import opened
 from core.types import Task
 from core.words import classes_in
 
+MASK_KEPT = "mask kept"
+"""What the check of the mask is called."""
+
 LARGE_PIECE = 0.01
 """The share of the image from which on a piece of the mask is large: its form, or that it is gone, is seen at once."""
 

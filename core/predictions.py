@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -12,6 +13,14 @@ from PIL import Image
 from core.masks import colour
 from core.types import Task, TaskKind
 from core.words import classes_in
+
+DROPPED = 0.15
+"""A figure that fell by this much or more is worth a look: a border redrawn a pixel off costs a small thing nearly that
+much, and is no failure. Measured with the demo's segmenter on 60 drawn street scenes, by the mean over their classes:
+0.89 on fair days, of the same scenes in rain 0.83 and at sunset 0.79 (98 to 100 % come within it), in snow 0.59, at
+night 0.43, in fog 0.05, of other scenes 0.23 (none does)."""
+
+Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 
 TOP = 5
 """Number of guesses of a classifier that are kept."""
@@ -101,3 +110,22 @@ def coloured_map(class_map: bytes) -> bytes:
     file = io.BytesIO()
     coloured.save(file, "PNG")
     return file.getvalue()
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """One protected class before and after, each figure 0 to 1; None where the class is on neither side."""
+
+    name: str
+    source: float | None
+    generated: float | None
+
+    @property
+    def found(self) -> bool:
+        """Whether the model under test finds it in the source: what is below this has nothing to lose."""
+        return self.source is not None and self.source >= DROPPED
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the model under test lost a good part of it."""
+        return self.source is not None and self.generated is not None and self.source - self.generated >= DROPPED

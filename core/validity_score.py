@@ -10,6 +10,9 @@ import numpy as np
 
 from core.figures import Figure, Floats
 
+FEWEST = 20
+"""Images of each kind, valid and not, that are needed to learn from."""
+
 
 @dataclass(frozen=True)
 class ValidityScore:

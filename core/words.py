@@ -11,6 +11,9 @@ from functools import lru_cache
 
 from core.types import Task
 
+_SHOWN = 5
+"""As many names are listed in a sentence; the rest is counted."""
+
 Span = tuple[int, int]
 """Start and end in a text, end not included."""
 
@@ -276,3 +279,8 @@ def _singular_word(word: str) -> str:
     if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3:
         return word[:-1]
     return word
+
+
+def few_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from core.masks import MASK_KEPT
 from core.predictions import Prediction, decode_map
 from core.types import Check, Edit
 from demo.scene import SEMANTIC_CLASSES
-from evaluation.metrics import MASK_KEPT, SURROUNDINGS_KEPT, THINGS_KEPT, kept_checks, kept_in_mask
+from evaluation.metrics import SURROUNDINGS_KEPT, THINGS_KEPT, kept_checks, kept_in_mask
 from evaluation.models import ModelUnderTest
 from pipeline.checks.images import FORMS_KEPT
 from pipeline.profiles.profile import Profile

@@ -9,12 +9,12 @@ Functions here import scipy.stats themselves: it takes half a second, and storag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import Clustering
 from core.figures import Figure, Floats
 
 CONFIDENCE = 0.95
@@ -34,19 +34,6 @@ FEWEST_SOURCES = 2
 
 Statistic = Callable[[Floats], Floats]
 """Takes sums over sources, (..., k), and gives the figure, (...); NaN where it is undefined."""
-
-
-@dataclass(frozen=True)
-class Clustering:
-    """How much the cases of one source are alike, and what they are worth."""
-
-    correlation: float | None
-    """Intra-class correlation, at most 1; None where it is undefined."""
-    design_effect: float | None
-    """By how much the variance of a mean is larger than if all cases were independent."""
-    effective: float | None
-    """As many independent cases would say as much."""
-    why: str = ""
 
 
 def one_split(splits: Sequence[str]) -> str:

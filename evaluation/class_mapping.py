@@ -34,8 +34,9 @@ from core.class_tables import (
     recognised,
 )
 from core.errors import UserError
+from core.evaluation_results import MappingReport, MappingRow
 from core.types import TaskKind
-from core.words import singular
+from core.words import few_names, singular
 
 Rule = Literal[
     "file", "WordNet id", "name", "one of its names", "singular or plural", "superclass", "part of a class", "number"
@@ -43,8 +44,6 @@ Rule = Literal[
 SUGGESTIONS = 3
 LARGEST_FILE = 1_000_000
 """Bytes of a file of one's own."""
-_SHOWN = 5
-"""As many names are listed in a sentence; the rest is counted."""
 _MOST_SUGGESTED = 100
 """Unmapped labels of a report that get suggestions: looking for near words takes time."""
 _COLUMNS = ("label", "model class")
@@ -157,48 +156,6 @@ class ClassMap:
         return tuple(dict.fromkeys(known[word] for word in near))
 
 
-@dataclass(frozen=True)
-class MappingRow:
-    """One label of a report."""
-
-    label: str
-    classes: tuple[str, ...]
-    """The names of the model's classes; () where it is unmapped."""
-    rule: str
-    """"" where it is unmapped."""
-    note: str
-    suggestions: tuple[str, ...] = ()
-    """For a label that is unmapped."""
-
-
-@dataclass(frozen=True)
-class MappingReport:
-    """What somebody sees of a map before anything is computed."""
-
-    summary: str
-    """One to five sentences."""
-    mapped: tuple[MappingRow, ...]
-    unmapped: tuple[MappingRow, ...]
-    left_over: tuple[str, ...]
-    """Classes of the model that no label has."""
-    together: tuple[str, ...] = ()
-    """Labels that a segmenter cannot tell apart, and that are measured as one."""
-
-    def __str__(self) -> str:
-        lines = [self.summary]
-        if self.unmapped:
-            lines += ["", "Unmapped:"]
-            for row in self.unmapped:
-                near = f" Near: {', '.join(row.suggestions)}." if row.suggestions else ""
-                lines.append(f"  {row.label}: {row.note}{near}")
-        if self.mapped:
-            lines += ["", "Mapped:"]
-            for row in self.mapped:
-                note = f"; {row.note}" if row.note else ""
-                lines.append(f"  {row.label}: {_few(row.classes)} ({row.rule}{note})")
-        return "\n".join(lines)
-
-
 def map_classes(
     labels: Sequence[str], classes: Sequence[str], kind: TaskKind = "classification", own: OwnMapping | None = None
 ) -> ClassMap:
@@ -242,15 +199,15 @@ def report_of(mapping: ClassMap) -> MappingReport:
     words = [f"{len(rows)} of {len(mapping.labels)} labels are mapped{': ' if by_rule else ''}{by_rule}."]
     doubtful = [one.label for one in mapped if one.doubtful]
     if doubtful:
-        words.append(f"Words with several meanings, of which the commonest was taken: {_few(doubtful)}.")
+        words.append(f"Words with several meanings, of which the commonest was taken: {few_names(doubtful)}.")
     if missing:
-        words.append(f"Not mapped, and so not compared: {_few([one.label for one in missing])}.")
+        words.append(f"Not mapped, and so not compared: {few_names([one.label for one in missing])}.")
     if together:
-        words.append(f"The model cannot tell apart, so that they are measured as one: {_few(together)}.")
+        words.append(f"The model cannot tell apart, so that they are measured as one: {few_names(together)}.")
     if left:
-        words.append(f"No label has {len(left)} of the model's {len(mapping.classes)} classes: {_few(left)}.")
+        words.append(f"No label has {len(left)} of the model's {len(mapping.classes)} classes: {few_names(left)}.")
     if mapping.unused:
-        words.append(f"The file names labels that the data set does not have: {_few(mapping.unused)}.")
+        words.append(f"The file names labels that the data set does not have: {few_names(mapping.unused)}.")
     return MappingReport(" ".join(words), tuple(rows), tuple(missing), left, together)
 
 
@@ -354,7 +311,7 @@ def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabe
         if one.rule not in ("file", "number", "WordNet id") and (kinds or (same and not one.classes)):
             if one.classes or kinds:
                 with_kinds = tuple(sorted({*one.classes, *same, *kinds}))
-                named = _few([model.classes[number] for number in kinds])
+                named = few_names([model.classes[number] for number in kinds])
                 one = MappedLabel(one.label, with_kinds, "superclass", f"its kinds: {named}")
             elif len(same) == 1:
                 one = MappedLabel(one.label, tuple(same), "one of its names", "as other data sets call it")
@@ -482,7 +439,7 @@ class _Model:
         return replace(found, doubtful=len(below) > 1)
 
     def _several(self, label: str, found: Iterable[int]) -> MappedLabel:
-        named = _few([f"{self.classes[number]} ({number})" for number in sorted(found)])
+        named = few_names([f"{self.classes[number]} ({number})" for number in sorted(found)])
         return MappedLabel(label, (), None, f"{_SEVERAL}: {named}")
 
     def _mapped(self, label: str, found: Iterable[int], rule: Rule, note: str = "") -> MappedLabel:
@@ -493,8 +450,3 @@ class _Model:
 def _model_of(classes: tuple[str, ...]) -> _Model:
     """The same one for the same classes: every filter maps its labels on them again."""
     return _Model(classes)
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

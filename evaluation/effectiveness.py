@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import Calibration, ClassRow, Confusion, Effectiveness, Flips, Together
 from core.figures import Figure, Floats
-from evaluation.by_source import Clustering, Resampled, adjusted, clustering, distinct_rows, means_of_groups, one_split
+from evaluation.by_source import Resampled, adjusted, clustering, distinct_rows, means_of_groups, one_split
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
@@ -47,100 +48,6 @@ class Answers:
     def known(self) -> Answers:
         """Those that can be compared."""
         return self.where(self.right != UNKNOWN)
-
-
-@dataclass(frozen=True)
-class Flips:
-    """What becomes of sources' answers in their test cases."""
-
-    newly_wrong: int
-    """Test cases that are wrong, of sources that are right."""
-    newly_right: int
-    pairs: int
-    net: Figure
-    """(newly wrong - newly right) / pairs, 0 to 1."""
-    p_value: float | None
-    """McNemar's exact test, where each source has one test case; None where it has more: they are not independent."""
-
-
-@dataclass(frozen=True)
-class Together:
-    """Of how many sources all, some and none of the test cases are wrong."""
-
-    all_wrong: int
-    some_wrong: int
-    none_wrong: int
-    by_number: tuple[tuple[int, int, int], ...]
-    """Test cases of a source, how many of them are wrong, and of how many sources that is so."""
-
-
-@dataclass(frozen=True)
-class ClassRow:
-    """One class of a table. Its intervals are those of `mean_by_source`, since there may be a thousand classes."""
-
-    label: str
-    sources: int
-    cases: int
-    error_original: Figure
-    error_generated: Figure
-    difference: Figure
-    """The mean change of its sources."""
-    p_value: float | None
-    """Of the test that it is 0 (t); None where there are too few."""
-    p_adjusted: float | None
-    """For all classes of the table, by Holm's way."""
-
-
-@dataclass(frozen=True)
-class Confusion:
-    """What a model says of the images of each label, in shares of the row; `other` is what is none of the labels."""
-
-    labels: tuple[str, ...]
-    shares: Floats
-    """(labels, labels + 1), each row adds up to 1, or is NaN where there is no image; the last column is `other`."""
-    images: NDArray[np.int64]
-    """Of each row."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Whether a model is as sure as it is right."""
-
-    expected_error: float | None
-    """The mean distance between confidence and accuracy, 0 to 1 (ECE); None without images."""
-    confidence: tuple[float | None, ...]
-    """The mean of each bin; None for an empty one."""
-    accuracy: tuple[float | None, ...]
-    images: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Effectiveness:
-    """Where a model breaks, and how sure that is. Errors and differences are shares, 0 to 1."""
-
-    split: str
-    """That of all sources; "" where they have none."""
-    sources: int
-    cases: int
-    left_out: int
-    """Images, of all three kinds, that cannot be compared with a label."""
-    error_original: Figure
-    error_generated: Figure
-    error_reconstructed: Figure
-    """Of the same sources with their unedited captions; without a value where there are none."""
-    difference: Figure
-    """Generated less original."""
-    excess: Figure
-    """Generated less reconstructed: what the edits do beyond what drawing does."""
-    factor: Figure
-    """Generated over original."""
-    flips: Flips
-    together: Together
-    clustering: Clustering
-    classes: tuple[ClassRow, ...]
-    confusion: tuple[Confusion, Confusion]
-    """Of the originals, and of the generated images."""
-    calibration: tuple[Calibration, Calibration]
 
 
 def effectiveness(

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import sparse
 
-from core.masks import LARGE_PIECE, UNLABELLED, numbers_of
+from core.masks import LARGE_PIECE, MASK_KEPT, UNLABELLED, numbers_of
+from core.predictions import DROPPED, ClassFigures
 from core.thresholds import Band
 from core.types import Check, Task
 from core.words import classes_in
 
-MASK_KEPT = "mask kept"
-"""What the check of the mask is called."""
 THINGS_KEPT = "things kept"
 """What the check of the single things in the mask is called."""
 SURROUNDINGS_KEPT = "surroundings kept"
@@ -32,30 +31,6 @@ MASK_BANDS: Mapping[str, Band] = {
     SURROUNDINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
 }
 """What holds for a segmenter whose profile sets no band of its own: half of a thing is a thing that was found."""
-DROPPED = 0.15
-"""A figure that fell by this much or more is worth a look: a border redrawn a pixel off costs a small thing nearly that
-much, and is no failure. Measured with the demo's segmenter on 60 drawn street scenes, by the mean over their classes:
-0.89 on fair days, of the same scenes in rain 0.83 and at sunset 0.79 (98 to 100 % come within it), in snow 0.59, at
-night 0.43, in fog 0.05, of other scenes 0.23 (none does)."""
-
-
-@dataclass(frozen=True)
-class ClassFigures:
-    """One protected class before and after, each figure 0 to 1; None where the class is on neither side."""
-
-    name: str
-    source: float | None
-    generated: float | None
-
-    @property
-    def found(self) -> bool:
-        """Whether the model under test finds it in the source: what is below this has nothing to lose."""
-        return self.source is not None and self.source >= DROPPED
-
-    @property
-    def dropped(self) -> bool:
-        """Whether the model under test lost a good part of it."""
-        return self.source is not None and self.generated is not None and self.source - self.generated >= DROPPED
 
 
 def iou(

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from core.predictions import Guess, Prediction, names_label
+from core.predictions import ClassFigures, Guess, Prediction, Standing, names_label
 from core.types import Task
-from evaluation.metrics import ClassFigures
 
-Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 FOUND = 0.5
 """From this IoU on a class counts as found, as in the Pascal VOC challenge."""
 NAMED = 2

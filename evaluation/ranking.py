@@ -9,38 +9,15 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats
 
-BUDGETS = (0.01, 0.05, 0.10)
-"""Shares of the images that are looked at first."""
 PRIOR = 4.0
 """As many images as what is known of all counts for what is known of one kind of edit on one class."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """How good an order is."""
-
-    name: str
-    apfd: float | None
-    """Average percentage of faults detected (Rothermel et al. 2001), by the first image of each, divided by that of the
-    best order: 1 is perfect. None without a fault."""
-    faults: Mapping[float, int]
-    """By budget, how many distinct faults are among the first images."""
-    all_faults: int
-    images: Mapping[float, int]
-    """By budget, how many images those are."""
-    ranks: tuple[int, ...] = ()
-    """Of each fault, the place of the first image that shows it, from 1 on; ascending."""
-
-    def found(self, images: int) -> int:
-        """How many distinct faults the first so many images show."""
-        return bisect_right(self.ranks, images)
 
 
 def deep_gini(probabilities: Floats) -> Floats:

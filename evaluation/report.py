@@ -10,15 +10,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, Effectiveness, LossEffect, SegmentationEffect
 from core.figures import Figure
-from evaluation.effectiveness import Effectiveness
-from evaluation.segmentation import LossEffect, SegmentationEffect
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
 CANNOT_TELL = "cannot tell"
-OF_TRUE_CLASS, OF_PIXELS = "the probability of the true class", "the share of right pixels"
-"""What a table of edits tells the change of: for a classifier, and for a segmenter."""
 LOSES = "loses a class"
 """What a segmenter does to a test case that it is wrong about."""
 _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})

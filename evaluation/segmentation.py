@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass
 from core.figures import Figure, Floats
-from evaluation.by_source import Clustering, Resampled, one_split
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Together, effectiveness
-from evaluation.metrics import DROPPED
+from core.predictions import DROPPED
+from evaluation.by_source import Resampled, one_split
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
 
 IGNORED = 255
 """The number of a pixel in a mask that counts nowhere."""
@@ -83,87 +84,6 @@ class Losses:
     def answers(self) -> Answers:
         """As answers that are right or wrong, and name no class. How sure they are is not known, and stands as 0."""
         return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)))
-
-
-@dataclass(frozen=True)
-class LostClass:
-    """How often one protected class is lost."""
-
-    name: str
-    cases: int
-    """Test cases whose original the segmenter finds the class on."""
-    lost: int
-    """Those of them on which it loses it."""
-    controls: int
-    """The same of reconstructions."""
-    lost_in_controls: int
-
-    @property
-    def share(self) -> float | None:
-        """0 to 1; None where it is found on no original."""
-        return self.lost / self.cases if self.cases else None
-
-
-@dataclass(frozen=True)
-class LossEffect:
-    """How often a segmenter loses a class that it finds on the original. All figures are shares, 0 to 1."""
-
-    sources: int
-    cases: int
-    """Test cases that count: some protected class is found on their original."""
-    left_out: int
-    """Test cases whose original it finds no protected class on: they have nothing to lose."""
-    missed: Figure
-    """Originals on which it misses a protected class of the mask."""
-    generated: Figure
-    """Test cases on which it loses a class."""
-    reconstructed: Figure
-    """Reconstructions on which it does, held against the same originals."""
-    excess: Figure
-    """Generated less reconstructed: what the edits do beyond what drawing does."""
-    newly_wrong: int
-    """Test cases on which it loses a class, of originals on which it finds all."""
-    together: Together
-    clustering: Clustering
-    classes: tuple[LostClass, ...]
-
-
-@dataclass(frozen=True)
-class SegmentedClass:
-    """One class."""
-
-    name: str
-    iou_original: float | None
-    """0 to 1; None where neither masks nor model have the class."""
-    iou_generated: float | None
-    iou_reconstructed: float | None
-    accuracy_original: float | None
-    """The share of its pixels that the model finds, 0 to 1; None where the masks have none."""
-    accuracy_generated: float | None
-
-
-@dataclass(frozen=True)
-class SegmentationEffect:
-    """Where a segmenter breaks. All figures are shares, 0 to 1; mIoU is the mean over classes that are there."""
-
-    split: str
-    sources: int
-    cases: int
-    miou_original: Figure
-    miou_generated: Figure
-    miou_reconstructed: Figure
-    difference: Figure
-    """Generated less original."""
-    excess: Figure
-    """Generated less reconstructed."""
-    miou_where_kept: Figure
-    """Generated, of those images whose mask demonstrably holds."""
-    kept: int
-    """How many those are."""
-    classes: tuple[SegmentedClass, ...]
-    confusion_original: Floats
-    """(classes, classes + 1), in shares of the pixels of a row; NaN for a class that no mask has."""
-    confusion_generated: Floats
 
 
 def confusion(truth: NDArray[np.uint8], said: NDArray[np.uint8], classes: int) -> Floats:

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure, Floats
-from core.validity_score import Agreement, ValidityScore
+from core.validity_score import FEWEST, Agreement, ValidityScore
 
 FOLDS = 5
-FEWEST = 20
-"""Images of each kind, valid and not, that are needed to learn from."""
 BINS = 10
 RESAMPLES = 2000
 

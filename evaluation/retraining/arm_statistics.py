@@ -10,18 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ORIGINAL, ArmRow
 from core.figures import Figure, Floats
 from evaluation.by_source import CONFIDENCE
 
-ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
 ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
-BEFORE = "not trained further"
-"""The model as it is: no arm, and shown beside them."""
 CONTROLS = (AUGMENTED, CONTROL)
 """What learns from generated images has to gain more than these, or it is not their edits that help."""
-ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-"""What every arm is measured on: sources that none has learnt from, and what was made of them."""
 RESAMPLES = 4000
 FEWEST_SEEDS = 5
 
@@ -34,18 +30,6 @@ class Measured:
     """The number of the source of each image."""
     right: NDArray[np.bool_] | Floats
     """(seeds, images); of a segmenter the share of the pixels of each image, 0 to 1."""
-
-
-@dataclass(frozen=True)
-class ArmRow:
-    """One arm on one set. Accuracies are shares, 0 to 1."""
-
-    arm: str
-    set: str
-    seeds: int
-    accuracy: Figure
-    gain: Figure
-    """Beside the arm that everything is compared with, seed by seed; without a value for that arm itself."""
 
 
 @dataclass(frozen=True)

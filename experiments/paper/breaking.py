@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from core.evaluation_results import Effectiveness, SegmentationEffect
 from core.figures import Figure, Floats
 from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES
-from evaluation.effectiveness import RIGHT, WRONG, Effectiveness, effectiveness
-from evaluation.segmentation import Pixels, SegmentationEffect, segmentation_effect
+from evaluation.effectiveness import RIGHT, WRONG, effectiveness
+from evaluation.segmentation import Pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
 from experiments.paper.reading import Read
 from experiments.paper.world import PLANTED, PLANTED_TYPES, SPLIT

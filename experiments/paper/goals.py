@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from core.evaluation_results import Effectiveness
 from core.figures import Figure
-from evaluation.effectiveness import Effectiveness
 from evaluation.report import CANNOT_TELL, per_cent, with_interval
 from evaluation.retraining.arm_statistics import CONTROLS
 from experiments.paper import retraining as rq3

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats
 from core.settings import UnderTestSettings
 from demo.scene import OBJECT_CLASSES
 from evaluation.models import ModelUnderTest
-from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, deep_gini, entropy, judge
+from evaluation.ranking import by_new_faults, by_score, chance_wrong, deep_gini, entropy, judge
 from experiments.paper.breaking import right_before_edit, right_pixels
 from experiments.paper.reading import VALID, WEIGHTS, Numbers, Read
 from experiments.paper.size import Size

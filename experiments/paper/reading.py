@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from core.figures import Floats
-from core.masks import NamedMask
+from core.masks import MASK_KEPT, NamedMask
 from core.settings import UnderTestSettings
 from core.types import Edit
 from demo.check_truth import PARTS, Truth, truth_of
@@ -29,7 +29,6 @@ from demo.scene import COLOURS, OBJECT_CLASSES, SEMANTIC_CLASSES, WEATHERS, Scen
 from evaluation.answers import Guesses, answers_of, count_pixels
 from evaluation.class_mapping import ClassMap, map_classes
 from evaluation.effectiveness import Answers
-from evaluation.metrics import MASK_KEPT
 from evaluation.models import ModelUnderTest
 from evaluation.segmentation import Pixels
 from experiments.demo_report.walk import Walk, edited_slots

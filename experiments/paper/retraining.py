@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL, ArmRow
 from core.figures import Figure, Floats
 from core.perceptual_hashes import near_any, perceptual_hash
 from core.settings import UnderTestSettings
@@ -26,17 +27,9 @@ from core.types import TaskKind
 from demo.scene import OBJECT_CLASSES, Scene
 from evaluation.retraining.arm_statistics import (
     ARMS,
-    AUGMENTED,
     BY_VOTES,
-    CONTROL,
     GENERATED,
-    ON_GENERATED,
-    ON_ORIGINAL,
-    ON_SHIFT,
-    ON_UNSEEN,
-    ORIGINAL,
     RANKED,
-    ArmRow,
     Arms,
     Measured,
     WonBack,

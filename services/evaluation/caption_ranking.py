@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from core.evaluation_results import Order
 from core.figures import Floats
 from core.stored_runs import Run
 from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
-from evaluation.ranking import Order, by_new_faults, chance_wrong, judge
+from evaluation.ranking import by_new_faults, chance_wrong, judge
 from services.evaluation.ranking import FOLDS, RANDOM, Numbers, judged_of, kinds_of, orders_facts, orders_table
 from services.evaluation.results import Found
 from storage.curation.case_columns import Outcome

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from core.image_filter import ImageFilter
+from core.masks import MASK_KEPT
 from core.settings import UnderTestSettings
-from evaluation.metrics import MASK_KEPT, hold
+from evaluation.metrics import hold
 from pipeline.profiles.profile import CheckSettings
 from services.evaluation.segmented import Flags, ways_of
 from services.evaluation.stored_predictions import ModelAnswers

@@ -12,10 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats
 from core.types import TaskKind
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
-from evaluation.ranking import BUDGETS, Order, by_new_faults, by_score, chance_wrong, combined, judge
+from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import Found
 from services.evaluation.scoring import OUTCOMES, Scored
 from services.evaluation.subjects import Cases, Images

@@ -11,19 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import Effectiveness, LossEffect, SegmentationEffect
 from core.figures import Floats
 from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, report_of
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Effectiveness, effectiveness
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
 from evaluation.report import answer, segmentation_answer
-from evaluation.segmentation import (
-    LossEffect,
-    Losses,
-    SegmentationEffect,
-    loss_effect,
-    right_pixels,
-    segmentation_effect,
-)
+from evaluation.segmentation import Losses, loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.figures import Floats
-from core.validity_score import Agreement, ScoreRun, ValidityScore
-from evaluation.validity_score import FEWEST, agreement, cross_fitted, learn
+from core.validity_score import FEWEST, Agreement, ScoreRun, ValidityScore
+from evaluation.validity_score import agreement, cross_fitted, learn
 from services.commands import Command, Commands
 from services.evaluation.types import ScoreView, StudyShown
 from storage.curation.case_columns import CaseTable, Outcome

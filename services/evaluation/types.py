@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from core.evaluation_results import Effectiveness, LossEffect, MappingReport, SegmentationEffect
 from core.image_filter import ImageFilter
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from core.validity_score import Agreement
-from evaluation.class_mapping import MappingReport
-from evaluation.effectiveness import Effectiveness
-from evaluation.segmentation import LossEffect, SegmentationEffect
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 

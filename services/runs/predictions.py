@@ -15,23 +15,14 @@ from typing import Protocol
 from PIL import Image
 
 from core.errors import UserError
-from core.masks import resized
+from core.masks import MASK_KEPT, resized
 from core.model_identity import ModelIdentity
-from core.predictions import PredictedBatch, Prediction, decode_map
+from core.predictions import ClassFigures, PredictedBatch, Prediction, decode_map
 from core.settings import Settings, UnderTestSettings
 from core.stored_runs import Run, StoredTestCase
 from core.types import Check, Task
 from evaluation.adapters.network import checkpoint_path
-from evaluation.metrics import (
-    MASK_CHECKS,
-    MASK_KEPT,
-    ClassFigures,
-    against_mask,
-    kept_checks,
-    kept_in_mask,
-    mask_check,
-    without_mask,
-)
+from evaluation.metrics import MASK_CHECKS, against_mask, kept_checks, kept_in_mask, mask_check, without_mask
 from evaluation.outcomes import ModelOutcome, outcome_of
 from pipeline.profiles.profile import Profile
 from services.commands import Commands

@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
+from core.evaluation_results import BEFORE, ON_GENERATED, ORIGINAL
 from core.figures import Floats
 from core.settings import UnderTestSettings
 from evaluation.models import ModelUnderTest
-from evaluation.retraining.arm_statistics import BEFORE, GENERATED, ON_GENERATED, ORIGINAL
+from evaluation.retraining.arm_statistics import GENERATED
 from evaluation.retraining.stored_training import Training, learnt
 from services.evaluation.retraining import jobs as retrainings
 from services.evaluation.service import model_choice_key

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from core.evaluation_results import Effectiveness
 from core.figures import Floats
 from evaluation.by_source import (
     GROUPS,
@@ -17,7 +18,7 @@ from evaluation.by_source import (
     means_of_groups,
     one_split,
 )
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, Effectiveness, calibration, effectiveness
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, calibration, effectiveness
 
 LABELS = ("bird", "boat", "car")
 

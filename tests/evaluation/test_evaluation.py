@@ -11,21 +11,12 @@ from PIL import Image
 
 from core.errors import UserError
 from core.masks import UNLABELLED, colour, numbers_of
-from core.predictions import LARGEST_MAP, Prediction, coloured_map, decode_map, encode_map
+from core.predictions import LARGEST_MAP, ClassFigures, Prediction, coloured_map, decode_map, encode_map
 from core.settings import UnderTestSettings
 from core.thresholds import Band
 from core.types import Task
 from evaluation.answers import Numbers, pairs_of_images, pairs_of_pixels
-from evaluation.metrics import (
-    ClassFigures,
-    against_mask,
-    hold,
-    iou,
-    kept_checks,
-    kept_in_mask,
-    mask_check,
-    without_mask,
-)
+from evaluation.metrics import against_mask, hold, iou, kept_checks, kept_in_mask, mask_check, without_mask
 from evaluation.outcomes import outcome_of
 
 PROTECTED = ("road", "vehicle")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.evaluation_results import SegmentationEffect
 from core.figures import Floats
+from core.predictions import DROPPED, ClassFigures
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
-from evaluation.metrics import DROPPED, ClassFigures
 from evaluation.segmentation import (
     IGNORED,
     Pixels,
-    SegmentationEffect,
     at_least,
     confusion,
     iou,

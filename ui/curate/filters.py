@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from core.catalogue import Bar, Order, ScoreCounts
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
-from core.validity_score import ScoreRun
-from evaluation.validity_score import FEWEST
+from core.validity_score import FEWEST, ScoreRun
 from pipeline.checks.wording import WORDS
 from services.curation.gallery import Totals
 from services.curation.views import View, gallery_address

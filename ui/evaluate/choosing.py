@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from core.evaluation_results import MappingReport, MappingRow
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from core.words import count_of
-from evaluation.class_mapping import MappingReport, MappingRow
 from services.evaluation.service import READING
 from services.evaluation.types import ClassMapping, ModelChoice, Pending, SubjectView
 from services.work_queue import WorkView

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluation.report import OF_PIXELS, OF_TRUE_CLASS
+from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot
 from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed

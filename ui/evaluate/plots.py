@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.evaluation_results import Calibration, Order
 from core.figures import Figure, Floats
-from evaluation.effectiveness import Calibration
-from evaluation.ranking import Order
 from services.evaluation.types import Cell, CellKind
 from ui.evaluate.words import signed
 from ui.markup import Child, Html, el

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from core.evaluation_results import BUDGETS, Order
 from core.words import count_of
-from evaluation.ranking import BUDGETS, Order
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
 from ui.evaluate.plots import found_plot
 from ui.explore.parts import problem

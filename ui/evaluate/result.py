@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from core.evaluation_results import ClassRow, Effectiveness
 from core.words import count_of
-from evaluation.effectiveness import ClassRow, Effectiveness
 from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import edits_part
 from ui.evaluate.parts import (

@@ -11,10 +11,10 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
+from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
 from core.model_sections import in_bytes
 from core.types import TaskKind
 from core.words import count_of
-from evaluation.retraining.arm_statistics import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
 from services.evaluation.retraining.jobs import Kept, RetrainChoices
 from services.evaluation.retraining.results import Opened, Retrained, sides_words
 from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass
 from core.figures import Figure
 from core.words import count_of
-from evaluation.segmentation import LossEffect, LostClass, SegmentationEffect, SegmentedClass
 from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import edits_part
 from ui.evaluate.parts import (

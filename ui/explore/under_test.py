@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from core.predictions import Prediction, names_label
+from core.predictions import ClassFigures, Prediction, Standing, names_label
 from core.settings import UnderTestSettings
 from core.stored_runs import StoredTestCase
 from core.types import Task
-from evaluation.metrics import ClassFigures
-from evaluation.outcomes import Standing
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from ui.explore.model_form import model_fields

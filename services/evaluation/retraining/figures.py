@@ -8,17 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL
 from core.figures import Floats
 from core.types import TaskKind
-from evaluation.retraining.arm_statistics import (
-    BEFORE,
-    ON_GENERATED,
-    ON_ORIGINAL,
-    ORIGINAL,
-    Arms,
-    Measured,
-    beside_controls,
-)
+from evaluation.retraining.arm_statistics import Arms, Measured, beside_controls
 from evaluation.retraining.stored_training import right_of
 from evaluation.retraining.training import TrainingRecipe
 from evaluation.segmentation import mean_iou

@@ -6,20 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
 from core.figures import Figure
 from core.types import TaskKind, from_plain, to_plain
 from core.words import count_of
 from evaluation.report import per_cent, with_interval
-from evaluation.retraining.arm_statistics import (
-    BEFORE,
-    CONTROLS,
-    GENERATED,
-    ON_GENERATED,
-    ON_ORIGINAL,
-    ORIGINAL,
-    ArmRow,
-    WonBack,
-)
+from evaluation.retraining.arm_statistics import CONTROLS, GENERATED, WonBack
 from evaluation.retraining.data_split import Side
 from evaluation.retraining.training import Augmentation, TrainingRecipe
 from services.evaluation.retraining.training import LeftOut, Preset

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import ON_SHIFT
 from core.perceptual_hashes import near_any
 from core.words import count_of
 from evaluation.class_mapping import ClassMap
-from evaluation.retraining.arm_statistics import ON_SHIFT
 from evaluation.segmentation import IGNORED
 from services.evaluation.retraining.training import Behind, Examples, LeftOut, Parted, RetrainPlan
 from services.evaluation.subjects import Cases, Images, MaskOf, Masks, masks_of

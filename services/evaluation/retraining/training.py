@@ -15,21 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import UserError
+from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
 from core.perceptual_hashes import Groups, join_alike, near_any
 from core.types import TaskKind
 from core.words import count_of
 from evaluation.class_mapping import ClassMap
-from evaluation.retraining.arm_statistics import (
-    AUGMENTED,
-    BY_VOTES,
-    CONTROL,
-    GENERATED,
-    ON_GENERATED,
-    ON_ORIGINAL,
-    ON_UNSEEN,
-    ORIGINAL,
-    RANKED,
-)
+from evaluation.retraining.arm_statistics import BY_VOTES, GENERATED, RANKED
 from evaluation.retraining.data_split import SIDES, Pictured, Side, shared, side_of
 from evaluation.retraining.training import (
     Arm,

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from core.errors import UserError
 from core.image_filter import ImageFilter
-from core.masks import NamedMask, resized
+from core.masks import MASK_KEPT, NamedMask, resized
 from core.predictions import decode_map
 from core.settings import UnderTestSettings
 from core.studies import NewItem
@@ -30,7 +30,7 @@ from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES
 from evaluation.answers import pixels_of
 from evaluation.class_mapping import map_classes
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
-from evaluation.metrics import MASK_KEPT, kept_checks, kept_in_mask
+from evaluation.metrics import kept_checks, kept_in_mask
 from evaluation.models import ModelUnderTest
 from evaluation.segmentation import segmentation_effect
 from pipeline.profiles.profile import CheckSettings, load_profile

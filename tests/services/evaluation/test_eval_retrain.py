@@ -16,23 +16,12 @@ from PIL import Image
 
 from cli.evaluation import main
 from core.errors import Cancelled, UserError
+from core.evaluation_results import AUGMENTED, BEFORE, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
 from core.figures import Floats
 from core.image_filter import Between, ImageFilter
 from core.settings import UnderTestSettings
 from evaluation.models import ModelUnderTest
-from evaluation.retraining.arm_statistics import (
-    ARMS,
-    AUGMENTED,
-    BEFORE,
-    BY_VOTES,
-    CONTROL,
-    GENERATED,
-    ON_GENERATED,
-    ON_ORIGINAL,
-    ON_UNSEEN,
-    ORIGINAL,
-    RANKED,
-)
+from evaluation.retraining.arm_statistics import ARMS, BY_VOTES, GENERATED, RANKED
 from evaluation.retraining.stored_training import Training, learnt
 from services.evaluation.retraining import jobs as retrainings_module
 from services.evaluation.retraining.jobs import Retrainings

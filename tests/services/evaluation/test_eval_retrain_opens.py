@@ -11,18 +11,10 @@ import pytest
 from PIL import Image
 
 from core.errors import UserError
+from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL
 from core.test_sets import SetEntry
 from evaluation.models import ModelUnderTest
-from evaluation.retraining.arm_statistics import (
-    BEFORE,
-    GENERATED,
-    ON_GENERATED,
-    ON_ORIGINAL,
-    ON_SHIFT,
-    ON_UNSEEN,
-    ORIGINAL,
-    Measured,
-)
+from evaluation.retraining.arm_statistics import GENERATED, Measured
 from services.curation.views import list_address
 from services.evaluation.retraining.figures import opened
 from services.evaluation.retraining.jobs import Kept, RetrainChoices, Retrainings

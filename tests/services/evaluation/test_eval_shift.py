@@ -13,12 +13,13 @@ from PIL import Image
 
 from cli.evaluation import main
 from core.errors import UserError
+from core.evaluation_results import BEFORE, ON_ORIGINAL, ON_SHIFT
 from core.predictions import decode_map
 from core.test_sets import SetEntry
 from demo.scene import SEMANTIC_CLASSES
 from evaluation.class_mapping import map_classes
 from evaluation.models import ModelUnderTest
-from evaluation.retraining.arm_statistics import BEFORE, GENERATED, ON_ORIGINAL, ON_SHIFT
+from evaluation.retraining.arm_statistics import GENERATED
 from evaluation.segmentation import IGNORED
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.results import Retrained

@@ -21,10 +21,11 @@ from safetensors import safe_open
 
 from cli.evaluation import main
 from core.errors import Cancelled, UserError
+from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL
 from core.settings import UnderTestSettings
 from evaluation.adapters.architectures import find_network
 from evaluation.models import ModelUnderTest
-from evaluation.retraining.arm_statistics import BEFORE, GENERATED, ON_GENERATED, ON_ORIGINAL, ORIGINAL
+from evaluation.retraining.arm_statistics import GENERATED
 from evaluation.retraining.stored_training import kept_state, learnt, remove_training, said_before
 from evaluation.retraining.trained_file import PREPARED_BY, header_of, with_header
 from services.evaluation.retraining.jobs import Retrainings
