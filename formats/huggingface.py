@@ -20,7 +20,7 @@ from formats.draft import Draft
 from formats.files import Files, joined
 from formats.image_folders import class_folders
 from formats.naming import SPLIT_OF, split_folder, standard
-from formats.pages import RECORDS, Kept
+from formats.pages import RECORDS, TYPED, Kept
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, stem_of
 from formats.tables import METADATA, METADATA_FILES, MetadataSource
 from formats.types import Example, Found, Report, Row, row_of
@@ -49,9 +49,9 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
         return pair_of_files(example, f"{split}/images", f"{split}/masks")
 
     # The image comes first, or `datasets` has its column last.
-    schema = _schema({"file_name": None, **({"mask_file_name": None} if draft.masks else {})})
+    schema = row_schema({"file_name": None, **({"mask_file_name": None} if draft.masks else {})})
     for split, pictures in groupby(draft.pictures(examples, named), lambda picture: picture.example.split):
-        with _table(draft, f"{split_folder(split)}/{METADATA}", schema) as add:
+        with row_table(draft, f"{split_folder(split)}/{METADATA}", schema) as add:
             for picture in pictures:
                 image, mask = named(picture.example)
                 files = {"file_name": image, "mask_file_name": mask}
@@ -78,12 +78,12 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
 
 def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
     """Parquet: data/SPLIT-NUMBER.parquet, images and masks inside, as `datasets` shows them."""
-    schema = _schema({"image": "Image", **({"mask": "Image"} if draft.masks else {})})
+    schema = row_schema({"image": "Image", **({"mask": "Image"} if draft.masks else {})})
     splits: dict[str, None] = {}
     for split, number, group in in_shards(draft.pictures(examples)):
         name = f"data/{split}-{number:05d}.parquet"
         splits[split] = None
-        with _table(draft, name, schema) as add:
+        with row_table(draft, name, schema) as add:
             for picture in group:
                 path, place = f"{picture.example.name}.png", f"{name}#{picture.example.name}"
                 mask = None if picture.mask is None else {"bytes": picture.mask, "path": path}
@@ -98,7 +98,7 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def _schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
+def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
     """The columns of a table: those of the files, with "Image" for what `datasets` shows, then those of a row."""
     import pyarrow
 
@@ -114,7 +114,7 @@ def _schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
 
 
 @contextmanager
-def _table(draft: Draft, name: str, schema: pyarrow.Schema) -> Iterator[Callable[[dict[str, Any]], None]]:
+def row_table(draft: Draft, name: str, schema: pyarrow.Schema) -> Iterator[Callable[[dict[str, Any]], None]]:
     """A Parquet file of an export, to which the function adds a row."""
     import pyarrow.parquet
 
@@ -174,7 +174,7 @@ class RowSource(Source):
         else:
             config = self.options.get("config", "")
             for path in files.files(config):
-                if path.endswith(".parquet"):
+                if path.endswith(".parquet") and path != TYPED:
                     yield _split_of(path), [path]
 
     def _saved(self, inside: str) -> list[str]:

@@ -23,13 +23,24 @@ from formats.common import (
 from formats.draft import Draft
 from formats.files import Files, images_in, is_image, joined
 from formats.naming import SPLIT_OF, folder_names, split_folder, standard
-from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, Kept
+from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Kept
 from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report, Row
 
 PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
 """Folders that say nothing of a label."""
-_OURS = (CARD, CLASSES, CROISSANT, RECORDS, "manifest.json", "classes.txt", "_classes.csv", "README.txt", "LICENSE.txt")
+_OURS = (
+    CARD,
+    CLASSES,
+    CROISSANT,
+    RECORDS,
+    TYPED,
+    "manifest.json",
+    "classes.txt",
+    "_classes.csv",
+    "README.txt",
+    "LICENSE.txt",
+)
 _CAPTIONS = (".txt", ".caption")
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
 _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")

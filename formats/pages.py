@@ -18,6 +18,8 @@ from formats.naming import split_folder
 from formats.types import Example, TestSet, compact
 
 CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.json", "classes.json", "records.jsonl"
+TYPED = "records.parquet"
+"""The records for Croissant, whose readers take labels such as 007 in lines of JSON for numbers."""
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
 """Pictures on the sheet: number at most, longer side in pixels, number a line, and space between in pixels."""
 _MOST_LISTED = 40
@@ -111,7 +113,7 @@ def card(
         *(f"| `{file}` | {holds} |" for file, holds in kept.holds),
         f"| `{RECORDS}` | a line an image: label, captions, edits; in `facts` how it was made, checked and judged |",
         f"| `{CLASSES}` | the labels, and the class numbers of the masks |",
-        f"| `{CROISSANT}` | the same for machines, as Croissant 1.1 |",
+        f"| `{CROISSANT}`, `{TYPED}` | the same for machines, as Croissant 1.1 |",
         "| `manifest.json` | every file with its sha256; written last, so a folder without it is not whole |",
         "",
         "## Where the images come from",
@@ -130,7 +132,7 @@ def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]],
     the names of their columns.
     """
     hashes = {str(file["name"]): str(file["sha256"]) for file in files}
-    shard_kind = "application/vnd.apache.parquet" if kept.shards.endswith("parquet") else "application/x-tar"
+    shard_kind = "application/x-parquet" if kept.shards.endswith("parquet") else "application/x-tar"
     sets = [
         {"@type": "cr:FileSet", "@id": name, "name": name, "encodingFormat": kind, "includes": pattern}
         for name, kind, pattern in (
@@ -142,11 +144,11 @@ def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]],
     ]
     records = {
         "@type": "cr:FileObject",
-        "@id": RECORDS,
-        "name": RECORDS,
-        "contentUrl": RECORDS,
-        "encodingFormat": "application/jsonlines",
-        "sha256": hashes[RECORDS],
+        "@id": TYPED,
+        "name": TYPED,
+        "contentUrl": TYPED,
+        "encodingFormat": "application/x-parquet",
+        "sha256": hashes[TYPED],
     }
     fields: list[dict[str, Any]] = [
         {
@@ -156,7 +158,7 @@ def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]],
             "description": description,
             "dataType": "sc:Text",
             **({"repeated": True} if name == "edit_types" else {}),
-            "source": {"fileObject": {"@id": RECORDS}, "extract": {"column": name}},
+            "source": {"fileObject": {"@id": TYPED}, "extract": {"column": name}},
         }
         for name, description in columns.items()
     ]
@@ -169,7 +171,7 @@ def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]],
         "creator": {"@type": "sc:Organization", "name": f"DILLEMA Studio {version()}"},
         "license": [f"{title}: {licence or 'not known'}" for title, licence in sorted(test_set.licences.items())]
         or ["not known"],
-        "url": RECORDS,
+        "url": TYPED,
         **({"identifier": test_set.version} if test_set.version else {}),
         **({"datePublished": test_set.created} if test_set.created else {}),
         "distribution": [records, *sets],

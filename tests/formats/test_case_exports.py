@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,16 @@ def test_labels_come_out_as_they_are_written(
     assert Counter(map(repr, found)) == Counter(map(repr, labels))
     again = read(folder, tmp_path / "in")
     assert again.rows == () and [example.label for example in again.examples] == labels
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_and_names_come_out_of_croissant_as_they_are_written(case: str, maker: Maker, tmp_path: Path) -> None:
+    labels = LABELS[case]
+    wanted = [maker.example(f"{number:03}", label, "test", size=(16, 16)) for number, label in enumerate(labels)]
+    folder = export(SET, wanted, tmp_path / "out", "csv")
+    found = import_module("mlcroissant").Dataset(str(folder / "croissant.json")).records("examples")
+    rows = [(row["examples/name"].decode(), row["examples/label"].decode()) for row in found]
+    assert rows == [(example.name, example.label) for example in wanted]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS_WRITTEN)

@@ -119,7 +119,11 @@ def exported(layout: str, plain: bool) -> Callable[[Path], object]:
                 )
             )
         export(TestSet("Streets"), examples, root, layout)
-        for name in ("records.jsonl", "manifest.json", "croissant.json", "README.md", "sheet.jpg") if plain else ():
+        for name in (
+            ("records.jsonl", "records.parquet", "manifest.json", "croissant.json", "README.md", "sheet.jpg")
+            if plain
+            else ()
+        ):
             (root / name).unlink()
 
     return write_it

@@ -202,7 +202,7 @@ def test_the_format_alone_says_what_it_can(layout: str, maker: Maker, tmp_path: 
     if layout == "torchvision":  # its one list of classes is all that names the numbers
         wanted = [example for example in wanted if example.mask is None or example.mask_classes == STREET]
     folder = export(SET, wanted, tmp_path / "out", layout)
-    for name in ("records.jsonl", "manifest.json", "croissant.json", "README.md", "sheet.jpg"):
+    for name in ("records.jsonl", "records.parquet", "manifest.json", "croissant.json", "README.md", "sheet.jpg"):
         (folder / name).unlink()
     found = read(folder, tmp_path / "in")
     assert not [row for row in found.rows if row.kind == "refused"]
