@@ -34,7 +34,7 @@ from core.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, 
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.scoring import score_images
-from services.studies.drafts import DescribeFilter, Drafts
+from services.studies.drafts import DescribeFilter, StudyDrafts
 from services.studies.item_filter import HOWS, ItemFilter
 from storage.curation.case_columns import Outcome
 from storage.curation.catalogue import Catalogue
@@ -208,7 +208,7 @@ def totals(workspace: Workspace, size: int) -> list[Figure]:
 def set_up(workspace: Workspace, size: int) -> list[Figure]:
     """A change of the filter in the set-up of a study."""
     study = workspace.studies.create("A study", TEMPLATES["classification"].rules())
-    drafts = Drafts(workspace, lambda run, model: None)
+    drafts = StudyDrafts(workspace, lambda run, model: None)
 
     def describe(number: int) -> Callable[[], object]:
         how, reviewed = HOWS[number % 4], ("all", "accepted", "not rejected")[number % 3]

@@ -14,7 +14,7 @@ from pathlib import Path
 from cli.common import add_workspace_option, in_workspace
 from core.errors import UserError
 from services.studies.exports import zipped
-from services.studies.imports import MOST_LIST, Files, FolderFiles, files_of, import_items, import_votes
+from services.studies.imports import MOST_LIST, FolderFiles, ImportFiles, files_of, import_items, import_votes
 from services.studies.restore import restore_study
 from storage.workspace import Workspace
 
@@ -71,7 +71,7 @@ def restore(workspace: Workspace, options: argparse.Namespace) -> str:
     return "  ".join(restore_study(workspace, Path(options.path)))
 
 
-def _files(path: Path) -> Files:
+def _files(path: Path) -> ImportFiles:
     if path.is_dir():
         return FolderFiles(path)
     if path.suffix.lower() == ".csv":

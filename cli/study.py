@@ -18,7 +18,7 @@ from core.csv_tables import read_csv
 from core.words import count_of
 from study.behaviour import Behaviour, read_crew
 from study.simulate import Acknowledged, Simulation, WorkerRun, journal_line, run
-from study.truth import Truth, read_truth
+from study.truth import AnswerKey, read_truth
 
 LARGEST_FILE = 50_000_000
 
@@ -57,7 +57,7 @@ def simulate(options: argparse.Namespace) -> int:
             link=options.link,
             codes=codes,
             study=options.study,
-            truth=Truth(known, options.valid, options.seed),
+            truth=AnswerKey(known, options.valid, options.seed),
             minutes=options.minutes,
             patience=options.patience,
             seed=options.seed,

@@ -23,12 +23,12 @@ from formats.types import SPLITS
 from pipeline.profiles.profile import load_profile
 from services.test_sets.drafts import (
     AddToTestSet,
-    Drafts,
     RelabelInTestSet,
     ReleaseTestSet,
     RemoveFromTestSet,
     SetSplitInTestSet,
     SplitTestSet,
+    TestSetDrafts,
 )
 from services.test_sets.examples import export_version
 from services.test_sets.leaks import LeakRow, check_folder
@@ -91,13 +91,13 @@ def create(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 def draft(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Begins a draft of the next version."""
-    return [_line(Drafts(workspace).begin(options.version))], 0
+    return [_line(TestSetDrafts(workspace).begin(options.version))], 0
 
 
 def add(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Puts test cases into a draft."""
     sent = {"test_set": options.test_set, "cases": options.cases, "accepted": options.accepted}
-    done = Drafts(workspace).add_chosen(AddToTestSet.of({**sent, "sources": options.sources}))
+    done = TestSetDrafts(workspace).add_chosen(AddToTestSet.of({**sent, "sources": options.sources}))
     already = f"; {done.already} were in it already" if done.already else ""
     return [f"{done.added} images came into “{options.test_set}”{already}."], 0
 
@@ -105,14 +105,14 @@ def add(workspace: Workspace, options: argparse.Namespace) -> Said:
 def remove(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Takes images out of a draft."""
     sent = RemoveFromTestSet.of({"test_set": options.test_set, "images": _images(workspace, options)})
-    done = Drafts(workspace).remove(sent)["removed"]
+    done = TestSetDrafts(workspace).remove(sent)["removed"]
     return [f"{count_of(done, 'image', 'was')} taken out of “{options.test_set}”."], 0
 
 
 def relabel(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Gives images of a draft another label."""
     named = {"test_set": options.test_set, "images": _images(workspace, options)}
-    done = Drafts(workspace).relabel(RelabelInTestSet.of({**named, "label": options.label}))["relabelled"]
+    done = TestSetDrafts(workspace).relabel(RelabelInTestSet.of({**named, "label": options.label}))["relabelled"]
     return [f"{count_of(done, 'image', 'was')} given another label in “{options.test_set}”."], 0
 
 
@@ -120,7 +120,7 @@ def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Puts images of a draft into a split by hand."""
     named = {"test_set": options.test_set, "images": _images(workspace, options)}
     chosen = "" if options.split == NO_SPLIT else options.split
-    done = Drafts(workspace).set_split(SetSplitInTestSet.of({**named, "split": chosen}))["resplit"]
+    done = TestSetDrafts(workspace).set_split(SetSplitInTestSet.of({**named, "split": chosen}))["resplit"]
     return [f"{count_of(done, 'image', 'was')} put into another split in “{options.test_set}”."], 0
 
 
@@ -129,7 +129,7 @@ def split(workspace: Workspace, options: argparse.Namespace) -> Said:
     shares = {name: getattr(options, name) for name in ("train", "validation", "test")}
     sent = SplitTestSet.of({"test_set": options.test_set, "seed": options.seed, "keep": not options.anew, **shares})
     with counting("looks of the sources") as on_count:
-        done = Drafts(workspace).split(sent, on_count)
+        done = TestSetDrafts(workspace).split(sent, on_count)
     lines = [f"{done.groups} groups of images that stay together."]
     for name, number in done.splits.items():
         labels = ", ".join(f"{label or 'no label'} {held}" for label, held in sorted(done.labels[name].items()))
@@ -141,7 +141,7 @@ def release(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Makes a draft final."""
     sent = {"test_set": options.test_set, "note": options.note, "thresholds": dict(options.threshold)}
     with counting("looks of the sources") as on_count:
-        version = Drafts(workspace).release(
+        version = TestSetDrafts(workspace).release(
             ReleaseTestSet.of({**sent, "unreviewed": options.unreviewed}), on_count=on_count
         )
     return [_line(version), version.id], 0

@@ -14,7 +14,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ItemOutcome:
     """What the counted votes of one item say to one question."""
 
     item: int
@@ -41,7 +41,7 @@ class Outcome:
         return 1 - sum(c * (c - 1) for c in self.counts.values()) / (n * (n - 1)) if n > 1 else 0.0
 
 
-Outcomes = Mapping[int, Mapping[str, Outcome]]
+Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
 """By item, then by question."""
 
 
@@ -64,7 +64,7 @@ def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) 
 
 def outcome(
     question: Question, item: int, votes: Sequence[Vote], needed: int, consensus: int, closed: bool = False
-) -> Outcome:
+) -> ItemOutcome:
     """What the counted `votes` of an item (see `counted`; at most `needed`, K) say to a question that it gets.
 
     A consensus is at least `consensus` equal answers of the K votes (the paper: 4 of 5). While fewer than K votes are
@@ -82,10 +82,10 @@ def outcome(
         status = "consensus" if best and counts[best] >= consensus else "no consensus"
     agreed = best if status == "consensus" else ""
     valid = agreed in question.valid if agreed and question.valid else None
-    return Outcome(item, question.id, status, agreed, counts, valid)
+    return ItemOutcome(item, question.id, status, agreed, counts, valid)
 
 
-def image_outcome(item: int, outcomes: Sequence[Outcome]) -> Outcome:
+def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
     """Whether an image is valid by all its questions that say something of validity.
 
     "waiting" if one of them waits; else invalid if one has a consensus on an answer that is not valid; else "too few
@@ -93,13 +93,13 @@ def image_outcome(item: int, outcomes: Sequence[Outcome]) -> Outcome:
     """
     statuses = [found.status for found in outcomes]
     if not outcomes or "waiting" in statuses:
-        return Outcome(item, "", "waiting", "", {}, None)
+        return ItemOutcome(item, "", "waiting", "", {}, None)
     if any(found.valid is False for found in outcomes):
-        return Outcome(item, "", "consensus", "invalid", {}, False)
+        return ItemOutcome(item, "", "consensus", "invalid", {}, False)
     for status in STATUSES[1:]:
         if status in statuses:
-            return Outcome(item, "", status, "", {}, None)
-    return Outcome(item, "", "consensus", "valid", {}, True)
+            return ItemOutcome(item, "", status, "", {}, None)
+    return ItemOutcome(item, "", "consensus", "valid", {}, True)
 
 
 def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
@@ -110,7 +110,7 @@ def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
 def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rules: Rules, closed: bool) -> Outcomes:
     """What the counted votes say of every item to every question with fixed answers that it was asked."""
     with_answers = [question for question in rules.questions if question.kind != "text"]
-    found: dict[int, dict[str, Outcome]] = {}
+    found: dict[int, dict[str, ItemOutcome]] = {}
     for item in items:
         of_item = votes.get(item.id, ())
         found[item.id] = {
@@ -144,7 +144,7 @@ def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], quest
     return found
 
 
-def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, Outcome]:
+def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, ItemOutcome]:
     """The outcome of every image that was asked a question on validity, all of these taken together.
 
     A follow-up question does not take part: it is asked of some workers only.
@@ -160,7 +160,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, Ou
 
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
-) -> Outcome | None:
+) -> ItemOutcome | None:
     """Whether the votes on one item, and a person where they found no consensus, say that it is valid.
 
     `votes` are those of workers who are not excluded, in the order in which they were first given. None when nothing

@@ -13,7 +13,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Step:
+class UndoStep:
     """One thing that was done to a run, by a person or by a piece of work."""
 
     kind: Kind
@@ -37,22 +37,22 @@ class Step:
 class RunSteps:
     """What was done to a run."""
 
-    done: tuple[Step, ...] = ()
+    done: tuple[UndoStep, ...] = ()
     """What counts, in the order in which it was done."""
-    undone: tuple[Step, ...] = ()
+    undone: tuple[UndoStep, ...] = ()
     """What was taken back and can be done again; the last one first. Whatever else is done ends that."""
 
     @property
-    def next_undo(self) -> Step | None:
+    def next_undo(self) -> UndoStep | None:
         """What is taken back next."""
         return self.done[-1] if self.done else None
 
     @property
-    def next_redo(self) -> Step | None:
+    def next_redo(self) -> UndoStep | None:
         """What is done again next."""
         return self.undone[-1] if self.undone else None
 
-    def edit_of(self, stage: StageName) -> Step | None:
+    def edit_of(self, stage: StageName) -> UndoStep | None:
         """A person's edit of a stage, where that was the last thing done to its value."""
         last = next((step for step in reversed(self.done) if stage in step.stages), None)
         return last if last is not None and last.by_person and last.stages == (stage,) else None

@@ -30,7 +30,7 @@ class VoteRefused(UserError):
 
 
 @dataclass(frozen=True)
-class Draft:
+class UnsentAnswers:
     """What a worker has filled in of an item and not sent: kept so that it comes back, and no vote."""
 
     answers: Answers
@@ -68,7 +68,7 @@ class Assignment:
     """Of the latest vote, to begin from after an undo; {} before the first."""
     comment: str = ""
     """Of the latest vote."""
-    draft: Draft | None = None
+    draft: UnsentAnswers | None = None
     """What was filled in and not sent; None where there is nothing."""
 
 

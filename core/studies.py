@@ -103,7 +103,7 @@ class ControlPolicy:
 
 
 @dataclass(frozen=True)
-class Example:
+class InstructionExample:
     """A picture of the instructions with its answer and why."""
 
     sha: str
@@ -112,7 +112,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutItem:
     """A control, quiz or training item that is not made: a person removed it, or said what its answer is."""
 
     kind: ItemKind
@@ -148,7 +148,7 @@ class Rules:
     consent: str = ""
     """What a worker agrees to before the first item."""
     instructions: str = ""
-    examples: tuple[Example, ...] = ()
+    examples: tuple[InstructionExample, ...] = ()
     most_items: Annotated[
         int, FormNumber(0, 100_000, "Images a person, at most", "so that nobody judges everything; 0 for no limit")
     ] = 0
@@ -165,7 +165,7 @@ class Rules:
     ] = 1.0
     """A vote that took less is counted as too fast (reported, never excluded by itself)."""
     seed: Annotated[int, FormNumber(0, 2**31 - 1, "Seed", "of samples, order and sides")] = 0
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutItem, ...] = ()
     """What is not made as a control, quiz or training item, though it could be."""
     version: int = 0
     """0 while a draft; counted from 1 at the start."""

@@ -157,7 +157,7 @@ LONGEST_REASON = 1000
 
 
 @dataclass(frozen=True)
-class Decision:
+class ReviewDecision:
     """A person's review of a test case."""
 
     verdict: Literal["accepted", "rejected"]

@@ -20,7 +20,7 @@ from storage.workspace import Workspace
 from study.behaviour import Behaviour
 from study.questions import wording
 from study.simulate import Simulation, run
-from study.truth import Truth, pixels_of, sight
+from study.truth import AnswerKey, pixels_of, sight
 from tests.support.browser import browsing
 from tests.support.server_process import ServerProcess
 from tests.support.study_cases import object_runs
@@ -123,7 +123,7 @@ def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) 
         context.close()
 
 
-def _truth(folder: Path, study_id: str) -> Truth:
+def _truth(folder: Path, study_id: str) -> AnswerKey:
     """What the simulated annotators take for true: the answers of control items, and for the others the class."""
     known: dict[str, str] = {}
     with Workspace(folder) as workspace:
@@ -132,7 +132,7 @@ def _truth(folder: Path, study_id: str) -> Truth:
             for question in asked(rules.questions, item, {}):
                 answer = item.expected.get(question.id) or ("no" if number % HARD == 0 else "yes")
                 known[sight(pixels_of(workspace.images.load(item.image_sha)), "", wording(question, item))] = answer
-    return Truth(known)
+    return AnswerKey(known)
 
 
 def _results(page: Page, server: ServerProcess, camera: Camera, study_id: str) -> None:

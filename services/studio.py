@@ -26,7 +26,7 @@ from services.evaluation.scoring import ImageScores
 from services.evaluation.service import EvaluationService
 from services.jobs import JobQueue
 from services.queries import Queries
-from services.runs.bulk_runs import Together
+from services.runs.bulk_runs import BulkRuns
 from services.runs.combinations import CombinationEdits
 from services.runs.editing import Editing
 from services.runs.estimates import Estimates
@@ -68,7 +68,7 @@ class Studio:
     previews: Previews
     exchange: Exchange
     imports: ImportService
-    together: Together
+    together: BulkRuns
     studies: StudyServices
     gallery: Gallery
     meaning: Meaning
@@ -123,7 +123,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
     register_reviews(commands, workspace)
     tokens = ScriptTokens(workspace)
     tokens.register(commands)
-    together = Together(workspace, runs, settings, states, execution)
+    together = BulkRuns(workspace, runs, settings, states, execution)
     together.register(commands)
     Queries(workspace, runs, states, jobs, predictions).register(commands)
     CurationDecisions(workspace).register(commands)

@@ -38,7 +38,7 @@ class Behaviour:
 
 
 @dataclass(frozen=True)
-class Judged:
+class SimulatedVote:
     """What a simulated worker says of one item."""
 
     answers: Mapping[str, str]
@@ -51,7 +51,7 @@ def judge(
     true: Callable[[Question], str],
     habit: Mapping[str, str],
     drawn: random.Random,
-) -> Judged:
+) -> SimulatedVote:
     """Answers to all questions that are asked, follow-ups as the answers before them ask for.
 
     `true` gives the true answer to a question, "" for free text; `habit` what the worker says without looking.
@@ -66,7 +66,7 @@ def judge(
         else:
             answers[question.id] = habit[question.id] if lazy else _answer(behaviour, question, true(question), drawn)
     seconds = behaviour.seconds * math.exp(drawn.gauss(0, SPREAD))
-    return Judged(answers, min(seconds, LAZY_SECONDS) if lazy else seconds)
+    return SimulatedVote(answers, min(seconds, LAZY_SECONDS) if lazy else seconds)
 
 
 def habit_of(questions: Sequence[Question], drawn: random.Random) -> dict[str, str]:

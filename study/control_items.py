@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from core.studies import Answers, ControlPolicy, ItemKind, LeftOut, NewItem, Question, Rules, asked
+from core.studies import Answers, ControlPolicy, ItemKind, LeftOutItem, NewItem, Question, Rules, asked
 from core.words import count_of
 
 PICTURE = "picture"
@@ -123,12 +123,12 @@ def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
     return frozenset(str(sha) for sha in shown if sha)
 
 
-def what_it_shows(item: NewItem) -> LeftOut:
+def what_it_shows(item: NewItem) -> LeftOutItem:
     """Which control, quiz or training item it is, whatever its answers, and whether or not it was disguised."""
     source = item.source_sha or item.image_sha
     of_source = item.origin.get("made") in ("source image", "wrong label")
     shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)
-    return LeftOut(item.kind, shown, source, item.label)
+    return LeftOutItem(item.kind, shown, source, item.label)
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:

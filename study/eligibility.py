@@ -11,7 +11,7 @@ from core.studies import Exclusion, Rules, Worker
 StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded", "consent"]
 
 
-class Figures(Protocol):
+class EnrolmentFigures(Protocol):
     """What is known of a worker in one study; the storage's enrolment has these."""
 
     @property
@@ -43,7 +43,7 @@ def quiz_needed(right_share: float, quiz: int) -> int:
     return math.ceil(right_share * quiz - 1e-9)
 
 
-def standing(worker: Worker, enrolment: Figures, rules: Rules) -> Standing:
+def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Standing:
     """Whether a worker may vote in a study, and if not, why and what can be done.
 
     approval = approved / (approved + rejected), what is undecided left out; it has to be above `min_approval` (with

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from core.csv_tables import Kind, Row
 from study.agreement import Agreement
 from study.intervals import Mean, Proportion
-from study.report_types import QuestionResult, Report, RulesChange, Slice, Slices
+from study.report_types import QuestionResult, RulesChange, Slice, Slices, StudyReport
 
 FIGURE_COLUMNS: Mapping[str, Kind] = {
     "figure": "text",
@@ -34,7 +34,7 @@ rules that the study started with; `part` and `name`: all, or the images of one 
 the model under test, or one answer."""
 
 
-def figure_rows(report: Report) -> list[Row]:
+def figure_rows(report: StudyReport) -> list[Row]:
     """All figures of a report, those of images as a whole first."""
     rows = [
         _slice("valid", "", "after exclusions", "all", report.images),

@@ -9,11 +9,11 @@ from core.studies import Question, Rules
 from core.words import count_of
 from study.agreement import Agreement, Measure
 from study.intervals import percent
-from study.report_types import QuestionResult, Report, Slice
+from study.report_types import QuestionResult, Slice, StudyReport
 from study.rule_changes import as_announced_words
 
 
-def paragraph(report: Report) -> str:
+def paragraph(report: StudyReport) -> str:
     """The whole as one paragraph of English sentences; a study that is not closed is called preliminary."""
     sentences = [
         *_protocol(report),
@@ -28,17 +28,17 @@ def paragraph(report: Report) -> str:
     return " ".join(sentences)
 
 
-def _state(report: Report) -> str:
+def _state(report: StudyReport) -> str:
     """The state of the study in a sentence."""
     return {"draft": "a draft", "running": "still running", "paused": "paused"}[report.study.state]
 
 
-def _brought(report: Report) -> bool:
+def _brought(report: StudyReport) -> bool:
     """Whether all votes came in a file: then nothing is known of how they were collected."""
     return bool(report.votes_imported) and report.votes_imported == report.votes_cast
 
 
-def _protocol(report: Report) -> list[str]:
+def _protocol(report: StudyReport) -> list[str]:
     """What was judged, by how many, on which questions, under which consensus."""
     rules = report.study.rules
     asked = [question for question in rules.questions if not question.follows]
@@ -70,7 +70,7 @@ def _protocol(report: Report) -> list[str]:
     return sentences
 
 
-def _who_they_were(report: Report) -> list[str]:
+def _who_they_were(report: StudyReport) -> list[str]:
     """How far workers are known to be different people."""
     if _brought(report):
         return []
@@ -93,7 +93,7 @@ def _who_they_were(report: Report) -> list[str]:
     return [said, *([f"Nobody was given more than {count_of(most, 'image')} to judge."] if most else [])]
 
 
-def _shown(report: Report) -> list[str]:
+def _shown(report: StudyReport) -> list[str]:
     """What was shown beside the images, as far as they had it."""
     rules, had, images = report.study.rules, report.conditions, report.items
     sentences = []
@@ -121,7 +121,7 @@ def _shown(report: Report) -> list[str]:
     return sentences
 
 
-def _manner(report: Report) -> list[str]:
+def _manner(report: StudyReport) -> list[str]:
     """How the votes were collected, as far as that is known: of votes from a file it is not."""
     here = (
         "no answer was pre-selected, the order of the images was random for every worker, and no worker saw the "
@@ -172,7 +172,7 @@ def _people(rules: Rules) -> list[str]:
     return [f"{said}."]
 
 
-def _training(report: Report) -> list[str]:
+def _training(report: StudyReport) -> list[str]:
     """The training, where there was one. A study of fewer training items than were asked for gives all that it has."""
     number = min(report.study.rules.training, report.study.training)
     if not number:
@@ -185,7 +185,7 @@ def _training(report: Report) -> list[str]:
     ]
 
 
-def _controls(report: Report) -> list[str]:
+def _controls(report: StudyReport) -> list[str]:
     """The control policy and how it went."""
     policy = report.study.rules.controls
     if not policy.share and not report.controls.n:
@@ -206,7 +206,7 @@ def _controls(report: Report) -> list[str]:
     return sentences
 
 
-def _collected(report: Report) -> list[str]:
+def _collected(report: StudyReport) -> list[str]:
     """Votes, workers and every exclusion with its reason."""
     if not report.votes_cast or report.first is None or report.last is None:
         return ["No vote has been collected."]
@@ -251,7 +251,7 @@ def _collected(report: Report) -> list[str]:
     return sentences
 
 
-def _results(report: Report) -> list[str]:
+def _results(report: StudyReport) -> list[str]:
     """The rates with intervals, discards and bounds, question by question, and the agreement."""
     if not report.votes_counted:
         return []
@@ -347,7 +347,7 @@ def _agreement(found: Agreement) -> str:
     )
 
 
-def _adjudicated(report: Report) -> list[str]:
+def _adjudicated(report: StudyReport) -> list[str]:
     """What a person decided, kept apart."""
     apart = report.images_adjudicated
     results = [result for result in report.questions if result.adjudicated is not None]

@@ -200,7 +200,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Report:
+class StudyReport:
     """All that is known of a study at the moment. Live as long as it is not closed."""
 
     study: Study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.consensus import Outcome, Outcomes, adjudicated, counted, of_images, outcomes_of
+from core.consensus import ItemOutcome, Outcomes, adjudicated, counted, of_images, outcomes_of
 from core.studies import Item, Question, StudyData, Vote, asked
 from core.words import count_of
 from study.aggregation import dawid_skene, majority
@@ -16,9 +16,9 @@ from study.report_types import (
     Disagreement,
     QuestionResult,
     Remark,
-    Report,
     SecondOpinion,
     Slices,
+    StudyReport,
 )
 from study.rule_changes import as_announced_words, rules_changes
 from study.slices import of_question, slice_of, slices_of
@@ -27,7 +27,7 @@ from study.workers import controls_right, worker_figures
 Counted = Mapping[int, Sequence[Vote]]
 
 
-def analyse(data: StudyData) -> Report:
+def analyse(data: StudyData) -> StudyReport:
     """All figures of a study as it stands: per question before and after exclusions, agreement, workers, notes.
 
     Counts the first K votes of an item (in the order of `data.votes`) by workers who are not excluded now; approval and
@@ -55,7 +55,7 @@ def analyse(data: StudyData) -> Report:
     if changes and telling:
         by_first = outcomes_of(items, counted(cast, first.votes, excluded), first, closed)
         announced = slice_of("", of_images(by_first, first.questions).values(), telling)
-    return Report(
+    return StudyReport(
         study=data.study,
         items=len(items),
         complete=sum(len(after.get(item.id, ())) == rules.votes for item in items),
@@ -177,7 +177,7 @@ def _pooled(items: Sequence[Item], votes: Counted, questions: Sequence[Question]
 
 
 def _answers(
-    question: Question, ratings: Mapping[int, Sequence[str]], outcomes: Mapping[int, Outcome]
+    question: Question, ratings: Mapping[int, Sequence[str]], outcomes: Mapping[int, ItemOutcome]
 ) -> tuple[AnswerShare, ...]:
     """How often each possible answer was given, and how often it was the consensus."""
     agreed = [found.answer for found in outcomes.values() if found.status == "consensus"]
@@ -191,7 +191,7 @@ def _answers(
     )
 
 
-def _second(question: Question, outcomes: Mapping[int, Outcome], votes: Counted) -> SecondOpinion:
+def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Counted) -> SecondOpinion:
     """Majority and Dawid-Skene on the same counted votes, of items that do not wait for more."""
     if not question.valid:
         words = "undefined: it is not asked whether the image is valid"

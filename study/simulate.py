@@ -21,7 +21,7 @@ import httpx
 
 from core.studies import Question
 from study.behaviour import Behaviour, habit_of, judge
-from study.truth import Truth, pixels
+from study.truth import AnswerKey, pixels
 
 HEADERS = {"x-studio": "1"}
 ENDED = ("done", "not eligible", "excluded", "closed")
@@ -71,7 +71,7 @@ class Simulation:
     """Personal codes instead, one a worker."""
     study: str = ""
     """Only this one, of those that a worker sees."""
-    truth: Truth = field(default_factory=Truth)
+    truth: AnswerKey = field(default_factory=AnswerKey)
     minutes: float = 0.0
     """At most; 0 until all is done."""
     patience: float = 60.0

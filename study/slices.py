@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from core.consensus import Outcome, Outcomes
+from core.consensus import ItemOutcome, Outcomes
 from core.studies import Item
 from study.intervals import bounds, wilson
 from study.report_types import Slice, Slices
@@ -13,12 +13,12 @@ NONE = "(none)"
 """The part of the images that have no class, edit type, sample or verdict, where others have one."""
 
 
-def of_question(outcomes: Outcomes, question: str) -> dict[int, Outcome]:
+def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
     """The outcomes of one question, by item."""
     return {item: of_item[question] for item, of_item in outcomes.items() if question in of_item}
 
 
-def slice_of(name: str, outcomes: Iterable[Outcome], telling: bool = True) -> Slice:
+def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -> Slice:
     """The share of valid ones among those with a consensus, and what is missing.
 
     `telling` is False for a question that says nothing of validity: then the rate is undefined, in these words.
@@ -48,14 +48,14 @@ def slice_of(name: str, outcomes: Iterable[Outcome], telling: bool = True) -> Sl
     )
 
 
-def slices_of(items: Sequence[Item], outcomes: Mapping[int, Outcome]) -> Slices:
+def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
     """The shares by class, edit type, sample and model under test, each in the order of the alphabet.
 
     Images without one come last, as `NONE`: the parts hold every image that was asked.
     """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:
-        parts: dict[str, list[Outcome]] = {}
+        parts: dict[str, list[ItemOutcome]] = {}
         for item in items:
             if item.id in outcomes:
                 for name in dict.fromkeys(name for name in names(item) if name) or (NONE,):

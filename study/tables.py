@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.consensus import Outcome, counted, of_images, outcomes_of
+from core.consensus import ItemOutcome, counted, of_images, outcomes_of
 from core.csv_tables import Kind, Row, plain
 from core.studies import WORK, Item, Question, Rules, StudyData, Vote, asked
 from study.aggregation import dawid_skene
@@ -211,7 +211,7 @@ def result_rows(data: StudyData) -> list[Row]:
 
 
 def _dawid_skene(
-    question: Question, outcomes: Mapping[int, Mapping[str, Outcome]], votes: Mapping[int, Sequence[Vote]]
+    question: Question, outcomes: Mapping[int, Mapping[str, ItemOutcome]], votes: Mapping[int, Sequence[Vote]]
 ) -> dict[int, tuple[str, float | None]]:
     """The model's answer to a question by item, and how likely it is."""
     if question.kind == "text":

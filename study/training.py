@@ -18,7 +18,7 @@ from study.quiz import all_made, chosen_of
 
 
 @dataclass(frozen=True)
-class Told:
+class QuestionFeedback:
     """What a worker is told of their answer to one question."""
 
     question: str
@@ -37,7 +37,7 @@ class Feedback:
 
     right: bool
     """Whether all that is known was answered so."""
-    answers: tuple[Told, ...]
+    answers: tuple[QuestionFeedback, ...]
     why: str
     """"" where nobody has said why."""
 
@@ -51,7 +51,7 @@ def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> 
         if question.id in came:
             given, expected = answers.get(question.id, "").strip(), item.expected.get(question.id, "")
             is_right = given.casefold() == expected.strip().casefold() if expected else None
-            told.append(Told(wording(question, item), given, expected, is_right))
+            told.append(QuestionFeedback(wording(question, item), given, expected, is_right))
     return Feedback(right(item, answers, questions), tuple(told), item.why)
 
 

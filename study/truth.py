@@ -46,7 +46,7 @@ def sight(image: str, source: str, asked: str) -> str:
 
 
 @dataclass(frozen=True)
-class Truth:
+class AnswerKey:
     """True answers by `sight`, and a guess where none is known."""
 
     known: Mapping[str, str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from core.consensus import Outcome
+from core.consensus import ItemOutcome
 from core.studies import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
 from core.words import count_of
 from study.control_items import right
@@ -14,7 +14,7 @@ from study.report_types import WorkerFigures
 
 
 def worker_figures(
-    data: StudyData, counted: Mapping[int, Sequence[Vote]], outcomes: Mapping[int, Mapping[str, Outcome]]
+    data: StudyData, counted: Mapping[int, Sequence[Vote]], outcomes: Mapping[int, Mapping[str, ItemOutcome]]
 ) -> tuple[WorkerFigures, ...]:
     """The figures of all workers who belong to the study or voted in it, the one with most votes first."""
     by_worker: dict[str, list[Vote]] = {worker.id: [] for worker in data.workers}
@@ -60,7 +60,7 @@ def _figures(
     *,
     items: Mapping[int, Item],
     in_result: set[int],
-    outcomes: Mapping[int, Mapping[str, Outcome]],
+    outcomes: Mapping[int, Mapping[str, ItemOutcome]],
     beside: tuple[str, ...],
 ) -> WorkerFigures:
     """One line of the table."""

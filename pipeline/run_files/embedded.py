@@ -23,7 +23,7 @@ from core.lineage import TestCase, UnreadSettings
 from core.masks import UNLABELLED, numbers_in
 from core.png import XMP_KEYWORD, read_texts, with_texts
 from core.run_record import RunRecord, image_record
-from core.types import LONGEST_REASON, Decision, Task, from_plain, read_json, to_plain
+from core.types import LONGEST_REASON, ReviewDecision, Task, from_plain, read_json, to_plain
 from core.version import version
 from pipeline.methods import method_of
 from pipeline.run_files.provenance import PARAMETERS_KEYWORD, parameters, xmp
@@ -61,7 +61,7 @@ class EmbeddedRun:
     case: TestCase | None
     """The image with its lineage; None, for the reason `lost`, when it cannot be taken."""
     lost: str = ""
-    review: Decision | None = None
+    review: ReviewDecision | None = None
     """What a person decided about the image; None too where the image cannot be taken."""
 
 
@@ -72,7 +72,7 @@ def with_run(
     source: Image.Image,
     mask: Image.Image | None = None,
     made_with: MadeWith | None = None,
-    review: Decision | None = None,
+    review: ReviewDecision | None = None,
 ) -> bytes:
     """The PNG `image` of a test case with all that is known of it inside: the record with its pictures, the
     `parameters` text and the XMP packet. Its pixels are not touched. The same arguments give the same bytes.
@@ -187,10 +187,10 @@ def _case(
     return record.with_pictures(image, found), ""
 
 
-def _review(plain: Any) -> Decision | None:
+def _review(plain: Any) -> ReviewDecision | None:
     if plain is None:
         return None
-    review: Decision = from_plain(Decision, plain)
+    review: ReviewDecision = from_plain(ReviewDecision, plain)
     if len(review.reason) > LONGEST_REASON:
         raise ValueError("no reason is that long")
     return review

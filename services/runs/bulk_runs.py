@@ -128,7 +128,7 @@ class TogetherState:
         return tuple(state for state in self.runs if _todo(state) and not _active(state))
 
 
-class Together:
+class BulkRuns:
     """Several runs of one workspace. All methods may be called from any thread."""
 
     def __init__(

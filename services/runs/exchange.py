@@ -16,7 +16,7 @@ from core.images import image_sha
 from core.masks import UNLABELLED, resized
 from core.run_record import RunRecord
 from core.stored_runs import Run, StoredTestCase
-from core.types import Decision
+from core.types import ReviewDecision
 from formats.naming import name_of_file
 from pipeline.recipes import edits_in_words
 from pipeline.run_files.embedded import EmbeddedRun, read_run_in, require_run_in, with_run
@@ -64,7 +64,7 @@ class Exchange:
             self._runs.source(run),
             mask,
             with_weights,
-            Decision(stored.review.verdict, stored.review.reason) if stored.review is not None else None,
+            ReviewDecision(stored.review.verdict, stored.review.reason) if stored.review is not None else None,
         )
         return f"{file_stem(run, stored)}.png", data
 

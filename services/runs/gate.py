@@ -23,7 +23,7 @@ from pipeline.stages.generation import Plan
 
 
 @dataclass(frozen=True)
-class Doubt:
+class CaptionDoubt:
     """A ticked caption that fails a check of texts, so that a person knows before it is drawn."""
 
     caption: str
@@ -44,7 +44,7 @@ class Gate:
     """No image was made on this machine yet, but its speed is about to be known."""
     shown: str = ""
     """A short name of all that a yes would make; another one once anything of it is another. "" when it is closed."""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[CaptionDoubt, ...] = ()
     """The ticked captions that fail a check, in order."""
     closed: str = ""
     """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
@@ -97,9 +97,9 @@ def gate_of(
     return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
 
 
-def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[Doubt, ...]:
+def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[CaptionDoubt, ...]:
     held = ((item.text, failed(counterfactual_checks(source, item, task))) for item in captions.items if item.used)
-    return tuple(Doubt(text, tuple(check.note for check in wrong)) for text, wrong in held if wrong)
+    return tuple(CaptionDoubt(text, tuple(check.note for check in wrong)) for text, wrong in held if wrong)
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:

@@ -32,7 +32,7 @@ Pixels = NDArray[np.uint8]
 V = TypeVar("V")
 
 
-class Latest(Generic[V]):
+class LatestMade(Generic[V]):
     """The things that were made last, by key. May be used from any thread; two at once may make one thing twice."""
 
     def __init__(self, size: int) -> None:
@@ -64,11 +64,11 @@ class ControlImages:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._sources = Latest[str](256)
-        self._fitted = Latest[Pixels](3)
-        self._slopes = Latest[Gradients](4)
-        self._done = Latest[bytes](48)
-        self._drawn = Latest[Pixels](8)
+        self._sources = LatestMade[str](256)
+        self._fitted = LatestMade[Pixels](3)
+        self._slopes = LatestMade[Gradients](4)
+        self._done = LatestMade[bytes](48)
+        self._drawn = LatestMade[Pixels](8)
 
     def png(self, run_id: str, settings: ConditioningSettings, side: int, longest: int = 0) -> bytes | None:
         """The control image of a run's source, its short side `side`; None when a model has to draw it first.

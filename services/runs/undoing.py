@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from core.errors import UserError
-from core.run_steps import RunSteps, Step
+from core.run_steps import RunSteps, UndoStep
 from core.types import StageName
 from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt, stage_title
 from services.commands import Commands, KnownStage, RunCommand
@@ -98,15 +98,15 @@ class Undoing:
             self._settle(command.run, command.tab, step, added)
         return Undone(f"Done again: {words_of(step)}.", "undo")
 
-    def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> Step | None:
+    def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> UndoStep | None:
         """Values of another recipe stay in the run, but no card shows them."""
         return steps.edit_of(stage) if recipe_of(self._workspace.runs.get(run_id).recipe).has(stage) else None
 
-    def _require_free(self, run_id: str, step: Step) -> None:
+    def _require_free(self, run_id: str, step: UndoStep) -> None:
         if ("recipe",) in step.changed:
             self._jobs.require_idle(run_id)
 
-    def _settle(self, run_id: str, tab: str, step: Step, added: AddedRows) -> None:
+    def _settle(self, run_id: str, tab: str, step: UndoStep, added: AddedRows) -> None:
         """What was said of what is gone is not true any more, and the page that did it knows."""
         for version in added.values:
             self._editing.writes.note(version, tab)
@@ -117,7 +117,7 @@ class Undoing:
         self._notes.solved(run_id, *step.stages, *prompts, *(card for card in cards if card is not None))
 
 
-def words_of(step: Step) -> str:
+def words_of(step: UndoStep) -> str:
     """What was done, in a few words."""
     if step.kind == "review":
         return "the verdict on an image" if len(step.rows) == 1 else f"the verdicts on {len(step.rows)} images"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from core.studies import Adjudication, StudyData
 from storage.studies.studies import Studies
 from study.intervals import wilson
-from study.report_types import Report
+from study.report_types import StudyReport
 from study.results import analyse
 
 KEPT = 8
@@ -31,7 +31,7 @@ class Analysis:
     """A study with its figures."""
 
     data: StudyData
-    report: Report
+    report: StudyReport
     stamp: Stamp
     """What they were computed from."""
     at: float

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from core.errors import UserError
 from core.panel import PersonQuestion, address_back
-from core.stored_studies import Assignment, Draft, Enrolment
+from core.stored_studies import Assignment, Enrolment, UnsentAnswers
 from core.studies import Item, ItemKind, Study
 from core.words import count_of
 from services.commands import Command, Commands
@@ -55,11 +55,11 @@ class NotYours(UserError):
         super().__init__(_MISSING)
 
 
-class NotAllowed(UserError):
+class WorkerNotAllowed(UserError):
     """The worker may not do this now; the sentence says why."""
 
 
-class Unfit(UserError):
+class UnfitAnswers(UserError):
     """The answers do not fit the questions; the sentence says which and what to do."""
 
 
@@ -68,7 +68,7 @@ class Over(UserError):
 
 
 @dataclass(frozen=True)
-class Step:
+class AnnotationStep:
     """What a worker sees next, and how far they are."""
 
     status: Status
@@ -94,7 +94,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Place:
+class ListedStudy:
     """A study in a worker's list."""
 
     study: Study
@@ -200,7 +200,7 @@ class GoOn(WorkerCommand):
     assignment: Name = Field(description="The id of the assignment that the training item came with")
 
 
-class Undo(WorkerCommand):
+class UndoAnswer(WorkerCommand):
     """Take the last answer back: its item comes again."""
 
     name: ClassVar[str] = "undo"
@@ -220,14 +220,14 @@ class AnnotationService:
     def __init__(self, studies: Studies) -> None:
         self._studies = studies
 
-    def places(self, worker: str) -> tuple[Place, ...]:
+    def places(self, worker: str) -> tuple[ListedStudy, ...]:
         """The studies of a worker that have begun or will, what can be worked on first."""
         found = []
         for study_id in self._studies.workers.enrolled(worker):
             study = self._studies.get(study_id)
             enrolment = self._studies.workers.enrolment(study_id, worker)
             if enrolment is not None:
-                found.append(Place(study, *self._progress(study, worker, enrolment)))
+                found.append(ListedStudy(study, *self._progress(study, worker, enrolment)))
         order = ("running", "paused", "draft", "closed")
         return tuple(sorted(found, key=lambda place: (order.index(place.study.state), not place.left)))
 
@@ -244,11 +244,11 @@ class AnnotationService:
         commands.add(Submit, self.submit)
         commands.add(KeepDraft, self.keep_draft)
         commands.add(GoOn, self.go_on)
-        commands.add(Undo, lambda command: self.undo(command.study, command.worker))
+        commands.add(UndoAnswer, lambda command: self.undo(command.study, command.worker))
         commands.add(Pause, lambda command: self.pause(command.study, command.worker))
         return commands
 
-    def next(self, study_id: str, worker: str) -> Step:
+    def next(self, study_id: str, worker: str) -> AnnotationStep:
         """What comes next: an item, leased to this worker, or why there is none. Raises NotYours."""
         study, enrolment = self._judged(*self._of(study_id, worker))
         now = self._standing(study, worker, enrolment)
@@ -273,29 +273,31 @@ class AnnotationService:
             return self._first(study, worker, enrolment, now)
         return self._item(study, worker, enrolment)
 
-    def consent(self, study_id: str, worker: str) -> Step:
+    def consent(self, study_id: str, worker: str) -> AnnotationStep:
         """The worker agrees to take part; then what comes next. Raises NotYours."""
         self._of(study_id, worker)
         self._studies.workers.consent(study_id, worker)
         return self.next(study_id, worker)
 
-    def about(self, sent: AboutYou) -> Step:
+    def about(self, sent: AboutYou) -> AnnotationStep:
         """Keep what a worker says of themselves, the first time; then what comes next. Raises NotYours, Unfit."""
         study, _ = self._of(sent.study, sent.worker)
         kept = {}
         for question in self._studies.panels.get(study.id).questions:
             said = sent.answers.get(question.text, "")
             if not isinstance(said, str) or (said and question.options and said not in question.options):
-                raise Unfit(f"Please choose one of the answers offered for “{question.text}”, or none.")
+                raise UnfitAnswers(f"Please choose one of the answers offered for “{question.text}”, or none.")
             if len(said) > LONGEST_NAME:
-                raise Unfit(f"Please answer “{question.text}” in at most {LONGEST_NAME} characters, or not at all.")
+                raise UnfitAnswers(
+                    f"Please answer “{question.text}” in at most {LONGEST_NAME} characters, or not at all."
+                )
             if said.strip():
                 kept[question.text] = said.strip()
         if not self._studies.panels.was_asked(study.id, sent.worker):
             self._studies.panels.answer(study.id, sent.worker, kept)
         return self.next(study.id, sent.worker)
 
-    def submit(self, sent: Submit) -> Step:
+    def submit(self, sent: Submit) -> AnnotationStep:
         """Save an answer and, after the commit, say what comes next: of a training item, what is right.
 
         Raises NotYours; NotAllowed for a worker who may not vote; Over for a closed study; Unfit for answers that do
@@ -305,11 +307,11 @@ class AnnotationService:
         assignment = self.assignment(sent.assignment, worker)
         study, enrolment = self._of(assignment.study_id, worker)
         if len(sent.comment) > LONGEST_COMMENT:
-            raise Unfit(f"The comment has {len(sent.comment)} characters; at most {LONGEST_COMMENT}, please.")
+            raise UnfitAnswers(f"The comment has {len(sent.comment)} characters; at most {LONGEST_COMMENT}, please.")
         try:
             kept = check_answers(study.rules, assignment.item, sent.answers)
         except ValueError as error:
-            raise Unfit(str(error)) from error
+            raise UnfitAnswers(str(error)) from error
         # What was saved already may be sent again whatever has become of worker and study: the storage knows the key.
         if assignment.state != "submitted":
             self._require(study, worker, enrolment, assignment)
@@ -326,13 +328,13 @@ class AnnotationService:
         study, _ = self._of(assignment.study_id, sent.worker)
         texts = [sent.comment, *(answer for answer in sent.answers.values() if isinstance(answer, str))]
         if max(map(len, texts)) > LONGEST_COMMENT:
-            raise Unfit(f"A text is too long: at most {LONGEST_COMMENT} characters, please.")
+            raise UnfitAnswers(f"A text is too long: at most {LONGEST_COMMENT} characters, please.")
         known = {question.id for question in study.rules.questions}
         answers = {key: text for key, text in sent.answers.items() if key in known and isinstance(text, str)}
-        draft = Draft(answers, sent.comment, sent.seconds, sent.at) if answers or sent.comment else None
+        draft = UnsentAnswers(answers, sent.comment, sent.seconds, sent.at) if answers or sent.comment else None
         return self._studies.assignments.keep_draft(assignment.public, sent.worker, draft)
 
-    def go_on(self, sent: GoOn) -> Step:
+    def go_on(self, sent: GoOn) -> AnnotationStep:
         """What was told of a training answer was read; then what comes next. Raises NotYours."""
         assignment = self.assignment(sent.assignment, sent.worker)
         if assignment.item.kind != "training":
@@ -340,7 +342,7 @@ class AnnotationService:
         self._studies.assignments.read_on(assignment.public, sent.worker)
         return self.next(assignment.study_id, sent.worker)
 
-    def undo(self, study_id: str, worker: str) -> Step:
+    def undo(self, study_id: str, worker: str) -> AnnotationStep:
         """Take the last answer back: its item comes again. An answer of the training stays: its worker was told what is
         right. Raises NotYours, NotAllowed, Over, or UserError for none.
         """
@@ -349,7 +351,7 @@ class AnnotationService:
             raise Over("This study is closed: answers can no longer be taken back.")
         now = self._standing(study, worker, enrolment)
         if now.kind not in ("may vote", "training", "quiz"):
-            raise NotAllowed(now.text)
+            raise WorkerNotAllowed(now.text)
         assignment = self._studies.assignments.undo(study_id, worker)
         if assignment is None:
             raise UserError("There is no answer to take back: only the last one can be, and once.")
@@ -403,7 +405,7 @@ class AnnotationService:
         now = self._standing(study, worker, enrolment)
         kind = assignment.item.kind
         if now.kind != (kind if kind in ("training", "quiz") else "may vote"):
-            raise NotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
+            raise WorkerNotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
 
     def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
         """The same, after the control policy has excluded a worker whom it has to exclude.
@@ -418,7 +420,7 @@ class AnnotationService:
                 return self._of(study.id, enrolment.worker)
         return study, enrolment
 
-    def _first(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> Step:
+    def _first(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> AnnotationStep:
         """What comes before the items: the training, then the quiz."""
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
         assignment = self._studies.assignments.claim(study.id, worker, kind)
@@ -431,7 +433,7 @@ class AnnotationService:
         text = f"Its {kind} has no further question for you. Please tell whoever invited you."
         return self._without(study, worker, enrolment, "not eligible", text)
 
-    def _item(self, study: Study, worker: str, enrolment: Enrolment) -> Step:
+    def _item(self, study: Study, worker: str, enrolment: Enrolment) -> AnnotationStep:
         kind = next_kind(study.rules, worker, enrolment.items_seen, enrolment.controls_seen)
         assignment = self._studies.assignments.claim(study.id, worker, kind)
         if assignment is None and kind == "control":  # this worker has had all there are
@@ -459,21 +461,23 @@ class AnnotationService:
         )
         return self._without(study, worker, enrolment, "done", text)
 
-    def _with(self, place: tuple[Study, Enrolment], worker: str, assignment: Assignment, text: str = "") -> Step:
+    def _with(
+        self, place: tuple[Study, Enrolment], worker: str, assignment: Assignment, text: str = ""
+    ) -> AnnotationStep:
         study, enrolment = place
         ahead = self._ahead(study, worker, enrolment, assignment)
         if assignment.item.kind == "training":
             of, seen = _training(study), enrolment.training_seen
             if assignment.state != "submitted":
-                return Step("training", text, study, seen, max(1, of - seen), assignment, ahead=ahead)
+                return AnnotationStep("training", text, study, seen, max(1, of - seen), assignment, ahead=ahead)
             said = feedback(assignment.item, assignment.answers, study.rules.questions)
-            return Step("feedback", "", study, seen - 1, of - seen + 1, assignment, said, ahead)
+            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, said, ahead)
         undo = self._studies.assignments.can_undo(study.id, worker)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz
-            return Step("quiz", text, study, done, max(1, of - done), assignment, ahead=ahead, undo=undo)
+            return AnnotationStep("quiz", text, study, done, max(1, of - done), assignment, ahead=ahead, undo=undo)
         done, left = self._progress(study, worker, enrolment)
-        return Step("item", text, study, done, max(1, left), assignment, ahead=ahead, undo=undo)
+        return AnnotationStep("item", text, study, done, max(1, left), assignment, ahead=ahead, undo=undo)
 
     def _ahead(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> Item | None:
         """What `next` would give after this assignment; None where there is none."""
@@ -497,7 +501,7 @@ class AnnotationService:
             found = self._studies.assignments.ahead(study.id, worker, "item", assignment.id)
         return found
 
-    def _without(self, study: Study, worker: str, enrolment: Enrolment, status: Status, text: str) -> Step:
+    def _without(self, study: Study, worker: str, enrolment: Enrolment, status: Status, text: str) -> AnnotationStep:
         undo = status in ("done", "waiting") and self._studies.assignments.can_undo(study.id, worker)
         ended = ("", "")
         if status in ("done", "closed") and enrolment.items_seen:
@@ -505,7 +509,7 @@ class AnnotationService:
             participant = self._studies.panels.participant(study.id, worker)
             ended = (panel.code, address_back(panel, participant)) if participant else ended
         progress = self._progress(study, worker, enrolment)
-        return Step(status, text, study, *progress, undo=undo, completion=ended)
+        return AnnotationStep(status, text, study, *progress, undo=undo, completion=ended)
 
     def _progress(self, study: Study, worker: str, enrolment: Enrolment) -> tuple[int, int]:
         """Answered and still to come, control items included: the sum must not change when one was a control item."""

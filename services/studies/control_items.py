@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from PIL import Image, ImageEnhance
 
-from core.studies import Item, ItemKind, LeftOut, NewItem, Rules, Study
+from core.studies import Item, ItemKind, LeftOutItem, NewItem, Rules, Study
 from storage.studies.studies import Studies
 from storage.workspace import Workspace
 from study.control_items import PICTURE, IsLeftOut, made_controls, pictures_of, what_it_shows
@@ -87,7 +87,7 @@ def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Seque
 def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
     """What is left out by the rules, or is `there`: with the same kind, or as another kind with another answer."""
     gone = frozenset(rules.left_out)
-    held: dict[LeftOut, NewItem] = {what_it_shows(item): item for item in there}
+    held: dict[LeftOutItem, NewItem] = {what_it_shows(item): item for item in there}
 
     def is_left_out(item: NewItem) -> bool:
         others = (held.get(what_it_shows(replace(item, kind=kind))) for kind in _KNOWN if kind != item.kind)

@@ -21,7 +21,7 @@ from services.studies.draft_form import typed_text
 from services.studies.drafts import StudyCommand
 from services.studies.life_cycle import NewCode
 from storage.studies.studies import Studies
-from study.report_types import Disagreement, Report
+from study.report_types import Disagreement, StudyReport
 
 LONGEST_REASON = 500
 UNDECIDED = ("no consensus", "too few votes")
@@ -92,17 +92,17 @@ class Adjudicate(StudyCommand):
 class Adjudicated:
     """What was decided, and the case that comes next; None when all are decided."""
 
-    report: Report
+    report: StudyReport
     next: Disagreement | None
 
 
-def undecided(report: Report) -> tuple[Disagreement, ...]:
+def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
     """What is left to a person: without a consensus, and not waiting for votes. Not ratings: their result is a mean."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 
 
-def disagreements(report: Report) -> tuple[Disagreement, ...]:
+def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
     """What is worth a look, the most divided first: on a scale, 4 against 5 is no disagreement; these come last."""
     scales = _scales(report)
     others = [case for case in report.disagreements if case.question not in scales]
@@ -110,7 +110,7 @@ def disagreements(report: Report) -> tuple[Disagreement, ...]:
     return (*others, *sorted(far, key=_spread, reverse=True))
 
 
-def cases(report: Report) -> tuple[Disagreement, ...]:
+def cases(report: StudyReport) -> tuple[Disagreement, ...]:
     """What a person may decide, image by image, those of one image in the order of the questions."""
     order = {result.question.id: place for place, result in enumerate(report.questions)}
     return tuple(sorted(undecided(report), key=lambda case: (case.item, order[case.question])))
@@ -130,7 +130,7 @@ def following(found: Sequence[Disagreement], place: int) -> int | None:
     return next((n for n in around if found[n].adjudication is None), None)
 
 
-class Decisions:
+class StudyDecisions:
     """The decisions of the studies of one workspace. All methods may be called from any thread."""
 
     def __init__(self, studies: Studies, analyses: Analyses) -> None:
@@ -209,7 +209,7 @@ class Decisions:
         raise Missing("There is no such worker in this study.")
 
 
-def _scales(report: Report) -> frozenset[str]:
+def _scales(report: StudyReport) -> frozenset[str]:
     return frozenset(question.id for question in report.study.rules.questions if question.kind == "scale")
 
 

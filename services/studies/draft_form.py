@@ -19,7 +19,7 @@ from core.studies import (
     QUESTION_KINDS,
     ControlPolicy,
     Eligibility,
-    Example,
+    InstructionExample,
     Question,
     QuestionKind,
     Rules,
@@ -154,11 +154,11 @@ def short_name(text: str, taken: Sequence[str]) -> str:
 _SMALL = frozenset("a an and are as at be do does how in is it of on or still that the this to was what which".split())
 
 
-def _examples(sent: Sequence[object], held: Sequence[Example]) -> tuple[Example, ...]:
+def _examples(sent: Sequence[object], held: Sequence[InstructionExample]) -> tuple[InstructionExample, ...]:
     """The examples with what was typed; only pictures that are examples already: they are added elsewhere."""
     known = {example.sha for example in held}
     return tuple(
-        Example(str(entry["sha"]), _text(entry.get("answer"))[:400], _text(entry.get("why"))[:1000])
+        InstructionExample(str(entry["sha"]), _text(entry.get("answer"))[:400], _text(entry.get("why"))[:1000])
         for entry in sent[:40]
         if isinstance(entry, Mapping) and entry.get("sha") in known
     )

@@ -21,7 +21,7 @@ from core.errors import UserError
 from core.image_filter import UNREAD, ImageFilter
 from core.settings import Settings
 from core.stored_runs import Run
-from core.studies import LONGEST_WHY, Example, Item, ItemKind, NewItem, Rules, Study, Worker
+from core.studies import LONGEST_WHY, InstructionExample, Item, ItemKind, NewItem, Rules, Study, Worker
 from core.words import count_of
 from services.commands import Command, Commands, Missing, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
@@ -209,7 +209,7 @@ class DraftState:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnItems:
     """A draft after items were drawn into it."""
 
     draft: DraftState
@@ -227,7 +227,7 @@ class FilterNote:
     """Test cases that fit and that the model under test has not looked at."""
 
 
-class Drafts:
+class StudyDrafts:
     """The drafts of one workspace. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, ask_model: AskModel) -> None:
@@ -383,7 +383,9 @@ class Drafts:
     def add_example(self, sent: AddExample) -> DraftState:
         """The answer and the reason are typed afterwards."""
         self._workspace.images.path(sent.sha)
-        return self.change(sent, lambda rules: replace(rules, examples=(*rules.examples, Example(sent.sha, "", ""))))
+        return self.change(
+            sent, lambda rules: replace(rules, examples=(*rules.examples, InstructionExample(sent.sha, "", "")))
+        )
 
     def delete_example(self, sent: DeleteExample) -> DraftState:
         """One that is gone already changes nothing."""
@@ -415,7 +417,7 @@ class Drafts:
 
         return self.change(sent, of_items=mark)
 
-    def draw(self, sent: DrawItems) -> Drawn:
+    def draw(self, sent: DrawItems) -> DrawnItems:
         """Draw items into a draft."""
         words = ""
 
@@ -426,7 +428,7 @@ class Drafts:
             self._studies.note("items drawn", words, sent.study)
 
         draft = self.change(sent, of_items=add)
-        return Drawn(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
+        return DrawnItems(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
 
     def drawn(self, study: Study, wanted: ItemFilter) -> tuple[tuple[NewItem, ...], str]:
         """New items by a filter, and how they were drawn in words; nothing is saved. Raises UserError for none."""

@@ -24,7 +24,7 @@ from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
 from study.panel import PAYMENT_COLUMNS, payment_rows, people_columns, people_rows
 from study.questions import wording
-from study.report_types import Report
+from study.report_types import StudyReport
 from study.results import analyse
 from study.tables import (
     ANSWER_COLUMNS,
@@ -59,10 +59,10 @@ class StudyExport:
 
     workspace: Workspace
     data: StudyData
-    _report: Report | None = None
+    _report: StudyReport | None = None
 
     @property
-    def report(self) -> Report:
+    def report(self) -> StudyReport:
         if self._report is None:
             self._report = analyse(self.data)
         return self._report

@@ -41,7 +41,7 @@ _IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
-class Files(Protocol):
+class ImportFiles(Protocol):
     """Named files from outside."""
 
     names: tuple[str, ...]
@@ -130,7 +130,7 @@ class ItemImport:
     notes: tuple[str, ...]
 
 
-def files_of(name: str, file: Path | bytes) -> Files:
+def files_of(name: str, file: Path | bytes) -> ImportFiles:
     """The files in what was sent under a name: a zip, or the one file that it is."""
     data = file if isinstance(file, bytes) else b""
     if isinstance(file, Path):
@@ -145,7 +145,7 @@ def files_of(name: str, file: Path | bytes) -> Files:
     return OneFile(name or "image", data)
 
 
-def read_items(workspace: Workspace, rules: Rules, files: Files) -> ItemImport:
+def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> ItemImport:
     """The pictures into the workspace, and the items, ready for `Studies.add_items`.
 
     A CSV among the files lists the items (`study.listed_items`); an image that it names is one of the files or, by its
@@ -180,7 +180,7 @@ def read_items(workspace: Workspace, rules: Rules, files: Files) -> ItemImport:
     return ItemImport(items, (*notes, *held.notes()))
 
 
-def import_items(workspace: Workspace, study_id: str, files: Files) -> tuple[int, str]:
+def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tuple[int, str]:
     """Add what the files hold to a study: how many items, and what a person should know. Raises UserError."""
     study = workspace.studies.get(study_id)
     if study.state == "closed":
@@ -248,7 +248,7 @@ def _known(item: Item, rules: Rules) -> bool:
     return item.kind != "item" and any(q.id in item.expected for q in asked(rules.questions, item, item.expected))
 
 
-def _listed(files: Files, name: str, rules: Rules) -> tuple[list[ListedItem], tuple[str, ...]]:
+def _listed(files: ImportFiles, name: str, rules: Rules) -> tuple[list[ListedItem], tuple[str, ...]]:
     """The rows of a list; the files that they name are looked for beside it, too."""
     with in_words():
         found, notes = listed_items(read_csv(files.read(name, MOST_LIST), f"“{_short(name)}”"), rules)
@@ -278,7 +278,7 @@ def _the_list(lists: Sequence[str]) -> str:
 class _Pictures:
     """Pictures of the files or the workspace: found, read, saved once each."""
 
-    def __init__(self, workspace: Workspace, files: Files) -> None:
+    def __init__(self, workspace: Workspace, files: ImportFiles) -> None:
         self._workspace, self._files = workspace, files
         self._all = frozenset(files.names)
         self._ends: dict[str, list[str]] = {}

@@ -18,7 +18,7 @@ from core.words import count_of
 from services.commands import Commands, in_words
 from services.studies.control_items import for_more
 from services.studies.draft_form import typed_number
-from services.studies.drafts import Drafts, StudyCommand
+from services.studies.drafts import StudyCommand, StudyDrafts
 from services.studies.item_filter import ItemFilter
 from storage.engine.rows import whole
 from storage.studies.imported_votes import IMPORTED
@@ -162,10 +162,10 @@ class _Act(Generic[C]):
     do: Callable[[Study, C], Any]
 
 
-class LifeCycle:
+class StudyLifeCycle:
     """The life cycles of the studies of one workspace. All methods may be called from any thread."""
 
-    def __init__(self, studies: Studies, drafts: Drafts) -> None:
+    def __init__(self, studies: Studies, drafts: StudyDrafts) -> None:
         self._studies, self._drafts = studies, drafts
         self._lock = threading.Lock()
         self._acts: dict[type[StudyCommand], _Act[Any]] = {

@@ -12,11 +12,11 @@ from services.security_log import Refusals
 from services.studies.analyses import Analyses, analyses_of
 from services.studies.annotation import AnnotationService
 from services.studies.annotators import AnnotatorSessions, Pictures
-from services.studies.decisions import Decisions
-from services.studies.drafts import AskModel, Drafts
+from services.studies.decisions import StudyDecisions
+from services.studies.drafts import AskModel, StudyDrafts
 from services.studies.exports import StudyExport, opened, zipped
-from services.studies.imports import Files, import_items, import_votes, preview_votes
-from services.studies.life_cycle import LifeCycle
+from services.studies.imports import ImportFiles, import_items, import_votes, preview_votes
+from services.studies.life_cycle import StudyLifeCycle
 from services.studies.preview import PreviewStep, preview_step
 from services.studies.restore import restore_study
 from storage.studies.studies import Studies
@@ -27,14 +27,14 @@ from storage.workspace import Workspace
 class StudyServices:
     """What a lead's pages read from; what is done goes through the commands."""
 
-    drafts: Drafts
-    life_cycle: LifeCycle
+    drafts: StudyDrafts
+    life_cycle: StudyLifeCycle
     analyses: Analyses
     stored: Studies
     """The studies with their workers, panels, rules of before and log."""
     picture_sizes: Callable[[Iterable[str | None]], Mapping[str, tuple[int, int]]]
     """Width and height of pictures by their hashes."""
-    import_items: Callable[[str, Files], tuple[int, str]]
+    import_items: Callable[[str, ImportFiles], tuple[int, str]]
     preview_votes: Callable[[str, bytes], tuple[int, str, str]]
     import_votes: Callable[[str, bytes, bool], tuple[int, str]]
     restore: Callable[[Path], tuple[str, str]]
@@ -48,11 +48,11 @@ class StudyServices:
 def study_services(workspace: Workspace, commands: Commands, ask_model: AskModel) -> StudyServices:
     """The services on an open workspace; adds what can be done with studies to `commands`."""
     studies = workspace.studies
-    drafts, analyses = Drafts(workspace, ask_model), analyses_of(studies)
-    life_cycle = LifeCycle(studies, drafts)
+    drafts, analyses = StudyDrafts(workspace, ask_model), analyses_of(studies)
+    life_cycle = StudyLifeCycle(studies, drafts)
     drafts.register(commands)
     life_cycle.register(commands)
-    Decisions(studies, analyses).register(commands)
+    StudyDecisions(studies, analyses).register(commands)
     commands.add(PreviewStep, lambda asked: preview_step(studies, asked))
     return StudyServices(
         drafts,

@@ -190,7 +190,7 @@ class Readiness:
     """
 
 
-class Drafts:
+class TestSetDrafts:
     """Drafts of test sets of one workspace. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from core.test_sets import SetVersion, TestSet
 from services.changes import Changes
 from services.commands import Commands
-from services.test_sets.drafts import Drafts
+from services.test_sets.drafts import TestSetDrafts
 from services.test_sets.exports import SetExports
 from services.test_sets.versions import Versions, set_of, version_of
 from services.work_queue import WorkQueue
@@ -23,7 +23,7 @@ class TestSetServices:
 
     __test__ = False  # not a pytest class
 
-    drafts: Drafts
+    drafts: TestSetDrafts
     versions: Versions
     exports: SetExports
     work: WorkQueue
@@ -46,7 +46,7 @@ class TestSetServices:
 
 def test_set_services(workspace: Workspace, commands: Commands, changes: Changes) -> TestSetServices:
     """The services of a workspace, their commands taken on."""
-    versions, drafts = Versions(workspace), Drafts(workspace)
+    versions, drafts = Versions(workspace), TestSetDrafts(workspace)
     versions.register(commands)
     drafts.register(commands)
     return TestSetServices(

@@ -21,7 +21,7 @@ from core.images import StoredImage
 from core.lineage import DEFAULT_RECIPE, TestCase
 from core.run_record import RunRecord
 from core.stored_runs import EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
-from core.types import GENERATION, Decision, EditType, StageName, StageValue, Task, value_types
+from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, value_types
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, now, pack, pack_value, require_run, run_exists, unpack_value, when
 from storage.images import Images, file_name, keep_image
@@ -52,7 +52,7 @@ class ImportedRun:
     """L, RGB or RGBA."""
     mask: Image.Image | None = None
     cases: Iterable[TestCase] = ()
-    reviews: Sequence[Decision | None] = ()
+    reviews: Sequence[ReviewDecision | None] = ()
     """What people decided about its test cases, in their order."""
 
 
@@ -64,7 +64,7 @@ class _SavedRun:
     source: StoredImage
     mask: StoredImage | None
     cases: Sequence[SavedCase]
-    reviews: Sequence[Decision | None]
+    reviews: Sequence[ReviewDecision | None]
 
 
 class Runs(Repository):

@@ -25,7 +25,7 @@ from core.stored_runs import (
     Verdict,
 )
 from core.stored_studies import Candidate
-from core.types import LONGEST_REASON, Check, CounterfactualCaption, Decision, Task, to_plain
+from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
 from storage.evaluation.predictions import prediction_of
@@ -56,7 +56,7 @@ class TestCases(Repository):
         return self.extend(run_id, job_id, [case])[0]
 
     def extend(
-        self, run_id: str, job_id: int | None, cases: Iterable[TestCase], reviews: Sequence[Decision | None] = ()
+        self, run_id: str, job_id: int | None, cases: Iterable[TestCase], reviews: Sequence[ReviewDecision | None] = ()
     ) -> tuple[int, ...]:
         """Save many test cases of a run at once, all or none; returns their ids in order.
 
@@ -183,7 +183,7 @@ def insert_test_cases(
     run_id: str,
     job_id: int | None,
     saved: Sequence[SavedCase],
-    reviews: Sequence[Decision | None] = (),
+    reviews: Sequence[ReviewDecision | None] = (),
 ) -> tuple[int, ...]:
     """The rows of test cases, each with its review if it has one. The run must exist, and the job must be its own."""
     numbers = tuple(_insert_test_case(db, run_id, job_id, case) for case in saved)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import sqlite_utils
 
 from core.errors import UserError
-from core.run_steps import Kind, Path, RunSteps, Step
+from core.run_steps import Kind, Path, RunSteps, UndoStep
 from core.stored_runs import Verdict
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, now, pack, require_run
@@ -56,14 +56,14 @@ class Steps(Repository):
         return _log(db, run_id, "redo", _named(_steps(db, run_id).undone, key))
 
 
-def _named(steps: Iterable[Step], key: str) -> Step:
+def _named(steps: Iterable[UndoStep], key: str) -> UndoStep:
     for step in steps:
         if step.key == key:
             return step
     raise UserError("Something else was done meanwhile: look at it, and try again.")
 
 
-def _log(db: sqlite_utils.Database, run_id: str, what: Literal["undo", "redo"], step: Step) -> AddedRows:
+def _log(db: sqlite_utils.Database, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> AddedRows:
     made = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
     row = {"run": run_id, "what": what, "step": step.key, "made": pack(made), "created": now()}
     db.table("undo_log").insert(row)
@@ -79,8 +79,8 @@ def _steps(db: sqlite_utils.Database, run_id: str) -> RunSteps:
     made = {(kind, number) for entry in log for kind, number in json.loads(entry["made"])}
     events = [row for row in db.query(_ROWS, {"run": run_id, "began": began}) if (row["kind"], row["id"]) not in made]
     events += [entry for entry in log if entry["what"] != "begin"]
-    done: list[Step] = []
-    undone: list[Step] = []
+    done: list[UndoStep] = []
+    undone: list[UndoStep] = []
     for event in sorted(events, key=lambda event: event["created"]):
         if "kind" in event:
             _add(done, event)
@@ -92,17 +92,17 @@ def _steps(db: sqlite_utils.Database, run_id: str) -> RunSteps:
     return RunSteps(tuple(done), tuple(undone))
 
 
-def _add(done: list[Step], row: Row) -> None:
+def _add(done: list[UndoStep], row: Row) -> None:
     """One more row: of the piece of work, or the decision, that others are of, or a step of its own."""
     stages = (row["stage"],) if row["stage"] else ()
     for place, step in enumerate(done if row["batch"] else ()):
         if step.batch == row["batch"]:
             done[place] = replace(step, rows=(*step.rows, row["id"]), stages=(*step.stages, *stages))
             return
-    done.append(Step(row["kind"], (row["id"],), stages, row["author"] == "person", batch=row["batch"]))
+    done.append(UndoStep(row["kind"], (row["id"],), stages, row["author"] == "person", batch=row["batch"]))
 
 
-def _move(key: str, source: list[Step], target: list[Step]) -> None:
+def _move(key: str, source: list[UndoStep], target: list[UndoStep]) -> None:
     for step in [step for step in source if step.key == key]:
         source.remove(step)
         target.append(step)
@@ -124,7 +124,7 @@ and to put it back stands in the list of runs.
 """
 
 
-def _told(db: sqlite_utils.Database, steps: Sequence[Step]) -> tuple[Step, ...]:
+def _told(db: sqlite_utils.Database, steps: Sequence[UndoStep]) -> tuple[UndoStep, ...]:
     """With what the last one changed in the state, where it did."""
     if not steps or steps[-1].kind != "state":
         return tuple(steps)
@@ -176,7 +176,7 @@ def _columns(leaves: Mapping[Path, Any]) -> dict[str, Any]:
     return named | {column: pack(held) for column, held in plain.items()}
 
 
-def _put_state(db: sqlite_utils.Database, run_id: str, step: Step, what: str) -> _Made:
+def _put_state(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str) -> _Made:
     now_held = latest_state(db, run_id)
     leaves = _leaves(now_held)
     for path, (before, after) in _changes(db, step.rows[0]).items():
@@ -188,7 +188,7 @@ def _put_state(db: sqlite_utils.Database, run_id: str, step: Step, what: str) ->
     return [("state", append_state(db, run_id, {**now_held, **_columns(leaves)}))]
 
 
-def _put_values(db: sqlite_utils.Database, run_id: str, step: Step, what: str) -> _Made:
+def _put_values(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str) -> _Made:
     made: _Made = []
     for stage in dict.fromkeys(step.stages):
         rows = [number for number, held in zip(step.rows, step.stages, strict=True) if held == stage]
@@ -199,7 +199,7 @@ def _put_values(db: sqlite_utils.Database, run_id: str, step: Step, what: str) -
     return made
 
 
-def _put_reviews(db: sqlite_utils.Database, run_id: str, step: Step, what: str) -> _Made:
+def _put_reviews(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str) -> _Made:
     made: _Made = []
     for number in step.rows:
         (case,) = db.execute("SELECT test_case FROM reviews WHERE id = ?", [number]).fetchone()

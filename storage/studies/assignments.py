@@ -17,7 +17,7 @@ from typing import Any
 import sqlite_utils
 
 from core.errors import UserError
-from core.stored_studies import Assignment, Draft, Saved, VoteRefused
+from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, when, whole
@@ -200,7 +200,7 @@ class Assignments(Repository):
         return "saved"
 
     @write
-    def keep_draft(self, db: sqlite_utils.Database, public: str, worker: str, draft: Draft | None) -> bool:
+    def keep_draft(self, db: sqlite_utils.Database, public: str, worker: str, draft: UnsentAnswers | None) -> bool:
         """Keep what a worker has filled in and not sent, in place of what was kept before; None keeps nothing. Whether
         it was: nothing is kept of what is not the worker's, or was sent. Whoever fills in still holds the item: its
         lease begins anew, as long as it has not run out.
@@ -479,5 +479,5 @@ def _assignment(db: sqlite_utils.Database, row: Row) -> Assignment:
         expires=when(row["expires"]),
         answers=answers,
         comment=comment,
-        draft=Draft(**json.loads(row["draft"])) if row["draft"] else None,
+        draft=UnsentAnswers(**json.loads(row["draft"])) if row["draft"] else None,
     )

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from core.panel import Panel
-from core.studies import ControlPolicy, Eligibility, Example, Question, StudyData
+from core.studies import ControlPolicy, Eligibility, InstructionExample, Question, StudyData
 from services.studio import Studio
 from study.behaviour import Behaviour
 from study.simulate import Simulation, run
@@ -547,7 +547,7 @@ def test_the_picture_makes_room_and_takes_it_back(place: Place) -> None:
 
 def test_texts_are_texts_whatever_stands_in_them(place: Place) -> None:
     workspace = place.studio.workspace
-    example = Example(keep_image(workspace, picture(77)), NASTY, NASTY)
+    example = InstructionExample(keep_image(workspace, picture(77)), NASTY, NASTY)
     question = Question("kind", f"What is it? {NASTY}", "choice", (NASTY, "b"), valid=("b",))
     items = items_of(workspace, 2, label=NASTY, caption=f"a {NASTY}", counterfactual=f"b {NASTY}")
     rules = replace(

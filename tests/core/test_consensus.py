@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.consensus import Outcome, counted, image_outcome, outcome
+from core.consensus import ItemOutcome, counted, image_outcome, outcome
 from core.studies import Question
 from tests.support.study_data import vote, votes_of
 
@@ -91,7 +91,7 @@ def test_one_vote_a_worker_and_no_control_items():
 
 def part(status, valid=None):
     """The outcome of one question."""
-    return Outcome(1, "q", status, "", {}, valid)
+    return ItemOutcome(1, "q", status, "", {}, valid)
 
 
 @pytest.mark.parametrize(

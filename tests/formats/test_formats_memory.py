@@ -16,7 +16,7 @@ from formats.types import Example
 from services import test_sets
 from services.curation.import_source import bring_in
 from services.curation.imports import into_set
-from services.test_sets.drafts import Drafts, ReleaseTestSet
+from services.test_sets.drafts import ReleaseTestSet, TestSetDrafts
 from services.test_sets.examples import export_version
 from storage.workspace import Workspace
 from tests.formats.test_formats import SET, Maker
@@ -84,7 +84,7 @@ def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(layout
         with workspace_in(tmp_path / f"workspace-{number}") as workspace:
             done = bring_in(workspace, export(SET, held[:number], tmp_path / f"held-{number}", "csv"))
             into_set(workspace, done.imported.id, "Birds")
-            version = Drafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True))
+            version = TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True))
             given.append((workspace.folder, version.number, layout))
     few, many = peaks(write_out, *given)
     each = (many - few) / 120

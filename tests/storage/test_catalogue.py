@@ -24,7 +24,7 @@ from core.lineage import TestCase
 from core.predictions import Guess, Prediction, encode_map
 from core.stored_runs import Verdict
 from core.studies import NewItem
-from core.types import Caption, Check, CounterfactualCaption, Decision, Edit, StageValue, Task, Trace
+from core.types import Caption, Check, CounterfactualCaption, Edit, ReviewDecision, StageValue, Task, Trace
 from services.studio import Studio
 from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.decisions import Target
@@ -424,7 +424,7 @@ def test_text_finds_endings_accents_and_edited_captions(workspace: Workspace) ->
 def test_a_write_that_is_undone_leaves_the_catalogue_alone(workspace: Workspace) -> None:
     run = workspace.runs.create(picture(1), Task("classification", "bird"), "demo", "A bird", {})
     with pytest.raises(UserError, match="1001"):
-        workspace.test_cases.extend(run, None, [case(random.Random(1), 2)], [Decision("rejected", "x" * 1001)])
+        workspace.test_cases.extend(run, None, [case(random.Random(1), 2)], [ReviewDecision("rejected", "x" * 1001)])
     assert workspace.catalogue.count().number == 0 and faults(workspace) == ()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from services.changes import Changes
 from services.curation.import_source import new_room
 from services.test_sets import exports
-from services.test_sets.drafts import Drafts, ReleaseTestSet
+from services.test_sets.drafts import ReleaseTestSet, TestSetDrafts
 from storage.workspace import Workspace
 from tests.support.set_cases import run_of
 
@@ -41,8 +41,8 @@ def test_what_an_export_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
     opened_before(tmp_path)
     with Workspace(tmp_path) as workspace:
         set_id = workspace.test_sets.create("Birds")
-        Drafts(workspace).add(set_id, run_of(workspace, 1, [10]))
-        version = Drafts(workspace).release(ReleaseTestSet(test_set=set_id))
+        TestSetDrafts(workspace).add(set_id, run_of(workspace, 1, [10]))
+        version = TestSetDrafts(workspace).release(ReleaseTestSet(test_set=set_id))
         left_in(tmp_path / exports.FOLDER)
         ready = exports.SetExports(workspace, Changes())._export(version, "csv", lambda _done, _all: None)
         assert {path.name for path in (tmp_path / exports.FOLDER).iterdir()} == {ready.file.parent.name, "notes"}

@@ -20,7 +20,7 @@ from core.predictions import Guess, Prediction
 from core.run_record import RunRecord
 from core.stored_runs import JobState, Verdict
 from core.stored_studies import VoteRefused
-from core.types import Caption, Decision, StageValue, Task, Trace
+from core.types import Caption, ReviewDecision, StageValue, Task, Trace
 from storage.curation.catalogue_check import catalogue_faults
 from storage.runs.runs import ImportedRun
 from storage.workspace import DATABASE, Workspace
@@ -30,7 +30,7 @@ from tests.support.study_desk import crew, started, vote
 from tests.support.workspaces import workspace_in
 
 IMAGE = Image.new("RGB", (8, 8), (10, 20, 30))
-ACCEPTED = Decision("accepted")
+ACCEPTED = ReviewDecision("accepted")
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_outcomes_agree_with_the_report_whatever_happens(workspace: Workspace) -
 
 def test_many_test_cases_are_saved_at_once_or_none(workspace: Workspace) -> None:
     run = workspace.runs.create(IMAGE, Task("classification", "bird"), "demo", "A bird", {})
-    reviews = [Decision("accepted"), None, Decision("rejected", "blurred")]
+    reviews = [ReviewDecision("accepted"), None, ReviewDecision("rejected", "blurred")]
     ids = workspace.test_cases.extend(run, None, (case(number) for number in range(3)), reviews)
     held = workspace.runs.get(run).test_cases
     assert [found.id for found in held] == list(ids)
@@ -307,7 +307,7 @@ def test_many_test_cases_are_saved_at_once_or_none(workspace: Workspace) -> None
         picture(number).tobytes() for number in range(3)
     ]
     with pytest.raises(UserError, match="1001 characters"):
-        too_long = [None, Decision("rejected", "x" * 1001)]
+        too_long = [None, ReviewDecision("rejected", "x" * 1001)]
         workspace.test_cases.extend(run, None, [case(8), case(9)], too_long)
     with pytest.raises(ValueError):
         workspace.test_cases.extend(run, None, [case(8), case(9)], [None])

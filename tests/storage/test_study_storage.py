@@ -16,7 +16,7 @@ from core.errors import UserError
 from core.lineage import UnreadSettings
 from core.predictions import Guess, Prediction
 from core.stored_studies import ImportedVote
-from core.studies import ControlPolicy, Eligibility, Example, Item, NewItem
+from core.studies import ControlPolicy, Eligibility, InstructionExample, Item, NewItem
 from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
 from storage.backup import backup, restore
 from storage.workspace import Workspace
@@ -55,7 +55,7 @@ def test_a_draft_keeps_what_it_is_given(workspace: Workspace) -> None:
         consensus=5,
         controls=ControlPolicy(0.2, 4, 0.8),
         eligibility=Eligibility(0.9, 10, 5, 0.7),
-        examples=(Example(sha, "yes", "It is a “bird” <b>"),),
+        examples=(InstructionExample(sha, "yes", "It is a “bird” <b>"),),
         seed=2**63,
     )
     studies.set_rules(first, replace(wanted, version=9))

@@ -17,7 +17,7 @@ from study.behaviour import Behaviour, habit_of, judge, read_crew
 from study.questions import check_answers
 from study.simulate import Acknowledged, WorkerRun
 from study.templates import TEMPLATES
-from study.truth import Truth, pixels, pixels_of, read_truth, sight
+from study.truth import AnswerKey, pixels, pixels_of, read_truth, sight
 
 VALID = Question("valid", "Does the image still show a {label}?", "yes-no", valid=("yes",))
 SCALE = Question("realism", "How realistic?", "scale")
@@ -99,7 +99,7 @@ def test_what_is_seen_goes_by_the_pixels_whatever_the_file() -> None:
 def test_known_truth_wins_and_a_guess_is_the_same_for_all() -> None:
     place = sight("abc", "", VALID.text)
     table = read_csv(f"sight,answer,more\n{place},no,x\nxyz,,\n".encode())
-    truth = Truth(read_truth(table), valid=0.9, seed=4)
+    truth = AnswerKey(read_truth(table), valid=0.9, seed=4)
     assert truth.answer("abc", "", VALID) == "no"
     guessed = [truth.answer(str(n), "", VALID) for n in range(2000)]
     assert guessed == [replace(truth).answer(str(n), "", VALID) for n in range(2000)]

@@ -20,7 +20,7 @@ from core.errors import UserError
 from core.stored_studies import VoteRefused
 from services.commands import Malformed
 from services.limits import TooMany
-from services.studies.annotation import NotAllowed, NotYours, Over, Unfit
+from services.studies.annotation import NotYours, Over, UnfitAnswers, WorkerNotAllowed
 from services.studies.annotators import (
     MEDIA_TYPE,
     AnnotatorSessions,
@@ -192,7 +192,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     def mistake(request: Request, error: UserError) -> Response:
         if isinstance(error, BadRequest):
             return refuse(request, error.status, str(error))
-        if isinstance(error, Unfit | Malformed):
+        if isinstance(error, UnfitAnswers | Malformed):
             return refuse(request, 400, str(error))
         if isinstance(error, NotSignedIn):
             return refuse(request, 401, str(error))
@@ -200,7 +200,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
             return refuse(request, 404, str(NotYours()))
         if isinstance(error, Over):
             return refuse(request, 410, str(error))
-        if isinstance(error, NotAllowed):
+        if isinstance(error, WorkerNotAllowed):
             return refuse(request, 403, str(error))
         if isinstance(error, VoteRefused):
             return refuse(request, _REFUSED.get(error.kind, 403), str(error), error.kind)

@@ -12,14 +12,14 @@ from typing import Any
 
 from core.stored_studies import Assignment
 from core.studies import Item, NewItem, Question, Rules, Side, Study, asked
-from services.studies.annotation import Place, Step
+from services.studies.annotation import AnnotationStep, ListedStudy
 from services.studies.annotators import PictureTokens
 from study.questions import wording
 from study.training import Feedback
 from ui.diff import Piece, word_diff
 
 
-def shown_state(worker: str, places: tuple[Place, ...]) -> dict[str, Any]:
+def shown_state(worker: str, places: tuple[ListedStudy, ...]) -> dict[str, Any]:
     """Who is signed in, and their studies."""
     studies = [
         {
@@ -34,7 +34,7 @@ def shown_state(worker: str, places: tuple[Place, ...]) -> dict[str, Any]:
     return {"worker": worker, "studies": studies}
 
 
-def shown_step(step: Step, tokens: PictureTokens) -> dict[str, Any]:
+def shown_step(step: AnnotationStep, tokens: PictureTokens) -> dict[str, Any]:
     """What comes next, and under "ahead" the tokens of the pictures that may come after it."""
     given = step.assignment
     return {
@@ -72,7 +72,7 @@ def _named(given: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
     return image, source or given.source_token or None
 
 
-def _ahead(step: Step, item: Item | None, worker: str, tokens: PictureTokens) -> list[str]:
+def _ahead(step: AnnotationStep, item: Item | None, worker: str, tokens: PictureTokens) -> list[str]:
     shas = [] if item is None else [item.image_sha, item.source_sha if step.study.rules.show_source else None]
     return tokens.expect(worker, step.study.id, [sha for sha in shas if sha])
 

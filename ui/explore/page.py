@@ -27,7 +27,7 @@ from pipeline.run_files.embedded import NoRun
 from services.changes import Revisions
 from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, refused
 from services.jobs import JobQueue, JobView
-from services.runs.bulk_runs import MOST_TOGETHER, DoneTogether, Together, TogetherState
+from services.runs.bulk_runs import MOST_TOGETHER, BulkRuns, DoneTogether, TogetherState
 from services.runs.estimates import Estimates
 from services.runs.exchange import Exchange
 from services.runs.life_cycle import DeleteRun, DeleteRuns, Listing, OpenedRun, RunService
@@ -177,7 +177,7 @@ class Explorer:
     predictions: PredictionService
     similarities: Similarities
     exchange: Exchange
-    together: Together
+    together: BulkRuns
     revisions: Revisions
 
     def answer(self, batch: Batch) -> Reply:

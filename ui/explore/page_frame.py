@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from core.lineage import DEFAULT_RECIPE
-from core.run_steps import RunSteps, Step
+from core.run_steps import RunSteps, UndoStep
 from core.types import Task
 from core.words import count_of
 from pipeline.profiles.profile import Profile
@@ -62,7 +62,7 @@ def header(
     )
 
 
-def _turn(do: str, word: str, keys: str, step: Step | None) -> Html:
+def _turn(do: str, word: str, keys: str, step: UndoStep | None) -> Html:
     """The button of undo or redo, which says what it is about."""
     about = words_of(step) if step is not None else "nothing"
     words = f"{word}: {about}"

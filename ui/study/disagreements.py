@@ -15,7 +15,7 @@ from core.studies import Item, Question, Study, StudyData, Vote
 from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
 from study.questions import wording
-from study.report_types import Disagreement, Report
+from study.report_types import Disagreement, StudyReport
 from ui.diff import word_diff
 from ui.explore.parts import Size, bar, differences, key, picture, pill
 from ui.markup import Child, Html, el
@@ -29,7 +29,7 @@ PAGE = 60
 """On a page of all of them."""
 
 
-def image_page(report: Report, data: StudyData, item: Item, sizes: Mapping[str, Size]) -> Html:
+def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[str, Size]) -> Html:
     """Pictures on the left, facts and votes on the right."""
     return el(
         "div",
@@ -93,7 +93,7 @@ def _short(value: object) -> str:
     return said if len(said) <= 300 else f"{said[:299]}…"
 
 
-def _outcomes(report: Report, item: Item) -> Html | None:
+def _outcomes(report: StudyReport, item: Item) -> Html | None:
     """What its votes say, question by question, where they differ."""
     cases = [case for case in report.disagreements if case.item == item.id]
     if not cases:
@@ -119,12 +119,12 @@ def _outcomes(report: Report, item: Item) -> Html | None:
     return el("section", el("h2", "Where its votes differ"), el("div", table, class_="scroll"), class_="card box")
 
 
-def decide_address(report: Report, item: int, question: str) -> str:
+def decide_address(report: StudyReport, item: int, question: str) -> str:
     """The page where a person decides one question of one image."""
     return f"{study_address(report.study.id, 'adjudication')}?item={item}&question={question}"
 
 
-def _votes(report: Report, data: StudyData, item: Item) -> Html:
+def _votes(report: StudyReport, data: StudyData, item: Item) -> Html:
     """Every vote, those that do not count marked."""
     of_item = [vote for vote in data.votes if vote.item == item.id]
     excluded = {exclusion.worker for exclusion in data.exclusions}
@@ -137,7 +137,7 @@ def _votes(report: Report, data: StudyData, item: Item) -> Html:
     return el("section", el("h2", "Votes"), el("div", table, class_="scroll"), class_="card box")
 
 
-def _vote(report: Report, vote: Vote, item: Item, excluded: set[str], first: set[int]) -> Html:
+def _vote(report: StudyReport, vote: Vote, item: Item, excluded: set[str], first: set[int]) -> Html:
     notes = []
     if vote.worker in excluded:
         notes.append(pill("excluded", "bad"))
@@ -168,7 +168,7 @@ def said_answers(vote: Vote, several: bool) -> list[Child]:
     ]
 
 
-def worker_address(report: Report, worker: str) -> str:
+def worker_address(report: StudyReport, worker: str) -> str:
     """The page of one worker's votes."""
     return study_address(report.study.id, f"workers/{quote(worker, safe='')}")
 
@@ -188,7 +188,7 @@ class DisagreementFilter:
         return study_address(study.id, "disagreements") + (f"?{query}" if query else "")
 
 
-def disagreements_box(report: Report, data: StudyData) -> Html:
+def disagreements_box(report: StudyReport, data: StudyData) -> Html:
     """The most divided images, and the way to all of them and to deciding them."""
     found, left = disagreements(report), undecided(report)
     items = {item.id: item for item in data.items}
@@ -217,7 +217,7 @@ def disagreements_box(report: Report, data: StudyData) -> Html:
     return el("section", el("header", head), body, class_="card box", id="part-divided")
 
 
-def tiles(report: Report, found: Sequence[Disagreement], items: Mapping[int, Item]) -> Html:
+def tiles(report: StudyReport, found: Sequence[Disagreement], items: Mapping[int, Item]) -> Html:
     """Pictures with how their votes are divided, each a way to the image."""
     asked = {result.question.id: result.question for result in report.questions}
     return el(
@@ -227,7 +227,7 @@ def tiles(report: Report, found: Sequence[Disagreement], items: Mapping[int, Ite
     )
 
 
-def _tile(report: Report, case: Disagreement, item: Item, asked: Question) -> Html:
+def _tile(report: StudyReport, case: Disagreement, item: Item, asked: Question) -> Html:
     said = f"{case.question}: {divided_votes(case.counts, asked)}"
     return el(
         "a",
@@ -245,7 +245,7 @@ def item_address(study: Study, item: Item) -> str:
     return study_address(study.id, f"items/{quote(item.public, safe='')}")
 
 
-def all_disagreements(report: Report, data: StudyData, wanted: DisagreementFilter) -> Html:
+def all_disagreements(report: StudyReport, data: StudyData, wanted: DisagreementFilter) -> Html:
     """All disagreements that are wanted, a page of them at a time."""
     found = [
         case
@@ -305,13 +305,13 @@ def _choices(
     return el("span", links, class_="chips", role="group", aria_label=name)
 
 
-def address(report: Report, case: Disagreement) -> str:
+def address(report: StudyReport, case: Disagreement) -> str:
     """The page of a case."""
     return decide_address(report, case.item, case.question)
 
 
 def adjudication_page(
-    report: Report, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
+    report: StudyReport, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
 ) -> Html:
     """The case that was asked for, or the first that is left, or what there is to say without one."""
     found = cases(report)
@@ -367,7 +367,7 @@ def adjudication_page(
     )
 
 
-def _case(report: Report, case: Disagreement, item: Item, asked: Question) -> Html:
+def _case(report: StudyReport, case: Disagreement, item: Item, asked: Question) -> Html:
     """The question with its answers as buttons, the reason, and the votes behind a key."""
     decided = case.adjudication
     answers = [
@@ -438,7 +438,7 @@ def _end(asked: Question, answer: str) -> str:
     return {"1": asked.low, "5": asked.high}.get(answer, "") if asked.kind == "scale" else ""
 
 
-def _rules(report: Report) -> Html:
+def _rules(report: StudyReport) -> Html:
     needed = f"{report.study.rules.consensus} of {report.study.rules.votes}"
     return el(
         "p",
@@ -448,7 +448,7 @@ def _rules(report: Report) -> Html:
     )
 
 
-def _nothing(report: Report) -> Html:
+def _nothing(report: StudyReport) -> Html:
     waiting = report.images.waiting
     if waiting:
         still = f"{count_of(waiting, 'image')} still waiting for votes"
@@ -460,7 +460,7 @@ def _nothing(report: Report) -> Html:
     return el("section", el("h2", "Nothing to adjudicate"), el("p", words), class_="card box", id="adjudicating")
 
 
-def _all_decided(report: Report, found: Sequence[Disagreement]) -> Html:
+def _all_decided(report: StudyReport, found: Sequence[Disagreement]) -> Html:
     """When the last was decided: what it makes of the result, and the way back to each."""
     apart = report.images_adjudicated
     said = None

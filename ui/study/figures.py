@@ -11,7 +11,7 @@ from datetime import datetime
 
 from core.words import count_of
 from study.intervals import percent
-from study.report_types import QuestionResult, Report, Slice, Slices
+from study.report_types import QuestionResult, Slice, Slices, StudyReport
 from study.slices import NONE
 from ui.markup import Child, Html, el
 from ui.study.plots import (
@@ -46,7 +46,7 @@ REMARKS = 100
 """So many answers in free text are shown; the exports have all of them."""
 
 
-def by_question(report: Report) -> Html:
+def by_question(report: StudyReport) -> Html:
     """Every question in one row, with its interval plot."""
     telling = [result for result in report.questions if result.question.valid]
     ratings = [result for result in report.questions if result.question.kind == "scale" and not result.question.valid]
@@ -73,7 +73,7 @@ def by_question(report: Report) -> Html:
     return el("section", el("h2", "By question"), body, legend, class_="card box", id="part-questions")
 
 
-def _legend(report: Report, telling: Sequence[QuestionResult]) -> Html:
+def _legend(report: StudyReport, telling: Sequence[QuestionResult]) -> Html:
     said = ["Dot and line: the share of valid images with its 95 % Wilson interval, over images with a consensus."]
     if any(result.after.bounds.missing for result in telling):
         said.append("Pale: if all discarded images were invalid, or valid.")
@@ -114,7 +114,7 @@ def _other_row(result: QuestionResult) -> Html:
     return el("tr", name, el("td", answer_bar(counts), el("span", said, class_="mut small")))
 
 
-def slices(report: Report) -> Html | None:
+def slices(report: StudyReport) -> Html | None:
     """The share of valid images by class, edit type, sample, and whether the model under test is right."""
     parts = report.image_slices
     boxes = [
@@ -202,7 +202,7 @@ def _row(
     )
 
 
-def agreement_box(report: Report) -> Html:
+def agreement_box(report: StudyReport) -> Html:
     """All measures on one scale, and what they mean."""
     found = report.agreement
     body: list[Child] = []
@@ -225,7 +225,7 @@ def _meanings() -> Html:
     return el("details", el("summary", "What the measures are"), el("dl", said), id="meanings", class_="folded")
 
 
-def timeline(report: Report, times: Sequence[datetime]) -> Html | None:
+def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
     """How the votes came in; `times` in their order."""
     needed = report.items * report.study.rules.votes
     drawn = votes_over_time(times, needed)
@@ -247,7 +247,7 @@ def timeline(report: Report, times: Sequence[datetime]) -> Html | None:
     )
 
 
-def questions_in_detail(report: Report) -> Html:
+def questions_in_detail(report: StudyReport) -> Html:
     """Every question, folded; the only one of a study unfolded."""
     alone = len(report.questions) == 1
     return el(
@@ -259,7 +259,7 @@ def questions_in_detail(report: Report) -> Html:
     )
 
 
-def _question(result: QuestionResult, report: Report, alone: bool) -> Html:
+def _question(result: QuestionResult, report: StudyReport, alone: bool) -> Html:
     question = result.question
     head = el("summary", el("b", question.id), " ", el("span", text_of_question(question), class_="mut"))
     if question.kind == "text":
@@ -321,7 +321,7 @@ def _meaning(result: QuestionResult, answer: str) -> list[Child]:
     return [answer, el("small", f" {means}", class_="mut") if means else None]
 
 
-def _words(result: QuestionResult, report: Report) -> Html:
+def _words(result: QuestionResult, report: StudyReport) -> Html:
     """The figures that have no plot."""
     lines: list[Child] = []
     if result.question.valid:
@@ -366,7 +366,7 @@ def _agreement(result: QuestionResult) -> list[Child]:
     return body
 
 
-def _remarks(result: QuestionResult, report: Report) -> Html:
+def _remarks(result: QuestionResult, report: StudyReport) -> Html:
     """What was written."""
     if not result.remarks:
         return el("p", "Nobody has written anything yet.", class_="mut")

@@ -9,7 +9,7 @@ from core.words import count_of
 from study.agreement import Agreement
 from study.intervals import percent
 from study.methods import paragraph
-from study.report_types import Report
+from study.report_types import StudyReport
 from ui.explore.parts import bar, icon, notice
 from ui.markup import Child, Html, el, fingerprint
 from ui.study.disagreements import disagreements_box, item_address
@@ -36,7 +36,7 @@ COLUMNS = (("questions", "agreement", "timeline"), ("divided",))
 """What stands in two columns, where there is room."""
 
 
-def parts(report: Report, data: StudyData) -> Mapping[str, Html | None]:
+def parts(report: StudyReport, data: StudyData) -> Mapping[str, Html | None]:
     """The parts of the page by name, in their order; None where there is nothing to show."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     times = [vote.submitted for vote in data.votes if vote.kind == "item" and vote.worker not in excluded]
@@ -105,7 +105,7 @@ def copy_methods() -> Html:
     return el("button", "Copy methods paragraph", type="button", class_="btn", data_copy_from="#methods-text")
 
 
-def methods(report: Report) -> Html:
+def methods(report: StudyReport) -> Html:
     """The paragraph, ready to paste."""
     return el(
         "section",
@@ -121,7 +121,7 @@ def methods(report: Report) -> Html:
     )
 
 
-def _comments(report: Report, data: StudyData) -> Html | None:
+def _comments(report: StudyReport, data: StudyData) -> Html | None:
     """What workers wrote beside their answers."""
     if not report.comments:
         return None
@@ -146,7 +146,7 @@ def _comments(report: Report, data: StudyData) -> Html | None:
     )
 
 
-def progress(report: Report) -> Html:
+def progress(report: StudyReport) -> Html:
     """How much is in, and how it came in."""
     needed = report.items * report.study.rules.votes
     words = [
@@ -168,14 +168,14 @@ def progress(report: Report) -> Html:
     )
 
 
-def notes(report: Report) -> Html | None:
+def notes(report: StudyReport) -> Html | None:
     """What a reader has to know before they trust a figure."""
     if not report.notes:
         return None
     return el("div", [notice(text) for text in report.notes], class_="notes", id="part-notes")
 
 
-def tiles(report: Report) -> Html:
+def tiles(report: StudyReport) -> Html:
     """The four figures that a lead looks at first."""
     return el(
         "div",
@@ -199,7 +199,7 @@ def _tile(title: str, said: str, *lines: Child, name: str) -> Html:
     )
 
 
-def _validity(report: Report) -> Html:
+def _validity(report: StudyReport) -> Html:
     rate, before, apart = report.images.rate, report.images_before, report.images_adjudicated
     if not any(result.question.valid for result in report.questions):
         return _tile("Valid images", "not asked", "no question asks whether an image is valid", name="valid")
@@ -215,7 +215,7 @@ def _validity(report: Report) -> Html:
     return _tile("Valid images", percent(rate.value), *lines, name="valid")
 
 
-def _discarded(report: Report) -> Html:
+def _discarded(report: StudyReport) -> Html:
     part = report.images
     lines: list[Child] = []
     if part.bounds.missing and part.bounds.worst is not None and part.bounds.best is not None:
@@ -243,7 +243,7 @@ def _agreement_tile(found: Agreement) -> Html:
     return _tile("Agreement", f"AC1 {found.ac1.words}", " · ".join(measures), reason, name="agreement")
 
 
-def _excluded(report: Report) -> Html:
+def _excluded(report: StudyReport) -> Html:
     total = sum(1 for worker in report.workers if worker.votes or worker.exclusion or worker.controls.n)
     out = len(report.exclusions)
     rule = sum(exclusion.by == "rule" for exclusion in report.exclusions)

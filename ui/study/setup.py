@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from core.errors import UserError
 from core.form_numbers import FormNumber, form_numbers
-from core.studies import Example, Item, Rules, Study
+from core.studies import InstructionExample, Item, Rules, Study
 from services.studies.draft_form import LONGEST_NAME
 from services.studies.drafts import DraftState
 from study.power import PowerPlan, items_for, plan
@@ -175,7 +175,7 @@ def texts_card(rules: Rules, problems: Problems) -> Html:
     )
 
 
-def examples_part(examples: Sequence[Example], problems: Problems) -> Html:
+def examples_part(examples: Sequence[InstructionExample], problems: Problems) -> Html:
     """Pictures with an answer and why."""
     lines = [
         el(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.consensus import Outcome, counted, outcomes_of
+from core.consensus import ItemOutcome, counted, outcomes_of
 from core.studies import WORK, Item, Study, StudyData, Vote
 from core.words import count_of
 from study.control_items import right
 from study.intervals import Proportion, percent
-from study.report_types import Report, WorkerFigures
+from study.report_types import StudyReport, WorkerFigures
 from ui.explore.parts import Tone, pill
 from ui.markup import Attribute, Child, Html, el
 from ui.study.disagreements import item_address, said_answers, worker_address
@@ -37,7 +37,7 @@ _TONES: Mapping[str, Tone] = {"approved": "ok", "rejected": "bad", "pending": ""
 SHOWN_CONTROLS = 12
 
 
-def workers_box(report: Report) -> Html:
+def workers_box(report: StudyReport) -> Html:
     """The first few, on the page of results: the excluded ones, then those with most votes."""
     title = [
         el("h2", "Workers"),
@@ -52,7 +52,7 @@ def workers_box(report: Report) -> Html:
     return el("section", el("header", title), el("div", table, class_="scroll"), class_="card box", id="part-workers")
 
 
-def all_workers(report: Report) -> Html:
+def all_workers(report: StudyReport) -> Html:
     """Everybody, with what a lead can decide."""
     if not report.workers:
         return el("section", el("h2", "Workers"), _nobody(), class_="card box", id="part-all-workers")
@@ -112,7 +112,7 @@ def _nobody() -> Html:
     return el("p", "Nobody has joined yet. Invitations are under “Invite and run”.", class_="mut")
 
 
-def _policy(report: Report) -> str:
+def _policy(report: StudyReport) -> str:
     """What excludes a worker by itself, and what decisions do."""
     policy = report.study.rules.controls
     said = (
@@ -141,7 +141,7 @@ def head(actions: bool, sorts: bool = False) -> Html:
     return el("thead", el("tr", cells))
 
 
-def row(report: Report, worker: WorkerFigures, actions: Html | None) -> Html:
+def row(report: StudyReport, worker: WorkerFigures, actions: Html | None) -> Html:
     """One worker in a table."""
     name = el("a", worker.worker, href=worker_address(report, worker.worker))
     seconds = worker.median_seconds
@@ -173,7 +173,7 @@ def _share(found: Proportion, said: str = "") -> Html:
     return el("td", said or percent(found.value), class_="n", title=found.words, data_sort=found.value)
 
 
-def _record(report: Report, worker: WorkerFigures) -> list[Child]:
+def _record(report: StudyReport, worker: WorkerFigures) -> list[Child]:
     """The approval rate, or the state that matters more."""
     said: list[Child] = []
     if worker.exclusion is not None:
@@ -261,7 +261,7 @@ def _act(
     )
 
 
-def worker_page(report: Report, data: StudyData, worker: WorkerFigures, page: int = 1) -> Html:
+def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, page: int = 1) -> Html:
     """One worker: figures, decisions, and every vote beside what the others found."""
     votes = [vote for vote in data.votes if vote.worker == worker.worker]
     trained = sum(vote.kind == "training" for vote in votes)
@@ -302,7 +302,7 @@ def worker_page(report: Report, data: StudyData, worker: WorkerFigures, page: in
     )
 
 
-def _outcomes(data: StudyData, wanted: set[int]) -> Mapping[int, Mapping[str, Outcome]]:
+def _outcomes(data: StudyData, wanted: set[int]) -> Mapping[int, Mapping[str, ItemOutcome]]:
     """What all workers found of these items."""
     items = [item for item in data.items if item.id in wanted and item.kind == "item"]
     excluded = {exclusion.worker for exclusion in data.exclusions}
@@ -310,7 +310,7 @@ def _outcomes(data: StudyData, wanted: set[int]) -> Mapping[int, Mapping[str, Ou
     return outcomes_of(items, votes, data.study.rules, data.study.state == "closed")
 
 
-def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Outcome]) -> Html:
+def _vote_row(report: StudyReport, vote: Vote, item: Item, outcomes: Mapping[str, ItemOutcome]) -> Html:
     """One vote beside the consensus, or beside the right answer of a control item."""
     questions = report.study.rules.questions
     several = len(questions) > 1
@@ -351,7 +351,7 @@ def _vote_row(report: Report, vote: Vote, item: Item, outcomes: Mapping[str, Out
     )
 
 
-def _found(name: str, outcome: Outcome, vote: Vote, several: bool) -> Html | None:
+def _found(name: str, outcome: ItemOutcome, vote: Vote, several: bool) -> Html | None:
     """The consensus on a question, and whether this vote is with it; nothing while it waits for votes."""
     if not outcome.counts or outcome.status == "waiting":
         return None
@@ -362,7 +362,7 @@ def _found(name: str, outcome: Outcome, vote: Vote, several: bool) -> Html | Non
     return el("div", el("small", f"{name} ", class_="mut") if several else None, pill(said, tone))
 
 
-def control_items_box(report: Report, data: StudyData) -> Html | None:
+def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
     """Those that were answered wrong most often. None without an answer to any."""
     found = _judged(data)
     if not found:
@@ -396,7 +396,7 @@ def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:
     return sorted(found, key=lambda pair: (sum(pair[1]) / len(pair[1]), -len(pair[1]), pair[0].id))
 
 
-def _tile(report: Report, item: Item, answers: Sequence[bool]) -> Html:
+def _tile(report: StudyReport, item: Item, answers: Sequence[bool]) -> Html:
     good = sum(answers)
     wanted = ", ".join(item.expected.values())
     return el(

@@ -32,7 +32,7 @@ from services.curation import import_source
 from services.curation.import_source import Done, bring_in
 from services.curation.imports import ImportService, ImportState, into_set
 from services.studio import Studio
-from services.test_sets.drafts import AddToTestSet, Drafts, ReleaseTestSet, SplitTestSet
+from services.test_sets.drafts import AddToTestSet, ReleaseTestSet, SplitTestSet, TestSetDrafts
 from services.test_sets.examples import examples_of, export_version
 from services.test_sets.leaks import check_folder
 from services.test_sets.versions import Versions, version_of
@@ -164,7 +164,7 @@ def released(folder: Path, sources: bool = False, splits: bool = True) -> tuple[
     """A released version in a workspace of its own: three runs with edits, checks and reviews, masks in all."""
     with workspace_in(folder) as workspace:
         set_id = workspace.test_sets.create("Night birds")
-        drafts = Drafts(workspace)
+        drafts = TestSetDrafts(workspace)
         for number in range(3):
             cases = run_of(workspace, number, [10 * number + 10, 10 * number + 11], "bird" if number else "a boat")
             run = workspace.test_cases.get(cases[0]).run_id
@@ -199,7 +199,7 @@ def test_every_export_comes_back_as_the_same_test_set(layout: str, sources: bool
         found = here.test_sets.entries(made.version.number)
         assert without_numbers(found) == without_numbers(wanted)
         assert all(entry.test_case is None for entry in found)
-        anew = Drafts(here).release(ReleaseTestSet(test_set="Night birds"))
+        anew = TestSetDrafts(here).release(ReleaseTestSet(test_set="Night birds"))
         assert anew.id == version.id and anew.note == "For the paper."
         assert Versions(here).verify(anew).whole
         assert [replace(one, image=Path(), mask=None) for one in examples_of(here, anew)] == [
@@ -223,8 +223,8 @@ def test_what_an_export_says_can_be_found(tmp_path: Path, workspace: Workspace) 
         )
         there.test_cases.extend(run, None, [checked])
         set_id = there.test_sets.create("Birds")
-        Drafts(there).add(set_id, [case.id for case in there.runs.get(run).test_cases], sources=True)
-        version = Drafts(there).release(ReleaseTestSet(test_set=set_id, unreviewed=True))
+        TestSetDrafts(there).add(set_id, [case.id for case in there.runs.get(run).test_cases], sources=True)
+        version = TestSetDrafts(there).release(ReleaseTestSet(test_set=set_id, unreviewed=True))
         export_version(there, version, tmp_path / "files", "parquet")
         (source,) = {entry.source for entry in there.test_sets.entries(version.number)}
     done = bring_in(workspace, tmp_path / "files", "Birds from there")
@@ -239,7 +239,7 @@ def test_what_an_export_says_can_be_found(tmp_path: Path, workspace: Workspace) 
     assert {cell.line for cell in workspace.catalogue.coverage("weather x time of day")} == {"foggy"}
     # Two were accepted there, which counts as long as nobody decides otherwise here.
     made = into_set(workspace, done.imported.id, "Mine")
-    drafts = Drafts(workspace)
+    drafts = TestSetDrafts(workspace)
     with pytest.raises(UserError, match="1 that nobody reviewed") as refused:
         drafts.release(ReleaseTestSet(test_set="Mine"))
     assert foggy.image_sha[:8] in str(refused.value)
@@ -277,8 +277,8 @@ def test_an_original_that_comes_later_is_linked(workspace: Workspace, tmp_path: 
 def test_images_join_the_draft_of_a_set_that_is_there(workspace: Workspace, tmp_path: Path) -> None:
     cases = run_of(workspace, 1, [10])
     set_id = workspace.test_sets.create("Birds")
-    Drafts(workspace).add(set_id, cases)
-    Drafts(workspace).release(ReleaseTestSet(test_set=set_id))
+    TestSetDrafts(workspace).add(set_id, cases)
+    TestSetDrafts(workspace).release(ReleaseTestSet(test_set=set_id))
     source = put(tmp_path / "set", {"bird/a.png": picture(10), "bird/b.png": picture(11)})
     done = bring_in(workspace, source)
     made = into_set(workspace, done.imported.id, "Birds")
@@ -286,8 +286,8 @@ def test_images_join_the_draft_of_a_set_that_is_there(workspace: Workspace, tmp_
     held = {entry.image: entry for entry in workspace.test_sets.entries(made.version.number)}
     assert sorted(entry.test_case or 0 for entry in held.values()) == [0, cases[0]]
     with pytest.raises(UserError, match="1 that nobody reviewed"):
-        Drafts(workspace).release(ReleaseTestSet(test_set="Birds"))
-    assert Drafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True)).place == 2
+        TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Birds"))
+    assert TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Birds", unreviewed=True)).place == 2
 
 
 @pytest.mark.parametrize("before", ["nothing", "a draft", "a version"])
@@ -296,9 +296,9 @@ def test_a_draft_gets_all_images_of_an_import_or_none(
 ) -> None:
     done = bring_in(workspace, birds(tmp_path / "birds", 4))
     if before != "nothing":
-        Drafts(workspace).add(workspace.test_sets.create("Birds"), run_of(workspace, 1, [10]))
+        TestSetDrafts(workspace).add(workspace.test_sets.create("Birds"), run_of(workspace, 1, [10]))
     if before == "a version":
-        Drafts(workspace).release(ReleaseTestSet(test_set="Birds"))
+        TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Birds"))
     were = workspace.test_sets.all()
     monkeypatch.setattr(storage_of_test_sets, "_AT_ONCE", 2)
     real, calls = storage_of_test_sets._missing, 0
@@ -333,9 +333,9 @@ def test_what_is_decided_here_counts(workspace: Workspace, tmp_path: Path) -> No
     assert labels[workspace.catalogue.get(one).image_sha] == "gull"
     assert workspace.catalogue.facets()["class"]["gull"] == 1
     with pytest.raises(UserError, match=r"1 rejected \(images"):
-        Drafts(workspace).release(ReleaseTestSet(test_set="Night birds"))
+        TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Night birds"))
     workspace.decisions.review(Target([two]), "accepted")
-    assert Drafts(workspace).release(ReleaseTestSet(test_set="Night birds")).entries == 6
+    assert TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Night birds")).entries == 6
 
 
 def harm(folder: Path) -> Path:
@@ -398,7 +398,7 @@ def test_unknown_labels_and_bad_lines_are_told(workspace: Workspace, tmp_path: P
     assert rows["metadata.jsonl, line 5"][0] == "changed", "a fact that cannot be kept takes no image away"
     assert rows["e"][0] == "changed" and "1,000 kB" in rows["g"][1]
     made = into_set(workspace, done.imported.id, "List")
-    version = Drafts(workspace).release(ReleaseTestSet(test_set="List", unreviewed=True))
+    version = TestSetDrafts(workspace).release(ReleaseTestSet(test_set="List", unreviewed=True))
     assert version.entries == 4 == made.added
     export_version(workspace, version, tmp_path / "out", "csv")
     anew = bring_in(workspace, source, labels=("bird", "fish"))

@@ -13,7 +13,7 @@ from core.image_filter import ImageFilter
 from core.types import Task
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import WITHOUT_SPLIT, Subject
-from services.test_sets.drafts import AddToTestSet, Drafts
+from services.test_sets.drafts import AddToTestSet, TestSetDrafts
 from storage.curation.decisions import Target
 from storage.workspace import Workspace
 from tests.support.cases import made_case
@@ -38,7 +38,7 @@ def shown(cases: Cases) -> tuple[int, int, int, str]:
 def set_of(workspace: Workspace) -> int:
     """The draft of a new set with all test cases and their sources."""
     set_id = workspace.test_sets.create("Scenes")
-    Drafts(workspace).add_chosen(AddToTestSet.of({"test_set": set_id, "accepted": True, "sources": True}))
+    TestSetDrafts(workspace).add_chosen(AddToTestSet.of({"test_set": set_id, "accepted": True, "sources": True}))
     draft = workspace.test_sets.get(set_id).draft
     assert draft is not None
     return draft.number

@@ -24,7 +24,7 @@ from storage.workspace import DATABASE, Workspace
 from study.behaviour import Behaviour
 from study.simulate import HEADERS, Acknowledged, Simulation, WorkerRun, run
 from study.templates import TEMPLATES
-from study.truth import Truth
+from study.truth import AnswerKey
 from tests.support.server_process import ServerProcess
 from tests.support.workspaces import workspace_in
 
@@ -84,7 +84,7 @@ def under_fire(folder: Path, kills: int, items: int, crew: int, seconds: float) 
         url=server.url,
         crew=[Behaviour(seconds=seconds)] * crew,
         link=link,
-        truth=Truth(valid=0.8),
+        truth=AnswerKey(valid=0.8),
         patience=PATIENCE,
         on_vote=acknowledged.append,
     )

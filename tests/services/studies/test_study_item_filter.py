@@ -18,7 +18,7 @@ from core.stored_studies import Candidate
 from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker, asked
 from services.evaluation.model_outcomes import RunMasks, measure, verdict_of
 from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
-from services.studies.drafts import AskModelUnderTest, DescribeFilter, Drafts
+from services.studies.drafts import AskModelUnderTest, DescribeFilter, StudyDrafts
 from services.studies.item_filter import ItemFilter, Pool, draw, items_of, model_name, most_read, note_of, pool_of
 from storage.curation.catalogue_check import catalogue_faults
 from storage.workspace import DATABASE, Workspace
@@ -175,7 +175,7 @@ def test_class_maps_are_compared_once_and_again_after_another_mask(workspace: Wo
 def test_a_draft_measures_what_it_draws(workspace: Workspace) -> None:
     cases = segmented(workspace)
     study = workspace.studies.create("Roads", PRESERVATION)
-    drafts, choice = Drafts(workspace, lambda run, model: ""), ItemFilter(how="misclassified", count=5)
+    drafts, choice = StudyDrafts(workspace, lambda run, model: ""), ItemFilter(how="misclassified", count=5)
     new, words = drafts.drawn(workspace.studies.get(study), choice)
     assert [item.test_case for item in new] == [cases[1].test_case] and "from 1 that fitted" in words
     assert drafts.describe_filter(DescribeFilter(study=study, filter=choice)).free == 1
@@ -195,7 +195,7 @@ def test_the_model_is_asked_where_it_has_read_the_source_alone(workspace: Worksp
 
     choice = ItemFilter(how="misclassified", model=MODEL)
     study = workspace.studies.create("Roads", PRESERVATION)
-    assert Drafts(workspace, ask).ask_model(AskModelUnderTest(study=study, filter=choice)) == 1
+    assert StudyDrafts(workspace, ask).ask_model(AskModelUnderTest(study=study, filter=choice)) == 1
     assert asked_runs == [held.run_id]
 
 

@@ -12,8 +12,8 @@ import pytest
 from core.errors import UserError
 from services.commands import Commands, Malformed
 from services.studies.analyses import Analyses
-from services.studies.annotation import AnnotationService, Step
-from services.studies.life_cycle import AddItems, LifeCycle, NewCodes
+from services.studies.annotation import AnnotationService, AnnotationStep
+from services.studies.life_cycle import AddItems, NewCodes, StudyLifeCycle
 from services.studies.services import study_services
 from storage.workspace import Workspace
 from tests.support.study_cases import MODEL, object_runs
@@ -26,7 +26,7 @@ class Lead:
 
     workspace: Workspace
     analyses: Analyses
-    life: LifeCycle
+    life: StudyLifeCycle
     commands: Commands
 
     def send(self, name: str, **data: Any) -> Any:
@@ -56,7 +56,7 @@ def test_a_study_goes_from_draft_to_decision_without_a_page(lead: Lead) -> None:
 
     annotation = AnnotationService(lead.workspace.studies).commands()
     for place, new in enumerate(made.codes):
-        step: Step = annotation.send("consent", {"worker": new.worker, "study": study})
+        step: AnnotationStep = annotation.send("consent", {"worker": new.worker, "study": study})
         while step.assignment is not None:
             answer = "yes" if place == 0 else "no"
             sent = {"assignment": step.assignment.public, "answers": {"valid": answer}, "seconds": 4.0, "key": "k"}

@@ -15,7 +15,7 @@ from core.test_sets import SetVersion
 from formats.layouts import LAYOUTS
 from formats.reading import read
 from formats.types import Example
-from services.test_sets.drafts import Drafts, ReleaseTestSet
+from services.test_sets.drafts import ReleaseTestSet, TestSetDrafts
 from services.test_sets.examples import export_version
 from services.test_sets.hashes import hashes_of
 from services.test_sets.leaks import check_folder
@@ -37,8 +37,8 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 def version(workspace: Workspace) -> SetVersion:
     """Two images of one source."""
     set_id = workspace.test_sets.create("Birds")
-    Drafts(workspace).add(set_id, run_of(workspace, picture(1, SIZE), [10, 11]))
-    return Drafts(workspace).release(ReleaseTestSet(test_set=set_id))
+    TestSetDrafts(workspace).add(set_id, run_of(workspace, picture(1, SIZE), [10, 11]))
+    return TestSetDrafts(workspace).release(ReleaseTestSet(test_set=set_id))
 
 
 def test_every_kind_of_file_gets_its_row(workspace: Workspace, version: SetVersion, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_every_kind_of_file_gets_its_row(workspace: Workspace, version: SetVersi
 def test_what_is_meant_to_be_trained_on_is_no_leak(workspace: Workspace, tmp_path: Path) -> None:
     cases = run_of(workspace, 1, [10]) + run_of(workspace, 2, [11])
     set_id = workspace.test_sets.create("Birds")
-    Drafts(workspace).add(set_id, cases)
+    TestSetDrafts(workspace).add(set_id, cases)
     draft = workspace.test_sets.get(set_id).draft
     assert draft is not None
     for entry in workspace.test_sets.entries(draft.number):

@@ -13,7 +13,7 @@ import pytest
 from core.errors import UserError
 from core.perceptual_hashes import DISTANCE, perceptual_hash
 from core.test_sets import SetEntry, Split
-from services.test_sets.drafts import Drafts, ReleaseTestSet, SplitTestSet
+from services.test_sets.drafts import ReleaseTestSet, SplitTestSet, TestSetDrafts
 from services.test_sets.splits import leaks_in, proposed, splits_of, units_of
 from storage.workspace import Workspace
 from tests.support.set_cases import as_jpeg, picture, run_of
@@ -115,7 +115,7 @@ def test_an_original_is_in_the_split_of_what_was_made_from_it(workspace: Workspa
         cases += run_of(workspace, source, [100 + number, 200 + number])
         cases += run_of(workspace, as_jpeg(source), [300 + number])
     set_id = workspace.test_sets.create("Birds")
-    drafts = Drafts(workspace)
+    drafts = TestSetDrafts(workspace)
     drafts.add(set_id, cases, sources=True)
     done = drafts.split(SplitTestSet(test_set=set_id, train=0.5, test=0.5, seed=3))
     assert (done.groups, dict(done.splits)) == (8, {"train": 20, "test": 20})
@@ -131,7 +131,7 @@ def test_an_original_is_in_the_split_of_what_was_made_from_it(workspace: Workspa
 def test_splits_that_leak_are_not_kept(workspace: Workspace) -> None:
     cases = run_of(workspace, 1, [10, 11])
     set_id = workspace.test_sets.create("Birds")
-    drafts = Drafts(workspace)
+    drafts = TestSetDrafts(workspace)
     drafts.add(set_id, cases)
     draft = workspace.test_sets.get(set_id).draft
     assert draft is not None

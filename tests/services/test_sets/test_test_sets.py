@@ -32,12 +32,12 @@ from services.curation.views import View
 from services.test_sets.drafts import (
     NEAR_DUPLICATES,
     AddToTestSet,
-    Drafts,
     RelabelInTestSet,
     ReleaseTestSet,
     RemoveFromTestSet,
     SetSplitInTestSet,
     SplitTestSet,
+    TestSetDrafts,
 )
 from services.test_sets.examples import examples_of, export_version
 from services.test_sets.versions import ShowTestSet, Versions, difference, version_of
@@ -60,12 +60,12 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 def set_with(workspace: Workspace, cases: Any, name: str = "Birds", sources: bool = False) -> str:
     """The id of a new set with these test cases in its draft."""
     set_id = workspace.test_sets.create(name)
-    Drafts(workspace).add(set_id, cases, sources)
+    TestSetDrafts(workspace).add(set_id, cases, sources)
     return set_id
 
 
 def release(workspace: Workspace, set_id: str, **fields: Any) -> SetVersion:
-    return Drafts(workspace).release(ReleaseTestSet.of({"test_set": set_id, **fields}))
+    return TestSetDrafts(workspace).release(ReleaseTestSet.of({"test_set": set_id, **fields}))
 
 
 def draft(workspace: Workspace, set_id: str) -> SetVersion:
@@ -82,7 +82,7 @@ def test_from_accepted_images_to_a_released_version(workspace: Workspace) -> Non
     cases = run_of(workspace, 1, [10, 11]) + run_of(workspace, 2, [12], "boat")
     run_of(workspace, 3, [13], accepted=False)
     set_id = workspace.test_sets.create("  Birds \n and boats ")
-    done = Drafts(workspace).add_chosen(AddToTestSet.of({"test_set": set_id, "accepted": True, "sources": True}))
+    done = TestSetDrafts(workspace).add_chosen(AddToTestSet.of({"test_set": set_id, "accepted": True, "sources": True}))
     assert (done.added, done.already) == (5, 0)
     version = release(workspace, set_id, note=" Two runs. ", thresholds={"label seen": 0.25})
     assert (version.words, version.note, version.entries, version.parent) == ("Birds and boats@1", "Two runs.", 5, "")
@@ -107,7 +107,7 @@ def test_equal_versions_have_one_id_in_two_workspaces(tmp_path: Path) -> None:
             cases = [case for number in order for case in run_of(workspace, number, [number + 10], label)]
             set_id = set_with(workspace, cases)
             sent = SplitTestSet(test_set=set_id, validation=0.5, test=0.5, seed=4)
-            Drafts(workspace).split(sent)
+            TestSetDrafts(workspace).split(sent)
             return release(workspace, set_id, note="One.", thresholds={"score": 1}, **fields)
 
     first, second = made("a", [1, 2, 3, 4]), made("another", [3, 1, 4, 2])
@@ -143,7 +143,7 @@ def test_everything_that_a_version_is_makes_its_id() -> None:
 def test_an_image_is_in_a_version_once(workspace: Workspace) -> None:
     first, second = run_of(workspace, 1, [10, 11]), run_of(workspace, 2, [10], "boat")
     set_id = set_with(workspace, first)
-    done = Drafts(workspace).add(set_id, [*second, *first])
+    done = TestSetDrafts(workspace).add(set_id, [*second, *first])
     assert (done.added, done.already) == (0, 3)
     assert [entry.label for entry in entries(workspace, draft(workspace, set_id))] == ["bird", "bird"]
 
@@ -171,7 +171,7 @@ def test_an_image_is_in_a_version_once(workspace: Workspace) -> None:
 def test_no_statement_changes_what_was_released(workspace: Workspace, statement: str) -> None:
     set_id = set_with(workspace, run_of(workspace, 1, [10, 11]))
     version = release(workspace, set_id)
-    Drafts(workspace).begin("Birds")
+    TestSetDrafts(workspace).begin("Birds")
     before = entries(workspace, version)
     with pytest.raises(sqlite3.IntegrityError):
         workspace._database.write(lambda db: db.execute(statement) and None)
@@ -202,13 +202,13 @@ def test_what_is_not_ready_is_not_released_and_said(workspace: Workspace) -> Non
     set_id = workspace.test_sets.create("Birds")
     with pytest.raises(UserError, match="has no images yet"):
         release(workspace, set_id)
-    Drafts(workspace).add(set_id, [*good, loose, bad])
+    TestSetDrafts(workspace).add(set_id, [*good, loose, bad])
     with pytest.raises(UserError, match=rf"1 rejected and 1 that nobody reviewed \(test cases {loose}, {bad}\)"):
         release(workspace, set_id)
     one, other, *others = (entry.image for entry in entries(workspace, draft(workspace, set_id)))
 
     def put(images: list[str], split: Split) -> None:
-        Drafts(workspace).set_split(SetSplitInTestSet.of({"test_set": set_id, "images": images, "split": split}))
+        TestSetDrafts(workspace).set_split(SetSplitInTestSet.of({"test_set": set_id, "images": images, "split": split}))
 
     put([one], "train")
     with pytest.raises(UserError, match="3 images are in no split, and others are"):
@@ -241,7 +241,7 @@ def test_images_that_look_alike_leak_though_their_sources_are_elsewhere(workspac
     other = shown.copy()
     other.putpixel((5, 5), (0, 0, 0))
     shas = [workspace.images.add(image) for image in (shown, other, picture(2, (64, 64)))]
-    set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
+    set_id, drafts = workspace.test_sets.create("Birds"), TestSetDrafts(workspace)
     number = draft(workspace, set_id).number
     brought = [SetEntry(sha, f"{place:064x}", "bird") for place, sha in enumerate(shas)]
     workspace.test_sets.add(number, brought)
@@ -263,7 +263,7 @@ def test_a_draft_that_changed_after_it_was_checked_is_not_released(
 
     def and_meanwhile(self: Any, version: int) -> dict[int, str]:
         found = checked(self, version)
-        Drafts(workspace).add(set_id, later)
+        TestSetDrafts(workspace).add(set_id, later)
         return found
 
     monkeypatch.setattr(storage_of_sets.TestSets, "not_accepted", and_meanwhile)
@@ -277,19 +277,19 @@ def test_the_next_version_begins_with_the_last_one_and_differs(workspace: Worksp
     set_id = set_with(workspace, run_of(workspace, 1, [10, 11]))
     first = release(workspace, set_id)
     with pytest.raises(UserError, match="has no draft"):
-        Drafts(workspace).add(set_id, run_of(workspace, 2, [12]))
-    second = Drafts(workspace).begin("Birds")
+        TestSetDrafts(workspace).add(set_id, run_of(workspace, 2, [12]))
+    second = TestSetDrafts(workspace).begin("Birds")
     assert (second.words, second.place, second.parent, second.entries) == ("Birds@draft", 2, first.id, 2)
     with pytest.raises(UserError, match="has a draft already"):
-        Drafts(workspace).begin("Birds@1")
+        TestSetDrafts(workspace).begin("Birds@1")
     with pytest.raises(UserError, match="Nothing was changed since “Birds@1”"):
         release(workspace, set_id, note="Another note.")
     gone = entries(workspace, first)[0].image
-    Drafts(workspace).remove(RemoveFromTestSet.of({"test_set": "Birds", "images": gone}))
+    TestSetDrafts(workspace).remove(RemoveFromTestSet.of({"test_set": "Birds", "images": gone}))
     assert release(workspace, set_id).parent == first.id
     assert [entry.image for entry in Versions(workspace).compare("Birds@1", "Birds@2").removed] == [gone]
-    Drafts(workspace).begin("Birds@1")
-    Drafts(workspace).remove(RemoveFromTestSet.of({"test_set": "Birds", "images": [gone]}))
+    TestSetDrafts(workspace).begin("Birds@1")
+    TestSetDrafts(workspace).remove(RemoveFromTestSet.of({"test_set": "Birds", "images": [gone]}))
     with pytest.raises(UserError, match="This is version 2 of “Birds” already"):
         release(workspace, set_id)
     workspace.test_sets.delete_draft(draft(workspace, set_id).number)
@@ -318,7 +318,7 @@ def test_the_difference_is_what_was_done(workspace: Workspace) -> None:
             case 0:
                 workspace.test_sets.remove(number, chosen)
             case 1:
-                Drafts(workspace).add(set_id, fate.sample(cases, 3))
+                TestSetDrafts(workspace).add(set_id, fate.sample(cases, 3))
             case 2:
                 workspace.test_sets.relabel(number, inside, fate.choice(("bird", "boat")))
             case 3:
@@ -359,7 +359,7 @@ def test_a_version_is_found_by_what_people_call_it(workspace: Workspace) -> None
     set_id = set_with(workspace, run_of(workspace, 1, [10]))
     assert version_of(workspace, "Birds").is_draft
     first = release(workspace, set_id)
-    Drafts(workspace).begin(first.id[:8])
+    TestSetDrafts(workspace).begin(first.id[:8])
     for reference in ("Birds", "Birds@1", set_id, f"{set_id}@1", first.id, first.id[:8], f" {first.id} "):
         assert version_of(workspace, reference).number == first.number
     assert version_of(workspace, "Birds@draft").is_draft
@@ -380,7 +380,7 @@ def test_what_no_command_takes_is_refused_and_changes_nothing(workspace: Workspa
     ):
         with pytest.raises(Malformed):
             command.of({"test_set": set_id, **fields})  # type: ignore[attr-defined]
-    drafts = Drafts(workspace)
+    drafts = TestSetDrafts(workspace)
     for what, words in (
         (lambda: drafts.add(set_id, [*cases, 99]), "no test case 99"),
         (lambda: drafts.add_chosen(AddToTestSet(test_set=set_id)), "Name test cases"),
@@ -423,7 +423,7 @@ def test_a_deleted_run_leaves_a_version_whole_also_in_a_backup(workspace: Worksp
     assert [example.facts["review"]["verdict"] for example in before if example.role == "generated"] == ["accepted"] * 2
     later = workspace.test_sets.create("All that is accepted")
     with pytest.raises(UserError, match="No image is accepted yet"):
-        Drafts(workspace).add_chosen(AddToTestSet(test_set=later, accepted=True))
+        TestSetDrafts(workspace).add_chosen(AddToTestSet(test_set=later, accepted=True))
     assert storage_command(["backup", str(workspace.folder), str(tmp_path / "backup.zip")]) == 0
     assert storage_command(["restore", str(tmp_path / "backup.zip"), str(tmp_path / "copy")]) == 0
     with workspace_in(tmp_path / "copy") as copy:
@@ -641,7 +641,7 @@ if __name__ == "__main__":
 def test_images_of_the_catalogue_and_of_a_filter_are_added(workspace: Workspace) -> None:
     birds, boats = run_of(workspace, 1, [10, 11]), run_of(workspace, 2, [12], "boat")
     numbers = dict(zip(workspace.catalogue.test_cases(ids := workspace.catalogue.ids()), ids, strict=True))
-    set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
+    set_id, drafts = workspace.test_sets.create("Birds"), TestSetDrafts(workspace)
 
     def add(**sent: Any) -> tuple[int, int, int]:
         done = drafts.add_chosen(AddToTestSet.of({"test_set": set_id, **sent}))
@@ -670,7 +670,7 @@ def test_imported_images_of_the_catalogue_are_added_too(workspace: Workspace, tm
         picture(number).save(folder / f"{number}.png")
     bring_in(workspace, tmp_path / "owls", "Owls")
     owls = sorted({*workspace.catalogue.ids()} - {*workspace.catalogue.ids(View.read("class=bird").filter)})
-    set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
+    set_id, drafts = workspace.test_sets.create("Birds"), TestSetDrafts(workspace)
     done = drafts.add_chosen(AddToTestSet.of({"test_set": set_id, "filter": "", "expected": 3}))
     assert (done.added, done.already, done.left_out) == (3, 0, 0)
     held = entries(workspace, draft(workspace, set_id))
@@ -693,7 +693,7 @@ def test_imported_images_of_the_catalogue_are_added_too(workspace: Workspace, tm
 
 def test_what_stands_against_a_release_is_told_before_it(workspace: Workspace) -> None:
     cases, open_ones = run_of(workspace, 1, [10, 11]), run_of(workspace, 2, [12], accepted=False)
-    set_id, drafts = workspace.test_sets.create("Birds"), Drafts(workspace)
+    set_id, drafts = workspace.test_sets.create("Birds"), TestSetDrafts(workspace)
 
     def told() -> dict[str, int]:
         return {one.kind: len(one.images) for one in drafts.readiness(draft(workspace, set_id)).obstacles}

@@ -18,7 +18,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from core.panel import Panel, PersonQuestion
-from core.studies import ControlPolicy, Eligibility, Example, Question
+from core.studies import ControlPolicy, Eligibility, InstructionExample, Question
 from services.limits import Limiter, TooMany
 from services.studies.annotators import AnnotatorSessions, Join, Pictures, PictureTokens
 from services.studies.exports import EXPORTS, opened, zipped
@@ -92,7 +92,7 @@ def test_two_annotators_finish_a_study(studio: Studio, one: Annotator, other: An
 
 
 def test_consent_comes_before_the_first_item(studio: Studio, one: Annotator) -> None:
-    example = Example(keep_image(studio.workspace, picture(9)), "Yes", "It has wings & a <beak>.")
+    example = InstructionExample(keep_image(studio.workspace, picture(9)), "Yes", "It has wings & a <beak>.")
     _, link = running(studio.workspace, 2, replace(BIRD_RULES, examples=(example,), instructions="Look <b>well</b>."))
     one.join(link, agree=False)
     step = one.next()
