@@ -103,25 +103,36 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str]) ->
 
 
 def with_own_numbers(image: Image.Image, classes: Mapping[int, str]) -> Mask:
-    """Give a class of the number 255 a free number, since 255 stands for no class here, as in masks of 0 and 255.
+    """Give a class of the number 255 another number, since 255 stands for no class here: see `numbered_classes`.
 
     The notes say so, and say of a mask of background (0) and 255 that 255 has no name. Raises UserError for class
     numbers without a name, naming them.
     """
-    named = {number: name for number, name in classes.items() if number != UNLABELLED}
-    own = classes.get(UNLABELLED, "")
-    if not own or own.casefold() in _NO_CLASS:
+    named, own = numbered_classes(classes), classes.get(UNLABELLED, "")
+    number = next((number for number, name in named.items() if name == own), None)
+    if number is None:
         require_names(image, named)
         unclear = not own and named.get(0, "").casefold() in _BACKGROUND and numbers_in(image) == (0, UNLABELLED)
         return Mask(image, named, (_UNCLEAR,) if unclear else ())
-    free = next((number for number in (*named, *range(UNLABELLED)) if named.get(number, own) == own), None)
-    if free is None:
-        raise UserError("There are more than 255 classes, which a mask cannot hold: leave out those that it lacks.")
     pixels = np.array(image)
-    pixels[pixels == UNLABELLED] = free
-    image, named = Image.fromarray(pixels), named | {free: own}
+    pixels[pixels == UNLABELLED] = number
+    image = Image.fromarray(pixels)
     require_names(image, named)
-    return Mask(image, named, (f"Its class “{own}” has the number {free} here, as 255 stands for no class.",))
+    return Mask(image, named, (f"Its class “{own}” has the number {number} here, as 255 stands for no class.",))
+
+
+def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
+    """Return the classes, with a free number for one of the number 255, as masks of 0 and 255 have it; or with the
+    number of another class of its name. Raises UserError if there is no free one.
+    """
+    named = {number: name for number, name in classes.items() if number != UNLABELLED}
+    own = classes.get(UNLABELLED, "")
+    if own and own.casefold() not in _NO_CLASS:
+        free = next((number for number in (*named, *range(UNLABELLED)) if named.get(number, own) == own), None)
+        if free is None:
+            raise UserError("There are more than 255 classes, which a mask cannot hold: leave out those that it lacks.")
+        named[free] = own
+    return named
 
 
 def resized(mask: Image.Image, size: tuple[int, int]) -> Image.Image:

@@ -404,7 +404,10 @@ class _Table:
             self._at.append(place)
             self._bytes.append(size)
         elif what == "categories" and isinstance(entry.get("name"), str) and _id(entry.get("id")):
-            self.categories[_id(entry.get("id"))] = entry["name"]
+            identity, name = _id(entry.get("id")), entry["name"]
+            if self.categories.setdefault(identity, name) != name:
+                first = self.categories[identity]
+                self.told.append(f"Its categories “{first}” and “{name}” have one id, {identity}: the first was taken.")
         elif what == "licenses":
             about = [_text(entry.get(part)) for part in ("name", "url")]
             self.licences[_id(entry.get("id"))] = ", ".join(part for part in about if part)

@@ -12,7 +12,7 @@ from PIL import Image
 from core.batches import Item
 from core.errors import UserError
 from core.images import png_of, read_image
-from core.masks import UNLABELLED, parse_classes, with_own_numbers
+from core.masks import UNLABELLED, numbered_classes, parse_classes
 from formats.files import open_files
 from formats.layouts import LAYOUTS, Layout, source_of
 from formats.naming import choose_some, standard
@@ -159,7 +159,7 @@ def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> D
     del report.rows[told:]
     named = _option_classes(options.get("mask_classes", ""))
     if named:
-        survey.mask_classes = with_own_numbers(Image.new("L", (1, 1), UNLABELLED), named).classes
+        survey.mask_classes = numbered_classes(named)
     return DataSet(layout, source, chosen, survey, named)
 
 

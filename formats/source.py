@@ -17,9 +17,9 @@ from PIL import Image
 
 from core.errors import UserError
 from core.images import opened, orientation_of, png_of
-from core.masks import UNLABELLED, read_mask, require_names
+from core.masks import UNLABELLED, numbered_classes, read_mask, require_names
 from formats.files import Files
-from formats.types import Found, Report
+from formats.types import Found, Report, composed
 
 T = TypeVar("T")
 
@@ -45,6 +45,10 @@ class Survey:
     """The labels; empty where there are none, or any is taken."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The names of the numbers in the masks."""
+
+    def __post_init__(self) -> None:
+        self.classes = tuple(dict.fromkeys(map(composed, self.classes)))
+        self.mask_classes = {number: composed(name) for number, name in self.mask_classes.items()}
 
 
 class Source:
@@ -98,9 +102,9 @@ class Source:
         for found in self.find():
             if found.label:
                 labels[found.label] = None
-            for number, name in sorted((found.classes or {}).items()) if found.mask is not None else ():
-                if number != UNLABELLED:
-                    number_of(name, number, numbers)
+            classes = numbered_classes(found.classes or {}) if found.mask is not None else {}
+            for number, name in sorted(classes.items()):
+                number_of(name, number, numbers)
         return Survey(tuple(sorted(labels)), {number: name for name, number in numbers.items()})
 
     def count(self, split: str | None = None) -> int:

@@ -288,6 +288,19 @@ CASES: dict[str, Callable[[], Case]] = {
     "coco_same_image_id_twice": lambda: Case(
         coco_twins(), ANY, told=(" id",), plan=Plan("coco", "train", LARGEST, ANY, or_told=" id")
     ),
+    "coco_category_id_twice": lambda: Case(
+        {
+            **coco(),
+            "annotations/instances_train.json": coco_table(
+                [coco_image()],
+                [{"id": 1, "image_id": 1, "category_id": 1, **SQUARE}],
+                [{"id": 1, "name": "cat"}, {"id": 1, "name": "dog"}],
+            ),
+        },
+        (CAT_MASK,),
+        told=("“dog”",),
+        plan=Plan("coco", "train", seen=ANY, or_told="“dog”"),
+    ),
     "coco_2017_trio": lambda: Case(
         coco_trio("instances", "captions", "person_keypoints"),
         (Seen("", "validation", ("person",), "A person on a road."),),
@@ -346,6 +359,12 @@ CASES: dict[str, Callable[[], Case]] = {
         told=("255",),
         classes="0 background, 255 polyp",
         plan=Plan("folder", options={"mask_classes": "0 background, 255 polyp"}),
+    ),
+    "folder_binary_masks_of_a_list": lambda: Case(
+        {"images/a.png": png(), "masks/a.png": mask(255), "classes.txt": "0 background\n255 polyp"},
+        (Seen("", "", ("background", "polyp")),),
+        told=("255",),
+        plan=Plan("folder"),
     ),
     "folder_binary_masks_without_a_name": lambda: Case(
         {"images/a.png": png(), "masks/a.png": mask(255)},
@@ -413,6 +432,9 @@ CASES: dict[str, Callable[[], Case]] = {
         told=None,
         source="set.zip",
         plan=Plan("imagefolder"),
+    ),
+    "zip_of_macos_names": lambda: Case(
+        packed(True, f"{NFD}/a.png", "dog/b.png"), (Seen(NFC), Seen("dog")), source="set.zip", plan=Plan("torchvision")
     ),
     "zip_with_mark": lambda: Case(
         packed(True, f"{NFC}/a.png", "猫/b.png"), (Seen(NFC), Seen("猫")), source="set.zip", plan=Plan("imagefolder")
@@ -531,9 +553,6 @@ CASES: dict[str, Callable[[], Case]] = {
     "jsonl_one_split_alone": lambda: Case(jsonl(CAT, DOG), cats_and_dogs("train")),
 }
 
-NOT_YET: Mapping[str, str] = {"import": "", "batch": ""}
-"""Cases that fail today, by the way in."""
-
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
@@ -606,16 +625,11 @@ def same(found: Sequence[Seen], expected: Sequence[Seen], words: bool) -> bool:
     )
 
 
-def marked(names: Sequence[str], way: str) -> list[Any]:
-    fails = pytest.mark.xfail(strict=True, reason="The reader does not take this yet.")
-    return [pytest.param(name, marks=fails) if name in NOT_YET[way].split() else name for name in names]
-
-
 IMPORTED = [f"{name}:{layout}" if layout else name for name, case in CASES.items() for layout in case().layouts]
 PLANNED = [name for name, case in CASES.items() if case().plan is not None]
 
 
-@pytest.mark.parametrize("name", marked(IMPORTED, "import"))
+@pytest.mark.parametrize("name", IMPORTED)
 def test_the_import_takes_what_is_there_and_tells_what_is_not_taken(
     workspace: Workspace, tmp_path: Path, name: str
 ) -> None:
@@ -627,7 +641,7 @@ def test_the_import_takes_what_is_there_and_tells_what_is_not_taken(
     assert whole or (case.or_told and any(case.or_told in row for row in told)), (seen, told)
 
 
-@pytest.mark.parametrize("name", marked(PLANNED, "batch"))
+@pytest.mark.parametrize("name", PLANNED)
 def test_a_batch_reads_the_same_in_place(tmp_path: Path, name: str) -> None:
     case = CASES[name]()
     plan = case.plan

@@ -74,9 +74,7 @@ class Form:
 
     write: Callable[[Path], object]
     says: Sequence[str] = ("label", "split", "mask")
-    imports: str = ""
-    """The layout as the import calls it; "" where it does not read it."""
-    batches: str = ""
+    layout: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     """What a batch has to be told."""
     classes: Mapping[int, str] | None = None
@@ -242,47 +240,34 @@ def shift(scene: Scene) -> Mapping[str, bytes | str]:
 
 MASKED = ("split", "mask")
 OPTIONS = {"mask_classes": "0 road, 10 sky"}
+WRITTEN = [name for name, layout in LAYOUTS.items() if layout.write is not None]
 FORMS: dict[str, Form] = {
+    **{f"{layout} of the studio": Form(exported(layout, plain=False), layout="studio") for layout in WRITTEN},
     **{
-        f"studio: {layout}": Form(
-            exported(layout, plain=False),
-            imports=layout,
-            batches="studio",
+        f"{layout} of the studio alone": Form(
+            exported(layout, plain=True),
+            {"cityscapes": MASKED, "yolo": MASKED}.get(layout, ("label", "split", "mask")),
+            layout,
+            options={"mask": "mask", **OPTIONS} if layout == "parquet" else OPTIONS if layout == "csv" else {},
         )
-        for layout, known in LAYOUTS.items()
-        if known.write is not None
+        for layout in WRITTEN
     },
-    "studio": Form(exported("parquet", plain=False), imports="studio", batches="studio"),
-    "imagefolder of Hugging Face": Form(
-        exported("imagefolder", plain=True), imports="imagefolder", batches="imagefolder"
-    ),
-    "parquet of Hugging Face": Form(
-        exported("parquet", plain=True),
-        imports="parquet",
-        batches="parquet",
-        options={"mask": "mask", **OPTIONS},
-    ),
-    "table of Parquet": Form(
-        parquet_tables, imports="parquet", batches="huggingface", options={"mask": "mask", **OPTIONS}, classes=NAMES
-    ),
+    "table of Parquet": Form(parquet_tables, layout="parquet", options={"mask": "mask", **OPTIONS}, classes=NAMES),
     "save_to_disk": Form(
         saved_to_disk,
-        imports="huggingface",
-        batches="huggingface",
+        layout="huggingface",
         options={"mask": "mask", **OPTIONS},
         classes=NAMES,
     ),
     "folders of classes": Form(
         files_of(lambda scene: {f"{VAL[scene.split]}/{scene.label}/{scene.name}.jpg": scene.image}),
         ("label", "split"),
-        imports="torchvision",
-        batches="torchvision",
+        layout="torchvision",
     ),
     "imagenet": Form(
         files_of(lambda scene: {f"{VAL[scene.split]}/{scene.label}/{scene.name}.JPEG": scene.image}),
         ("label", "split"),
-        imports="imagenet",
-        batches="imagenet",
+        layout="imagenet",
     ),
     "folder": Form(
         files_of(
@@ -292,14 +277,11 @@ FORMS: dict[str, Form] = {
             },
             **{"classes.txt": "0 road, 10 sky"},
         ),
-        imports="folder",
-        batches="folder",
+        layout="folder",
     ),
-    "coco": Form(coco_tables, MASKED, imports="coco", batches="coco"),
-    "yolo": Form(
-        files_of(yolo, **{"data.yaml": "names: [cat, dog]\n"}), ("label", "split"), imports="yolo", batches="yolo"
-    ),
-    "webdataset": Form(shards, imports="webdataset", batches="webdataset", options=OPTIONS),
+    "coco": Form(coco_tables, MASKED, layout="coco"),
+    "yolo": Form(files_of(yolo, **{"data.yaml": "names: [cat, dog]\n"}), ("label", "split"), layout="yolo"),
+    "webdataset": Form(shards, layout="webdataset", options=OPTIONS),
     "csv": Form(
         files_of(
             lambda scene: {f"{scene.name}.jpg": scene.image, f"masks/{scene.name}.png": scene.mask()},
@@ -310,8 +292,7 @@ FORMS: dict[str, Form] = {
                 )
             },
         ),
-        imports="csv",
-        batches="csv",
+        layout="csv",
         options=OPTIONS,
         classes=NAMES,
     ),
@@ -332,7 +313,7 @@ FORMS: dict[str, Form] = {
                 )
             },
         ),
-        imports="imagefolder",
+        layout="imagefolder",
     ),
     "cityscapes": Form(
         files_of(
@@ -342,10 +323,9 @@ FORMS: dict[str, Form] = {
             }
         ),
         MASKED,
-        imports="cityscapes",
-        batches="cityscapes",
+        layout="cityscapes",
     ),
-    "acdc": Form(files_of(acdc), MASKED, imports="acdc", batches="acdc"),
+    "acdc": Form(files_of(acdc), MASKED, layout="acdc"),
     "bdd100k": Form(
         files_of(
             lambda scene: {
@@ -354,10 +334,9 @@ FORMS: dict[str, Form] = {
             }
         ),
         MASKED,
-        imports="bdd100k",
-        batches="bdd100k",
+        layout="bdd100k",
     ),
-    "shift": Form(files_of(shift), MASKED, imports="shift", batches="shift"),
+    "shift": Form(files_of(shift), MASKED, layout="shift"),
     "voc": Form(
         files_of(
             lambda scene: {
@@ -372,8 +351,7 @@ FORMS: dict[str, Form] = {
             },
         ),
         MASKED,
-        imports="voc",
-        batches="voc",
+        layout="voc",
         options=OPTIONS,
         classes=NAMES,
     ),
@@ -390,30 +368,24 @@ def by_import(form: Form, root: Path, into: Path, layout: str) -> Iterator[Seen]
 
 def by_batch(form: Form, root: Path) -> Iterator[Seen]:
     for split in SPLITS:
-        data_set = open_data_set(root, form.batches, split, **form.options)
+        data_set = open_data_set(root, form.layout, split, **form.options)
         for item in data_set.items():
             content = data_set.read(item.key, item.stamp)
             mask = Image.open(io.BytesIO(content.mask)) if content.mask is not None else None
             yield seen(Image.open(io.BytesIO(content.image)), item.label, item.split, mask, data_set.mask_classes)
 
 
-def ways() -> Iterator[object]:
-    for name, form in FORMS.items():
-        for way in (*(("import", "import, found out") if form.imports else ()), *(("batch",) if form.batches else ())):
-            yield pytest.param(name, way, id=f"{way}: {name}")
-
-
-@pytest.mark.parametrize(("name", "way"), ways())
+@pytest.mark.parametrize("way", ["import", "import, found out", "batch"])
+@pytest.mark.parametrize("name", FORMS)
 def test_every_layout_shows_the_same_by_every_way(name: str, way: str, tmp_path: Path) -> None:
     form, root = FORMS[name], tmp_path / "set"
     form.write(root)
     if way == "batch":
         found = by_batch(form, root)
     else:
-        found = by_import(form, root, tmp_path / "in", form.imports if way == "import" else "")
+        found = by_import(form, root, tmp_path / "in", form.layout if way == "import" else "")
     assert sorted(found) == expected(form)
 
 
 def test_no_layout_is_forgotten() -> None:
-    assert {form.imports for form in FORMS.values() if form.imports} == set(LAYOUTS)
-    assert {form.batches for form in FORMS.values() if form.batches} == set(LAYOUTS)
+    assert {form.layout for form in FORMS.values()} == set(LAYOUTS)
