@@ -35,7 +35,7 @@ from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.scoring import score_images
 from services.studies.drafts import DescribeFilter, StudyDrafts
-from services.studies.item_filter import HOWS, ItemFilter
+from services.studies.item_filter import HOWS
 from storage.curation.case_columns import Outcome
 from storage.curation.catalogue import Catalogue
 from storage.curation.decisions import Target
@@ -211,9 +211,10 @@ def set_up(workspace: Workspace, size: int) -> list[Figure]:
     drafts = StudyDrafts(workspace, lambda run, model: None)
 
     def describe(number: int) -> Callable[[], object]:
-        how, reviewed = HOWS[number % 4], ("all", "accepted", "not rejected")[number % 3]
-        wanted = ItemFilter.model_validate({"how": how, "reviewed": reviewed, "count": 100, "kind": "any"})
-        return lambda: drafts.describe_filter(DescribeFilter(study=study, filter=wanted))
+        standing = "model=:newly wrong&model=:wrong&" if number % 4 == 3 else ""
+        meant = f"{standing}{('', 'review=accepted', '-review=rejected')[number % 3]}"
+        asked = DescribeFilter.of({"study": study, "filter": meant, "how": HOWS[number % 3], "count": 100})
+        return lambda: drafts.describe_filter(asked)
 
     return [timed(f"a change of a study's filter, {size:,} test cases", map(describe, range(24)), COUNT)]
 

@@ -54,7 +54,8 @@ PARTS: Mapping[str, str] = {
     NONE: "the name of a part that it must have no value of, such as none=weather; none=score: without a score",
     "check": "CHECK:OUTCOME; the outcome is passed, failed or cannot tell",
     "range": "CHECK:LOW:HIGH, the figure of a check, both ends included",
-    "model": f"MODEL:STANDING; the standing is {', '.join(STANDINGS)} or {UNREAD}",
+    "model": f"MODEL:STANDING; the standing is {', '.join(STANDINGS)} or {UNREAD}; without a MODEL it is the one "
+    "that has read most of the images",
     SCORE: "LOW:HIGH, the validity score from LOW up to and without HIGH; either may be left out",
     "run": "the id of its run",
     "source": "the SHA-256 of its source image",
@@ -158,7 +159,8 @@ class ImageFilter:
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes by the name of a check, of `CHECK_OUTCOMES`."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Standings by model under test, of `STANDINGS` or `UNREAD`."""
+    """Standings by model under test, of `STANDINGS` or `UNREAD`; "" for the model that has read most of the images that
+    all other parts mean."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
     """Bands of the score of validity, of which one has to hold; None: without a score."""
@@ -207,7 +209,7 @@ class ImageFilter:
                 (facets if name == NONE else without)[chosen(NONE, value, (*FACETS, SCORE))].append("")
             elif name in ("check", "model"):
                 subject, _, outcome = value.rpartition(":")
-                if not subject:
+                if (not subject and name == "check") or ":" not in value:
                     raise unreadable(name, value)
                 (checks if name == "check" else models)[subject].append(chosen(name, outcome, CHOICES[name]))
             elif name == "range":
@@ -260,7 +262,7 @@ class ImageFilter:
     def words(self) -> str:
         """For a person, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for all images."""
         named = [*self.facets.items(), *((f"not {name}", values) for name, values in self.without.items())]
-        named += [*self.checks.items(), *self.models.items()]
+        named += [*self.checks.items(), *((name or "most-read model", values) for name, values in self.models.items())]
         parts = [f"{name}: {' or '.join(value or 'none' for value in values)}" for name, values in named]
         parts += [f"{one.check}: {one.low:g} to {one.high:g}" for one in self.between]
         bands = [f"validity score {one.words if one is not None else 'none'}" for one in self.scores]

@@ -22,7 +22,7 @@ from services.evaluation.results import STANDING, Found, strata_of
 from services.evaluation.subjects import Cases, Numbers
 from services.studies import draft_form
 from services.studies.drafts import QUIZ
-from services.studies.item_filter import ItemFilter, items_of
+from services.studies.item_filter import items_of
 from storage.workspace import Workspace
 from study.templates import TEMPLATES
 
@@ -114,7 +114,7 @@ def draft_study(workspace: Workspace, found: Found, plan: StudyPlan, model: str)
     items = [
         item
         for candidate in read
-        for item in items_of([candidate], ItemFilter(group=groups[candidate.test_case]), model, masks)
+        for item in items_of([candidate], groups[candidate.test_case], model, masks)
         if asked(rules.questions, item, {})
     ]
     study = workspace.studies.create(title, rules)

@@ -30,7 +30,7 @@ from services.studies import draft_form
 from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
 from services.studies.draft_form import typed_text
 from services.studies.draft_saves import DraftSaves, form_state
-from services.studies.item_filter import ItemFilter, draw, items_of, model_name, most_read, note_of, pool_of
+from services.studies.item_filter import ItemDraw, draw, items_of, model_name, note_of, pool_of
 from storage.workspace import Workspace
 from study.questions import RuleProblem, problems_of
 from study.readiness import Finding, findings
@@ -120,11 +120,10 @@ class DeleteExample(DraftCommand):
     place: StrictInt = Field(ge=0, description="The place of the example, from 0")
 
 
-class DrawItems(DraftCommand):
+class DrawItems(DraftCommand, ItemDraw):
     """Draw test cases into the draft."""
 
     name: ClassVar[str] = "draw-items"
-    filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
 class DeleteItem(DraftCommand):
@@ -159,18 +158,16 @@ class RefreshDraft(DraftCommand):
     name: ClassVar[str] = "refresh-draft"
 
 
-class DescribeFilter(StudyCommand):
+class DescribeFilter(StudyCommand, ItemDraw):
     """Tell what a filter can draw."""
 
     name: ClassVar[str] = "describe-filter"
-    filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
-class AskModelUnderTest(StudyCommand):
+class AskModelUnderTest(StudyCommand, ItemDraw):
     """Have the model under test look at what a filter fits and it has not seen, while nobody waits."""
 
     name: ClassVar[str] = "ask-model"
-    filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
 @dataclass(frozen=True)
@@ -286,9 +283,8 @@ class StudyDrafts:
 
     def models(self) -> tuple[str, ...]:
         """Models under test that have looked at a test case; the one that has looked at most first."""
-        models = self._workspace.catalogue.models()
-        first = most_read(models)
-        return (first, *sorted(set(models) - {first})) if first else ()
+        first = self._workspace.catalogue.most_read()
+        return (first, *sorted(set(self._workspace.catalogue.models()) - {first})) if first else ()
 
     def possible_examples(self, study_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Pictures that can be examples, as (words, shas): source images, and test cases that are not judged here."""
@@ -423,53 +419,47 @@ class StudyDrafts:
 
         def add() -> None:
             nonlocal words
-            new, words = self.drawn(self._studies.get(sent.study), sent.filter)
+            new, words = self.drawn(self._studies.get(sent.study), sent)
             self._studies.add_items(sent.study, new)
             self._studies.note("items drawn", words, sent.study)
 
         draft = self.change(sent, of_items=add)
         return DrawnItems(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
 
-    def drawn(self, study: Study, wanted: ItemFilter) -> tuple[tuple[NewItem, ...], str]:
-        """New items by a filter, and how they were drawn in words; nothing is saved. Raises UserError for none."""
+    def drawn(self, study: Study, asked: ItemDraw) -> tuple[tuple[NewItem, ...], str]:
+        """New items of a draw, and in words how they were drawn; nothing is saved. Raises UserError for none."""
         catalogue = self._workspace.catalogue
-        pool = pool_of(catalogue, wanted, study.id)
+        pool = pool_of(catalogue, asked, study.id)
         if pool.unmeasured and measure(self._workspace, self._masks, pool.model):
-            pool = pool_of(catalogue, wanted, study.id)
+            pool = pool_of(catalogue, asked, study.id)
         with in_words():
-            chosen = draw(self._workspace, pool, wanted, study.rules.seed)
+            candidates = draw(self._workspace, pool, asked, study.rules.seed)
         asked_of = [question.only_with for question in study.rules.questions]
-        new = items_of(chosen, wanted, pool.model, self._masks, asked_of)
-        way = {
-            "random": "at random",
-            "misclassified": f"at random of those that {model_name(pool.model)} got wrong",
-            "label": "equally of each class",
-            "edit type": "equally of each edit type",
-        }[wanted.how]
-        short = f" ({wanted.count} were asked for)" if len(new) < wanted.count else ""
-        words = (
-            f"{count_of(len(new), 'image')} drawn {way}{short}, from {pool.free} that fitted, seed {study.rules.seed}"
-        )
-        return new, words
+        new = items_of(candidates, asked.sample, pool.model, self._masks, asked_of)
+        way = {"random": "at random", "label": "equally of each class", "edit type": "equally of each edit type"}
+        short = f" ({asked.count} were asked for)" if len(new) < asked.count else ""
+        models = {model_name(name or pool.model): values for name, values in asked.filter.models.items()}
+        meant = replace(asked.filter, models=models).words
+        fitted = f"from {pool.free} that fitted{f' ({meant})' if meant else ''}, seed {study.rules.seed}"
+        return new, f"{count_of(len(new), 'image')} drawn {way[asked.how]}{short}, {fitted}"
 
     def describe_filter(self, sent: DescribeFilter) -> FilterNote:
         """What a filter can draw."""
         catalogue, study = self._workspace.catalogue, self._studies.get(sent.study).id
-        pool = pool_of(catalogue, sent.filter, study)
+        pool = pool_of(catalogue, sent, study)
         if pool.unmeasured:
             until = time.monotonic() + MEASURING_SECONDS
             measure(self._workspace, self._masks, pool.model, enough=lambda: time.monotonic() > until)
-            pool = pool_of(catalogue, sent.filter, study)
-        return FilterNote(note_of(pool, sent.filter), pool.free, pool.unread)
+            pool = pool_of(catalogue, sent, study)
+        return FilterNote(note_of(pool, sent), pool.free, pool.unread)
 
     def ask_model(self, sent: AskModelUnderTest) -> int:
         """Have the model under test look at what it has not seen yet: at how many runs."""
-        wanted = sent.filter.model_copy(update={"how": "random"})
-        catalogue = self._workspace.catalogue
-        pool = pool_of(catalogue, wanted)
+        catalogue, named = self._workspace.catalogue, next(filter(None, sent.filter.models), "")
+        pool = pool_of(catalogue, sent)
         runs = sorted(catalogue.runs(replace(pool.selection, models={pool.model: (UNREAD,)})))
         # A run's images are for the model under test of that run; another one is chosen on the explore page.
-        answers = [answer for run in runs if (answer := self._ask_model(run, wanted.model)) is not None]
+        answers = [answer for run in runs if (answer := self._ask_model(run, named)) is not None]
         if not answers:
             answers = [_OTHER_MODEL]
         if problem := next((answer for answer in reversed(answers) if answer), ""):

@@ -1,6 +1,6 @@
-"""The item filter: which test cases become items of a study, how they are drawn, and what is known of each.
+"""Items of a study: the test cases that a filter means, drawn by a rule, with all that an analysis needs of each.
 
-The drawing itself is in `study.sampling`, which test cases fit is asked of the catalogue; only what is drawn is read.
+The drawing itself is in `study.sampling`; the catalogue finds the test cases that fit, and only those drawn are read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import UserError
 from core.form_numbers import FormNumber
@@ -21,18 +21,17 @@ from core.studies import NewItem
 from core.types import EDIT_TYPES, Task
 from core.words import classes_in
 from evaluation.metrics import share
+from services.curation.views import WHICH, Filter
 from services.evaluation.model_outcomes import Mask, RunMasks, kind_of, verdict_with_masks
 from services.studies.draft_form import typed_number, typed_text
 from storage.curation.catalogue import Catalogue
 from storage.workspace import Workspace
 from study.sampling import at_random, stratified
 
-How = Literal["random", "misclassified", "label", "edit type"]
+How = Literal["random", "label", "edit type"]
 HOWS: tuple[How, ...] = get_args(How)
-Reviewed = Literal["all", "accepted", "not rejected"]
-REVIEWED: tuple[Reviewed, ...] = get_args(Reviewed)
-Kind = Literal["any", "classification", "segmentation"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+WRONG = ("newly wrong", "wrong")
+"""Standings of a model under test on images that it gets wrong."""
 NO_LABEL, NO_EDIT = "no label", "no edit"
 """What the images are called that have none."""
 ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
@@ -44,27 +43,25 @@ MOST = 20_000
 """Items that can be drawn at once."""
 
 
-def _offered(value: object) -> object:
-    if not isinstance(value, str) or value not in (*HOWS, *REVIEWED, *KINDS):
-        raise ValueError("This wanted is none of those offered. Please reload the page.")
-    return value
-
-
-class ItemFilter(BaseModel):
-    """Which test cases become items of a study, and how they are drawn of all that fit."""
+class ItemDraw(BaseModel):
+    """Test cases that become items of a study: a filter, and how items are drawn of all that fit."""
 
     model_config = ConfigDict(frozen=True)
 
-    how: Annotated[How, BeforeValidator(_offered)] = "random"
-    count: Annotated[int, typed_number(FormNumber(1, MOST))] = 100
-    reviewed: Annotated[Reviewed, BeforeValidator(_offered)] = "all"
-    kind: Annotated[Kind, BeforeValidator(_offered)] = "any"
-    model: Annotated[str, typed_text(400)] = ""
-    """The model under test whose verdicts count; "" for the one that has read most images."""
-    source_right: bool = False
-    """Of the misclassified: only those whose source image the model gets right."""
-    group: Annotated[str, typed_text(60, one_line=True)] = ""
-    """The name of the sample; "" for the way it is drawn."""
+    filter: Filter = Field(ImageFilter(), description=WHICH)
+    how: How = Field("random", description="At random, or equally many of each label or edit type")
+    count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(100, description=f"Items, at most {MOST:,}")
+    group: Annotated[str, typed_text(60, one_line=True)] = Field(
+        "", description="The name of the sample; empty for one that says how it is drawn"
+    )
+
+    @property
+    def sample(self) -> str:
+        """The name of the sample."""
+        standings = {standing for values in self.filter.models.values() for standing in values}
+        wrong = "misclassified" if standings and standings <= {*WRONG} else ""
+        way = "" if wrong and self.how == "random" else self.how if self.how == "random" else f"by {self.how}"
+        return self.group or " ".join(filter(None, (wrong, way)))
 
 
 @dataclass(frozen=True)
@@ -86,58 +83,51 @@ class Pool:
     """How many images of each class or edit type, where it is drawn so."""
 
 
-def pool_of(catalogue: Catalogue, wanted: ItemFilter, study: str = "") -> Pool:
-    """What `wanted` can draw of the catalogue, without those that are in `study` already. Only counts are read."""
-    fitting = ImageFilter(
-        facets={
-            **({"kind": (wanted.kind,)} if wanted.kind != "any" else {}),
-            **({"review": ("accepted",)} if wanted.reviewed == "accepted" else {}),
-        },
-        without={"review": ("rejected",)} if wanted.reviewed == "not rejected" else {},
-        test_cases=True,
-    )
-    model = wanted.model or most_read(catalogue.models(fitting))
+def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
+    """The pool of a draw from the catalogue, without the items of `study`. Only counts are read."""
+    rest, standings = replace(asked.filter, models={}, test_cases=True), asked.filter.models
+    model = next(filter(None, standings), "") or catalogue.most_read(rest)
+    fitting = replace(rest, models={name or model: values for name, values in standings.items()})
 
     def count(selection: ImageFilter) -> int:
         return catalogue.count(selection).number
 
-    unread = count(replace(fitting, models={model: (UNREAD,)}))
-    unmeasured = 0
-    if wanted.how == "misclassified":
-        unmeasured = count(replace(fitting, models={model: ("not measured",)}))
-        standings = ("newly wrong",) if wanted.source_right else ("newly wrong", "wrong")
-        fitting = replace(fitting, models={model: standings})
+    unread, unmeasured = (
+        count(replace(rest, models={model: (standing,)})) if standings else 0 for standing in (UNREAD, "not measured")
+    )
     selection = replace(fitting, not_in_study=study)
     free = count(selection)
     strata = {}
-    if wanted.how == "label":
+    if asked.how == "label":
         labels = catalogue.facets(_labelled(selection), ("class",), most=MOST_STRATA)["class"]
         strata = {**labels, NO_LABEL: free - sum(labels.values())}
-    elif wanted.how == "edit type":
+    elif asked.how == "edit type":
         strata = {**catalogue.facets(selection, ("edit type",))["edit type"], NO_EDIT: count(_unedited(selection))}
     strata = {name: number for name, number in strata.items() if number}
     return Pool(selection, free, count(fitting), unread, unmeasured, model, strata)
 
 
-def draw(workspace: Workspace, pool: Pool, wanted: ItemFilter, seed: int) -> tuple[Candidate, ...]:
-    """So many of the pool, or all if there are fewer: only these are read. Raises UserError when it is empty."""
+def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[Candidate, ...]:
+    """Candidates of the pool, all if there are fewer than asked for: only these are read. Raises UserError when it is
+    empty.
+    """
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:
         raise UserError("No image is left that fits: choose otherwise, or generate more.")
-    if wanted.how in ("label", "edit type"):
-        facet: Facet = "class" if wanted.how == "label" else "edit type"
-        within = _labelled(selection) if wanted.how == "label" else selection
+    if asked.how in ("label", "edit type"):
+        facet: Facet = "class" if asked.how == "label" else "edit type"
+        within = _labelled(selection) if asked.how == "label" else selection
         strata: dict[str, Sequence[int]] = {
             name: catalogue.ids(replace(within, facets={**within.facets, facet: (name,)}))
             for name in pool.strata
             if name not in (NO_LABEL, NO_EDIT)
         }
         if left := sorted(set(everything).difference(*strata.values())):
-            strata[NO_LABEL if wanted.how == "label" else NO_EDIT] = left
-        entries = stratified(strata, wanted.count, seed)
+            strata[NO_LABEL if asked.how == "label" else NO_EDIT] = left
+        entries = stratified(strata, asked.count, seed)
     else:
-        entries = at_random(everything, wanted.count, seed)
+        entries = at_random(everything, asked.count, seed)
     return workspace.test_cases.candidates(catalogue.test_cases(entries))
 
 
@@ -152,38 +142,30 @@ def _unedited(selection: ImageFilter) -> ImageFilter:
     return replace(selection, facets={**selection.facets, "edits": ("0",)})
 
 
-def most_read(models: Mapping[str, Mapping[str, int]]) -> str:
-    """The model under test that has read most images, of those that each has read; "" when none has read any."""
-    counts = {model: sum(held.values()) for model, held in models.items() if sum(held.values())}
-    return min(counts, key=lambda model: (-counts[model], model)) if counts else ""
-
-
 def items_of(
-    candidates: Sequence[Candidate], wanted: ItemFilter, model: str, masks: RunMasks, asked_of: Iterable[str] = ()
+    candidates: Sequence[Candidate], sample: str, model: str, masks: RunMasks, asked_of: Iterable[str] = ()
 ) -> tuple[NewItem, ...]:
     """Items of drawn candidates, with all that an analysis may want. `asked_of`: classes that questions name."""
     names = tuple(dict.fromkeys((*ASKED_OF_SCENES, *(name for name in asked_of if name))))
     shown = {run: _shown(masks.of(run), names) for run in {candidate.run_id for candidate in candidates}}
-    group = wanted.group or {"misclassified": "misclassified", "random": "random"}.get(wanted.how, f"by {wanted.how}")
-    return tuple(_item(candidate, group, model, masks, shown[candidate.run_id]) for candidate in candidates)
+    return tuple(_item(candidate, sample, model, masks, shown[candidate.run_id]) for candidate in candidates)
 
 
-def note_of(pool: Pool, wanted: ItemFilter) -> str:
-    """What a filter can draw, in a sentence or two."""
+def note_of(pool: Pool, asked: ItemDraw) -> str:
+    """A pool in a sentence or two."""
     if not pool.fitting and not pool.unread and not pool.unmeasured:
         return "No test case of this workspace fits."
     free, there = pool.free, pool.fitting - pool.free
-    words = f"{free:,} fit" + (f", besides {there:,} that are in the study already." if there else ".")
-    if wanted.how == "misclassified":
-        words = f"{free:,} are misclassified by {model_name(pool.model) or 'any model under test'}" + (
-            f", besides {there:,} that are in the study already." if there else "."
-        )
+    words = f"{free:,} fit"
+    if standings := [standing for values in asked.filter.models.values() for standing in values]:
+        words += f": {model_name(pool.model) or 'the model under test'} is {' or '.join(standings)}"
+    words += f", besides {there:,} that are in the study already." if there else "."
     if pool.strata:
         sizes = sorted((number, name) for name, number in pool.strata.items())
         words += f" {len(sizes)} groups, from {sizes[0][0]} ({sizes[0][1]}) to {sizes[-1][0]} ({sizes[-1][1]})."
-    if free and wanted.count > free:
-        words += f" You ask for {wanted.count:,}: all {free:,} would be taken."
-    if pool.unread and wanted.how == "misclassified":
+    if free and asked.count > free:
+        words += f" You ask for {asked.count:,}: all {free:,} would be taken."
+    if pool.unread:
         words += f" {pool.unread:,} were not read by it yet."
     if pool.unmeasured:
         words += f" {pool.unmeasured:,} are still to be measured; a draw waits for them."

@@ -19,7 +19,7 @@ from services.commands import Commands, in_words
 from services.studies.control_items import for_more
 from services.studies.draft_form import typed_number
 from services.studies.drafts import StudyCommand, StudyDrafts
-from services.studies.item_filter import ItemFilter
+from services.studies.item_filter import ItemDraw
 from storage.engine.rows import whole
 from storage.studies.imported_votes import IMPORTED
 from storage.studies.studies import Studies
@@ -81,11 +81,10 @@ class AskForVotes(StudyCommand):
     consensus: _Count = Field(description="Equal answers that make a consensus, 1 to 50")
 
 
-class AddItems(StudyCommand):
+class AddItems(StudyCommand, ItemDraw):
     """Draw more test cases into a study that has started, with the control items that go with them."""
 
     name: ClassVar[str] = "add-items"
-    filter: ItemFilter = Field(description="Which test cases, and how they are drawn")
 
 
 class OpenInvitation(StudyCommand):
@@ -395,7 +394,7 @@ class StudyLifeCycle:
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
         """What comes in, and how it was drawn in words. Raises UserError."""
-        new, words = self._drafts.drawn(study, sent.filter)
+        new, words = self._drafts.drawn(study, sent)
         with in_words():
             check_more(study.rules, new)
         return new, words

@@ -198,6 +198,12 @@ class Catalogue(Repository):
         return self._named(db, wanted, "model:")
 
     @read
+    def most_read(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> str:
+        """The model under test that has read most of the images that fit; "" where none has read any."""
+        selection = Selection(db, wanted)
+        return selection.most_read(selection.whole)
+
+    @read
     def coverage(
         self,
         db: sqlite_utils.Database,

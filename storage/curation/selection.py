@@ -167,11 +167,6 @@ class Selection:
             bits = bits & ~self._of_facet(facet, values)
         for check, outcomes in wanted.checks.items():
             bits = bits & self._values(f"check:{check}", outcomes)
-        for model, standings in wanted.models.items():
-            there = self._values(f"model:{model}", [standing for standing in standings if standing != UNREAD])
-            if UNREAD in standings:
-                there = there | ~self._values(f"model:{model}", None)
-            bits = bits & there
         for between in wanted.between:
             bits = bits & self._between(f"check:{between.check}", between.low, between.high)
         if wanted.scores:
@@ -195,7 +190,21 @@ class Selection:
                 WHERE study = ? AND test_case IS NOT NULL
             """
             bits = bits & ~self._rows(query, wanted.not_in_study)
+        for model, standings in sorted(wanted.models.items(), reverse=True):
+            of_model = f"model:{model or self.most_read(bits)}"
+            there = self._values(of_model, [standing for standing in standings if standing != UNREAD])
+            bits = bits & (there | ~self._values(of_model, None) if UNREAD in standings else there)
         return bits
+
+    def most_read(self, bits: Bits) -> str:
+        """The model under test that has read most of these entries; "" where none has read any."""
+        query = (
+            "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'model:' AND facet < 'model;' AND entries > 0"
+        )
+        facets = sorted(facet for (facet,) in self._db.execute(query))
+        counts = {facet: entry_sets.size(bits & self._values(facet, None)) for facet in facets}
+        found = max(facets, key=lambda facet: counts[facet], default="")  # the first of several
+        return found.removeprefix("model:") if counts.get(found) else ""
 
     def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
         """The entries that have one of these values, "" for those that have none."""

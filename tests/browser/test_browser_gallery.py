@@ -320,7 +320,7 @@ def test_an_address_is_a_view(page: Page, server: tuple[str, Studio]) -> None:
     assert page.locator(".cell:not([hidden])").first.get_attribute("data-entry") != first
     assert "sort" not in page.url
     page.goto(f"{server[0]}curate/?colour=red")
-    expect(page.locator("main")).to_contain_text("is no part of a filter")
+    expect(page.locator("main")).to_contain_text("Unknown filter part")
 
 
 def test_an_image_is_told_all_of(page: Page, server: tuple[str, Studio]) -> None:

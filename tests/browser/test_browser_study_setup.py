@@ -51,7 +51,7 @@ class Desk:
         send = self.studio.commands.send
         study = send("create-study", {"title": name, "template": template})
         if images:
-            send("draw-items", {"study": study, "filter": {"count": images}})
+            send("draw-items", {"study": study, "count": images})
         self.page.goto(f"{self.url}study/{study}/")
         self.saved()  # before its script is there no button does anything
 
@@ -64,9 +64,9 @@ class Desk:
         """Wait until what was typed is saved."""
         self.page.wait_for_function("() => window.study?.idle")
 
-    def draw(self, count: int, how: str = "random") -> None:
+    def draw(self, count: int, verdict: str = "") -> None:
         """Draw images into the draft."""
-        self.page.select_option("[name='draw.how']", how)
+        self.page.select_option("[name='draw.verdict']", verdict)
         self.page.fill("[name='draw.count']", str(count))
         before = self.study.items
         self.page.click("#draw-now")
@@ -106,7 +106,7 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     page.wait_for_selector("#setup")
     assert page.is_disabled("#start")
     desk.draw(20)
-    desk.draw(5, "misclassified")
+    desk.draw(5, "newly wrong,wrong")
     page.wait_for_selector("#start:enabled")
     assert "points" in page.inner_text("#part-plan")
     page.fill("[name=votes]", "3")

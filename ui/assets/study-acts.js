@@ -14,11 +14,13 @@
   };
 
   const valueOf = (name) => document.getElementsByName(name)[0]?.value ?? "";
+  // The gaps of the sentence and the address of the gallery are parts of one filter.
   study.drawn = () => {
-    const draw = {};
-    for (const name of ["count", "how", "reviewed", "kind", "model", "group"]) draw[name] = valueOf(`draw.${name}`);
-    draw.source_right = document.getElementsByName("draw.source_right")[0]?.checked ?? false;
-    return draw;
+    const standings = valueOf("draw.verdict").split(",").filter(Boolean);
+    const models = standings.map((standing) => `model=${encodeURIComponent(`${valueOf("draw.model")}:${standing}`)}`);
+    const others = valueOf("draw.filter").trim().replace(/^[^?]*[?]/, "");
+    const parts = [valueOf("draw.reviewed"), valueOf("draw.kind"), ...models, others];
+    return { filter: parts.filter(Boolean).join("&"), how: valueOf("draw.how"), count: valueOf("draw.count"), group: valueOf("draw.group") };
   };
   study.api = api;
 
@@ -36,13 +38,13 @@
 
   // What a command takes from the page, and where the page shows what is wrong with it.
   const taken = {
-    "add-items": () => ({ filter: study.drawn() }),
+    "add-items": () => study.drawn(),
     "make-codes": () => ({ codes: valueOf("codes") }),
     "ask-for-votes": () => ({ votes: valueOf("more.votes"), consensus: valueOf("more.consensus") }),
     "set-panel": () => Object.fromEntries(["parameter", "code", "address", "questions"].map((name) => [name, valueOf(name)])),
     "enrol-workers": () => ({ workers: [...document.querySelectorAll("[name='known-worker']:checked")].map((box) => box.value) }),
   };
-  const placeOf = (field) => ({ votes: "more.votes", consensus: "more.consensus" })[field] ?? (field.startsWith("filter") ? "draw" : field);
+  const placeOf = (field) => ({ votes: "more.votes", consensus: "more.consensus" })[field] ?? (["filter", "how", "count", "group"].includes(field) ? "draw" : field);
 
   async function before(act) {
     const data = taken[act]?.() ?? {};
@@ -86,19 +88,13 @@
 
   const PATIENCE = 600000;
   let noting = null, ticket = 0, asked = 0;
-  function fitGaps() {
-    const how = valueOf("draw.how");
-    for (const gap of document.querySelectorAll("[data-only-how]"))
-      gap.hidden = gap.dataset.onlyHow !== "" && gap.dataset.onlyHow !== how;
-  }
-
   // Images that the model under test has not read: it is asked on request, and looked after until it is done.
   function modelPart(unread) {
     if (asked && Date.now() - asked < PATIENCE) { setTimeout(study.noteDraw, 4000); return [`It is reading them: ${unread} to go.`]; }
     const button = make("button", { type: "button", className: "btn s", id: "ask-model" }, "Have it read them");
     button.addEventListener("click", async () => {
       button.disabled = true;
-      try { await wire.post(api("ask-model"), { filter: study.drawn() }); asked = Date.now(); study.noteDraw(); }
+      try { await wire.post(api("ask-model"), study.drawn()); asked = Date.now(); study.noteDraw(); }
       catch (error) { study.tell("draw", error.message); }
     });
     return [button];
@@ -106,17 +102,16 @@
 
   study.noteDraw = () => {
     if (!document.getElementById("draw-note")) return;
-    fitGaps();
     clearTimeout(noting);
     noting = setTimeout(async () => {
       const mine = ++ticket;
       try {
-        const said = await wire.post(api("describe-filter"), { filter: study.drawn() });
+        const said = await wire.post(api("describe-filter"), study.drawn());
         const note = document.getElementById("draw-note");   // the part that it stands in may be another one by now
         if (mine !== ticket || !note) return;
         study.tell("draw", "");
         note.replaceChildren(said.note);
-        if (said.unread && valueOf("draw.how") === "misclassified") note.append(" ", ...modelPart(said.unread));
+        if (said.unread) note.append(" ", ...modelPart(said.unread));
         else asked = 0;
       } catch (error) {
         if (mine !== ticket) return;

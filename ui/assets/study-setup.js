@@ -159,7 +159,7 @@
     const button = document.getElementById("draw-now");
     button.disabled = true;
     study.tell("draw", "");
-    try { note((await change("draw-items", { filter: study.drawn() })).said); }
+    try { note((await change("draw-items", study.drawn())).said); }
     catch (error) { if (error.field) { study.tell("draw", error.message); say("saved", "ok"); broken = false; } }
     button.disabled = false;
   };

@@ -152,6 +152,8 @@ def _part_words(view: View, name: str, value: str) -> str:
         return _band_words(ScoreBand.read(value))
     if name == "range":
         return _range_words(Between.read(value))
+    if name == "model" and value.startswith(":"):
+        return f"most-read model{value}"
     if name == NONE:
         return "not scored" if value == SCORE else f"no {value}"
     if name.startswith("-"):

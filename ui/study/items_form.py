@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from core.image_filter import LONGEST_ADDRESS
 from core.studies import LONGEST_WHY, Item, Question, Rules, Study, asked
 from core.words import count_of
 from services.studies.control_items import MADE
@@ -15,18 +16,26 @@ from ui.markup import Child, Html, el
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
 
-MOST_READ = "whichever has read most of them"
-"""Of the models under test."""
 SHOWN = 48
 """Items that are shown at once."""
 HOWS = (
     ("random", "at random"),
-    ("misclassified", "that the model under test got wrong"),
     ("label", "equally many of each class"),
     ("edit type", "equally many of each edit type"),
 )
-REVIEWED = (("all", "all test cases"), ("accepted", "accepted ones only"), ("not rejected", "all but the rejected"))
-KINDS = (("any", "any task"), ("classification", "classification"), ("segmentation", "segmentation"))
+REVIEWED = (
+    ("", "all test cases"),
+    ("review=accepted", "accepted ones only"),
+    ("-review=rejected", "all but the rejected"),
+)
+KINDS = (("", "any task"), ("kind=classification", "classification"), ("kind=segmentation", "segmentation"))
+VERDICTS = (
+    ("", "whatever it says"),
+    ("newly wrong,wrong", "got wrong"),
+    ("newly wrong", "got wrong, but the source image right"),
+)
+"""Standings of the model under test."""
+MOST_READ = "the one that has read most of them"
 
 MADE_ONCE = (
     "The studio made this item of a source image. Once you remove it or say how it is used, it is not made again in "
@@ -55,61 +64,42 @@ def items_card(study: Study, items: Sequence[Item], models: Sequence[str], kind:
 
 
 def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") -> Html:
-    """The filter: a sentence with gaps. What fits is said below it, as it is filled in."""
+    """The draw: a sentence with gaps, which write one filter. The number of images that fit is said below it."""
     own: dict[str, str | int | bool | None] = {"data_no_save": True, "data_draw": True}
-    model: Child = None
-    if models:
-        model = el(
-            "span",
-            select(
-                "draw.model",
-                [("", MOST_READ), *((key, model_name(key)) for key in models)],
-                "",
-                aria_label="Model under test",
-                **own,
-            ),
-            class_="gap",
-            data_only_how="",
-        )
-    right = el(
-        "label",
-        el("input", type="checkbox", name="draw.source_right", **own),
-        "but gets the source image right",
-        class_="gap",
-        data_only_how="misclassified",
-        hidden=True,
+    count = number_input("draw.count", 100, "", aria_label="How many", **own)
+    model = select(
+        "draw.model", [("", MOST_READ), *((key, model_name(key)) for key in models)], "", aria_label="Model", **own
+    )
+    group = text_input(
+        "draw.group",
+        "",
+        placeholder="(named by how it is drawn)",
+        maxlength=60,
+        aria_label="Name of the sample",
+        **own,
+    )
+    others = text_input(
+        "draw.filter",
+        "",
+        placeholder="anything else: copy the address of the gallery",
+        maxlength=LONGEST_ADDRESS,
+        aria_label="Filter of the gallery",
+        **own,
+    )
+    task = f"kind={kind}" if kind in ("classification", "segmentation") else ""
+    gaps: tuple[tuple[Child, ...], ...] = (
+        ("Draw ", count, " images"),
+        (select("draw.how", HOWS, "random", aria_label="How they are drawn", **own),),
+        ("from ", select("draw.reviewed", REVIEWED, "", aria_label="Reviewed", **own)),
+        ("of ", select("draw.kind", KINDS, task, aria_label="Task", **own)),
+        ("that the model under test ", select("draw.verdict", VERDICTS, "", aria_label="Verdict of the model", **own)),
+        ("which is ", model) if models else (),
+        ("and that fit the filter ", others),
+        ("as the sample ", group),
     )
     return el(
         "div",
-        el(
-            "div",
-            el(
-                "span",
-                "Draw ",
-                number_input("draw.count", 100, "", aria_label="How many", **own),
-                " images",
-                class_="gap",
-            ),
-            select("draw.how", HOWS, "random", aria_label="How they are drawn", **own),
-            right,
-            el("span", "from ", select("draw.reviewed", REVIEWED, "all", aria_label="Reviewed", **own), class_="gap"),
-            el("span", "of ", select("draw.kind", KINDS, kind, aria_label="Task", **own), class_="gap"),
-            el("span", "model under test ", model, class_="gap") if model is not None else None,
-            el(
-                "span",
-                "as the sample ",
-                text_input(
-                    "draw.group",
-                    "",
-                    placeholder="(named by how it is drawn)",
-                    maxlength=60,
-                    aria_label="Name of the sample",
-                    **own,
-                ),
-                class_="gap",
-            ),
-            class_="sentence",
-        ),
+        el("div", [el("span", gap, class_="gap") for gap in gaps if gap], class_="sentence"),
         el(
             "div",
             button(button_words, look="p s", data_draw_now=True, id="draw-now"),

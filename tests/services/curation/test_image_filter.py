@@ -1,4 +1,4 @@
-"""A filter means the same images wherever it is given: an address, a script, a test set, an evaluation."""
+"""A filter means the same images wherever it is given: an address, a script, a test set, a study, an evaluation."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ ADDRESSES = (
     "tag=odd",
     f"model={MODEL}:newly wrong&model={MODEL}:wrong",
     f"model={MODEL}:unread",
+    "kind=classification&model=:newly wrong",
     "check=edges kept:passed",
     "range=edges kept:0:0.5",
     "none=score",
@@ -54,6 +55,7 @@ def test_a_filter_gives_the_same_images_through_every_door(filled: Studio) -> No
     send("add-to-test-set", {"test_set": whole, "filter": "", "sources": True})
     draft = workspace.test_sets.get(whole).draft
     assert draft is not None
+    made_here = pictures(filled, filled.gallery.ids(View.read("test_cases=1")))
     found: dict[str, set[str]] = {}
     for number, address in enumerate(ADDRESSES):
         image_filter = ImageFilter.read(address)
@@ -75,6 +77,13 @@ def test_a_filter_gives_the_same_images_through_every_door(filled: Studio) -> No
             added = workspace.test_sets.get(some).draft
             assert added is not None
             assert {entry.image for entry in workspace.test_sets.entries(added.number)} == images, address
+
+        study = send("create-study", {"title": f"Study {number}", "template": "own"})
+        assert send("describe-filter", {"study": study, "filter": address}).free == len(images & made_here)
+        if images & made_here:
+            send("draw-items", {"study": study, "filter": address, "count": 1000})
+            items = [item for item in workspace.studies.items(study) if item.kind == "item"]
+            assert {item.image_sha for item in items} == images & made_here, address
 
         objects = f"{address}&kind=classification".strip("&")
         evaluated = read_cases(workspace, OnSubject.of({"filter": objects}).subject)
@@ -111,6 +120,7 @@ def test_an_unknown_value_is_refused_by_one_sentence_everywhere(studio: Studio, 
         ("decide", {"verdict": "accepted"}),
         ("add-to-test-set", {"test_set": "x"}),
         ("list-models-under-test", {}),
+        ("describe-filter", {"study": "x"}),
     ):
         with pytest.raises(UserError) as refused:
             studio.commands.send(name, {"filter": given, **fields})

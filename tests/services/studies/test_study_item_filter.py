@@ -13,13 +13,14 @@ from PIL import Image
 from pydantic import ValidationError
 
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.predictions import Prediction, encode_map
 from core.stored_studies import Candidate
 from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker, asked
 from services.evaluation.model_outcomes import RunMasks, measure, verdict_of
 from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
 from services.studies.drafts import AskModelUnderTest, DescribeFilter, StudyDrafts
-from services.studies.item_filter import ItemFilter, Pool, draw, items_of, model_name, most_read, note_of, pool_of
+from services.studies.item_filter import ItemDraw, Pool, draw, items_of, model_name, note_of, pool_of
 from storage.curation.catalogue_check import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from study.control_items import made_controls, right
@@ -31,6 +32,7 @@ from tests.support.cases import made_case
 from tests.support.study_cases import LABELS, MODEL, object_runs, road_runs
 from tests.support.workspaces import workspace_in
 
+WRONG, LOST = ImageFilter.read("model=:newly wrong&model=:wrong"), ImageFilter.read("model=:newly wrong")
 CLASSIFICATION, PRESERVATION = (TEMPLATES[name].rules() for name in ("classification", "preservation"))
 
 
@@ -50,7 +52,7 @@ def free(workspace: Workspace, pool: Pool) -> tuple[Candidate, ...]:
     return workspace.test_cases.candidates(catalogue.test_cases(catalogue.ids(pool.selection)))
 
 
-def drawable(workspace: Workspace, wanted: ItemFilter, study: str = "") -> tuple[Candidate, ...]:
+def drawable(workspace: Workspace, wanted: ItemDraw, study: str = "") -> tuple[Candidate, ...]:
     return free(workspace, pool_of(workspace.catalogue, wanted, study))
 
 
@@ -95,13 +97,13 @@ def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Wor
     cases = object_runs(workspace, 4, wrong=(1, 6, 14))
     candidates = read(workspace)
     assert [verdict_of(candidate, MODEL) for candidate in candidates][:3] == [(True, True), (True, False), (True, True)]
-    pool = pool_of(workspace.catalogue, ItemFilter(how="misclassified", count=10))
+    pool = pool_of(workspace.catalogue, ItemDraw(filter=WRONG, count=10))
     assert [candidate.test_case for candidate in free(workspace, pool)] == [cases[1], cases[6], cases[14]]
     assert pool.model == MODEL and pool.unread == 0
-    assert note_of(pool, ItemFilter(how="misclassified", count=10)).startswith(f"3 are misclassified by {MODEL}.")
+    assert note_of(pool, ItemDraw(filter=WRONG, count=10)).startswith(f"3 fit: {MODEL} is newly wrong or wrong.")
     items = items_of(
-        draw(workspace, pool, ItemFilter(how="misclassified", count=2), 5),
-        ItemFilter(how="misclassified", count=2),
+        draw(workspace, pool, ItemDraw(filter=WRONG, count=2), 5),
+        ItemDraw(filter=WRONG).sample,
         pool.model,
         RunMasks(workspace),
     )
@@ -115,13 +117,11 @@ def test_an_image_whose_source_alone_was_read_is_not_read_yet(workspace: Workspa
     run = workspace.runs.search()[0].id
     for shade in range(3):
         workspace.test_cases.append(run, None, made_case(Image.new("RGB", (8, 8), (shade, 0, 0))))
-    choice = ItemFilter(how="misclassified")
+    choice = ItemDraw(filter=WRONG)
     pool = pool_of(workspace.catalogue, choice)
     assert (pool.model, pool.unread, pool.free) == (MODEL, 3, 2)
     assert "3 were not read by it yet." in note_of(pool, choice)
-    assert pool_of(workspace.catalogue, ItemFilter(model="another")).unread == 7
-    assert most_read({"b": {"right": 1, "wrong": 2}, "a": {"right": 3}, "c": {"right": 0}}) == "a"
-    assert most_read({"c": {"right": 0}}) == most_read({}) == ""
+    assert pool_of(workspace.catalogue, ItemDraw(filter=ImageFilter.read("model=another:wrong"))).unread == 7
 
 
 def segmented(workspace: Workspace) -> tuple[Candidate, ...]:
@@ -140,7 +140,7 @@ def segmented(workspace: Workspace) -> tuple[Candidate, ...]:
 
 
 def test_class_maps_are_compared_once_and_again_after_another_mask(workspace: Workspace) -> None:
-    cases, choice = segmented(workspace), ItemFilter(how="misclassified", source_right=True)
+    cases, choice = segmented(workspace), ItemDraw(filter=LOST)
     pool = pool_of(workspace.catalogue, choice)
     assert (pool.free, pool.unread, pool.unmeasured) == (0, 0, 2)
     assert "2 are still to be measured; a draw waits for them." in note_of(pool, choice)
@@ -175,10 +175,10 @@ def test_class_maps_are_compared_once_and_again_after_another_mask(workspace: Wo
 def test_a_draft_measures_what_it_draws(workspace: Workspace) -> None:
     cases = segmented(workspace)
     study = workspace.studies.create("Roads", PRESERVATION)
-    drafts, choice = StudyDrafts(workspace, lambda run, model: ""), ItemFilter(how="misclassified", count=5)
+    drafts, choice = StudyDrafts(workspace, lambda run, model: ""), ItemDraw(filter=WRONG, count=5)
     new, words = drafts.drawn(workspace.studies.get(study), choice)
     assert [item.test_case for item in new] == [cases[1].test_case] and "from 1 that fitted" in words
-    assert drafts.describe_filter(DescribeFilter(study=study, filter=choice)).free == 1
+    assert drafts.describe_filter(DescribeFilter(study=study, **vars(choice))).free == 1
     assert drafts.models() == (MODEL,)
 
 
@@ -193,27 +193,27 @@ def test_the_model_is_asked_where_it_has_read_the_source_alone(workspace: Worksp
         asked_runs.append(run)
         return ""
 
-    choice = ItemFilter(how="misclassified", model=MODEL)
+    choice = ItemDraw(filter=ImageFilter.read(f"model={MODEL}:wrong"))
     study = workspace.studies.create("Roads", PRESERVATION)
-    assert StudyDrafts(workspace, ask).ask_model(AskModelUnderTest(study=study, filter=choice)) == 1
+    assert StudyDrafts(workspace, ask).ask_model(AskModelUnderTest(study=study, **vars(choice))) == 1
     assert asked_runs == [held.run_id]
 
 
 def test_images_of_the_study_are_not_drawn_again(workspace: Workspace) -> None:
     cases = object_runs(workspace, 2)
     study = workspace.studies.create("Birds", CLASSIFICATION)
-    first = pool_of(workspace.catalogue, ItemFilter(count=5), study)
-    drawn = draw(workspace, first, ItemFilter(count=5), 0)
+    first = pool_of(workspace.catalogue, ItemDraw(count=5), study)
+    drawn = draw(workspace, first, ItemDraw(count=5), 0)
     # The same seed draws the same as ever.
     assert [held.test_case for held in drawn] == list(at_random(sorted(cases), 5, 0))
-    workspace.studies.add_items(study, items_of(drawn, ItemFilter(), "", RunMasks(workspace)))
-    second = pool_of(workspace.catalogue, ItemFilter(count=5), study)
+    workspace.studies.add_items(study, items_of(drawn, "random", "", RunMasks(workspace)))
+    second = pool_of(workspace.catalogue, ItemDraw(count=5), study)
     assert (second.free, second.fitting) == (3, 8)
-    assert "besides 5 that are in the study already" in note_of(second, ItemFilter(count=5))
-    assert "all 3 would be taken" in note_of(second, ItemFilter(count=5))
-    workspace.studies.add_items(study, items_of(free(workspace, second), ItemFilter(), "", RunMasks(workspace)))
+    assert "besides 5 that are in the study already" in note_of(second, ItemDraw(count=5))
+    assert "all 3 would be taken" in note_of(second, ItemDraw(count=5))
+    workspace.studies.add_items(study, items_of(free(workspace, second), "random", "", RunMasks(workspace)))
     with pytest.raises(UserError, match="No image is left that fits"):
-        draw(workspace, pool_of(workspace.catalogue, ItemFilter(), study), ItemFilter(), 0)
+        draw(workspace, pool_of(workspace.catalogue, ItemDraw(), study), ItemDraw(), 0)
 
 
 def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
@@ -222,24 +222,24 @@ def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
     workspace.test_cases.review(cases[0], "accepted")
     workspace.test_cases.review(cases[1], "rejected", "no bird")
 
-    def fits(**choice: object) -> set[int]:
-        return {candidate.test_case for candidate in drawable(workspace, ItemFilter.model_validate(choice))}
+    def fits(address: str) -> set[int]:
+        return {candidate.test_case for candidate in drawable(workspace, ItemDraw(filter=ImageFilter.read(address)))}
 
-    assert fits() == {*cases, *roads}
-    assert fits(reviewed="accepted") == {cases[0]}
-    assert fits(reviewed="not rejected") == {*cases, *roads} - {cases[1]}
-    assert fits(kind="segmentation") == set(roads)
+    assert fits("") == {*cases, *roads}
+    assert fits("review=accepted") == {cases[0]}
+    assert fits("-review=rejected") == {*cases, *roads} - {cases[1]}
+    assert fits("kind=segmentation") == set(roads)
 
 
 def test_classes_and_edit_types_are_strata(workspace: Workspace) -> None:
     object_runs(workspace, 8)
     roads = road_runs(workspace, 1, cases=1)
-    choice = ItemFilter(how="label", count=10)
+    choice = ItemDraw(how="label", count=10)
     pool = pool_of(workspace.catalogue, choice)
     assert pool.strata == {**dict.fromkeys(LABELS, 8), "no label": 1}
     labels = Counter(candidate.label for candidate in draw(workspace, pool, choice, 0))
     assert labels[""] == 1 and sorted(labels[label] for label in LABELS) == [2, 2, 2, 3]
-    choice = ItemFilter(how="edit type", count=8)
+    choice = ItemDraw(how="edit type", count=8)
     pool = pool_of(workspace.catalogue, choice)
     assert pool.strata == {"weather": 17, "time of day": 16}
     strata: dict[str, list[int]] = {}
@@ -249,7 +249,7 @@ def test_classes_and_edit_types_are_strata(workspace: Workspace) -> None:
     assert [candidate.test_case for candidate in drawn] == list(stratified(strata, 8, 3))
     plain = workspace.test_cases.append(read(workspace)[0].run_id, None, made_case(Image.new("RGB", (8, 8))))
     assert pool_of(workspace.catalogue, choice).strata["no edit"] == 1
-    choice = ItemFilter(how="label", kind="segmentation")
+    choice = ItemDraw(how="label", filter=ImageFilter.read("kind=segmentation"))
     pool = pool_of(workspace.catalogue, choice)
     assert pool.strata == {"no label": 1} and plain not in roads
     assert [candidate.test_case for candidate in draw(workspace, pool, choice, 0)] == roads
@@ -257,8 +257,8 @@ def test_classes_and_edit_types_are_strata(workspace: Workspace) -> None:
 
 def test_a_scene_shows_what_its_mask_shows(workspace: Workspace) -> None:
     road_runs(workspace, 2, cases=1)
-    choice = ItemFilter(kind="segmentation")
-    without, with_one = items_of(drawable(workspace, choice), choice, "", RunMasks(workspace))
+    choice = ItemDraw(filter=ImageFilter.read("kind=segmentation"))
+    without, with_one = items_of(drawable(workspace, choice), choice.sample, "", RunMasks(workspace))
     assert {"road", "vehicle"} <= set(without.classes) and "pedestrian" not in without.classes
     assert "pedestrian" in with_one.classes
     assert [question.id for question in asked(PRESERVATION.questions, without, {})] == ["road", "vehicles"]
@@ -310,21 +310,15 @@ def test_a_segmenter_is_neither_right_nor_wrong_where_nothing_can_be_measured(
     sky = Prediction("segmentation", "m", classes=("sky",), class_map=encode_map(Image.new("L", (8, 8))))
     held = replace(held, classes=("pedestrian",), predictions={"m": (sky, sky)})
     assert verdict_of(held, "m", mask) == (None, None)
-    (item,) = items_of([held], ItemFilter(), "m", RunMasks(workspace))
+    (item,) = items_of([held], "random", "m", RunMasks(workspace))
     assert (item.model, item.model_right) == ("", None) and "source_right" not in item.origin
 
 
 @pytest.mark.parametrize("count", ["0", "many", "", "-3", "1e9", None, True])
 def test_a_number_that_is_none_is_told_at_its_field(count: object) -> None:
     with pytest.raises(ValidationError) as caught:
-        ItemFilter.model_validate({"how": "random", "reviewed": "all", "kind": "any", "count": count})
+        ItemDraw.model_validate({"count": count})
     assert caught.value.errors()[0]["loc"] == ("count",)
-
-
-@pytest.mark.parametrize("part", ["how", "reviewed", "kind"])
-def test_a_choice_that_is_not_offered_is_refused(part: str) -> None:
-    with pytest.raises(ValidationError, match="none of those offered"):
-        ItemFilter.model_validate({"how": "random", "reviewed": "all", "kind": "any", "count": "3", part: "sideways"})
 
 
 # Control and quiz items
@@ -360,8 +354,8 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
     studies, disguise = workspace.studies, Disguises(workspace)
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4))
     study = studies.create("Birds", rules)
-    chosen = drawable(workspace, ItemFilter())
-    studies.add_items(study, items_of(chosen, ItemFilter(), MODEL, RunMasks(workspace)))
+    chosen = drawable(workspace, ItemDraw())
+    studies.add_items(study, items_of(chosen, "random", MODEL, RunMasks(workspace)))
     assert keep_in_step(studies, studies.get(study), disguise) and not keep_in_step(
         studies, studies.get(study), disguise
     )
@@ -370,7 +364,7 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.2)))
     assert keep_in_step(studies, studies.get(study), disguise) and studies.get(study).controls == 10
     given = replace(
-        items_of(chosen[:1], ItemFilter(), MODEL, RunMasks(workspace))[0], kind="control", expected={"valid": "yes"}
+        items_of(chosen[:1], "random", MODEL, RunMasks(workspace))[0], kind="control", expected={"valid": "yes"}
     )
     studies.add_items(study, [given])
     assert not keep_in_step(studies, studies.get(study), disguise) and studies.get(study).controls == 11
@@ -386,7 +380,7 @@ def test_what_was_given_is_not_made_beside_it_with_another_answer(workspace: Wor
     object_runs(workspace, 10)
     studies, disguise = workspace.studies, Disguises(workspace)
     study = studies.create("Birds", replace(CLASSIFICATION, eligibility=Eligibility(quiz=4)))
-    studies.add_items(study, items_of(drawable(workspace, ItemFilter()), ItemFilter(), MODEL, RunMasks(workspace)))
+    studies.add_items(study, items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace)))
     keep_in_step(studies, studies.get(study), disguise)
     of_kind = {item.kind: item for item in studies.items(study) if MADE in item.origin}
     for held in of_kind.values():
@@ -403,8 +397,8 @@ def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_capti
     object_runs(workspace, 10)
     studies, disguise = workspace.studies, Disguises(workspace)
     study = studies.create("Birds", replace(TEMPLATES["lance"].rules(), eligibility=Eligibility(quiz=4)))
-    chosen = drawable(workspace, ItemFilter())
-    studies.add_items(study, items_of(chosen, ItemFilter(), MODEL, RunMasks(workspace)))
+    chosen = drawable(workspace, ItemDraw())
+    studies.add_items(study, items_of(chosen, "random", MODEL, RunMasks(workspace)))
     assert keep_in_step(studies, studies.get(study), disguise)
     made = [item for item in studies.items(study) if item.kind != "item"]
     assert len(made) == 9 and all(item.image_sha != item.source_sha for item in made)
@@ -419,7 +413,7 @@ def test_of_few_sources_no_control_or_quiz_item_shows_the_picture_of_another(wor
     studies, disguise = workspace.studies, Disguises(workspace)
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.4))
     study = studies.create("Birds", rules)
-    studies.add_items(study, items_of(drawable(workspace, ItemFilter()), ItemFilter(), MODEL, RunMasks(workspace)))
+    studies.add_items(study, items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace)))
     assert keep_in_step(studies, studies.get(study), disguise)
     made = [item for item in studies.items(study) if item.kind != "item"]
     assert len(made) == 8 and len({item.image_sha for item in made}) == 8
@@ -447,7 +441,7 @@ def test_control_items_that_come_with_more_images_are_others_than_those_there(
     studies, disguise = workspace.studies, Disguises(workspace)
     rules = replace(TEMPLATES[template].rules(), eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.2))
     study = studies.create("Birds", rules)
-    chosen = items_of(drawable(workspace, ItemFilter()), ItemFilter(), MODEL, RunMasks(workspace))
+    chosen = items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace))
     studies.add_items(study, chosen[::2])
     keep_in_step(studies, studies.get(study), disguise)
     there = studies.items(study)

@@ -235,9 +235,9 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
             assert reply.status_code == 200, reply.text
 
         counts = {"random": size.at_random, "misclassified": size.misclassified}
-        for how, count in counts.items():
-            draw = {"how": how, "count": str(count), "reviewed": "all", "kind": "any", "model": "", "group": ""}
-            lead("draw-items", filter=draw)
+        for group, count in counts.items():
+            meant = "model=:newly wrong&model=:wrong" if group == "misclassified" else ""
+            lead("draw-items", filter=meant, count=str(count))
         items = [item for item in studies.items(study_id) if item.kind == "item"]
         assert {group: sum(i.group == group for i in items) for group in counts} == counts
         assert all(item.model_right is False for item in items if item.group == "misclassified")

@@ -44,10 +44,10 @@ def lead(tmp_path: Path) -> Iterator[Lead]:
 
 def test_a_study_goes_from_draft_to_decision_without_a_page(lead: Lead) -> None:
     study = lead.send("create-study", title="Birds", template="classification")
-    wanted = {"how": "misclassified", "count": 3, "model": MODEL}
-    assert lead.send("describe-filter", study=study, filter=wanted).free == 3
-    drawn = lead.send("draw-items", study=study, filter=wanted)
-    assert drawn.words.startswith("3 images drawn at random of those that") and not drawn.draft.unread
+    asked = {"filter": {"model": [f"{MODEL}:newly wrong", f"{MODEL}:wrong"]}, "count": 3}
+    assert lead.send("describe-filter", study=study, **asked).free == 3
+    drawn = lead.send("draw-items", study=study, **asked)
+    assert f"3 that fitted ({MODEL}: newly wrong or wrong)" in drawn.words and not drawn.draft.unread
     form = {"votes": "2", "consensus": "2", "share": "0", "quiz": "0", "min_finished": "0", "min_approval": "0"}
     assert not lead.send("save-draft", study=study, form=form).problems
     lead.send("start-study", study=study)
@@ -75,9 +75,9 @@ def test_a_study_goes_from_draft_to_decision_without_a_page(lead: Lead) -> None:
 
 def test_what_a_command_will_do_is_said_before_and_changes_nothing(lead: Lead) -> None:
     study = lead.send("create-study", title="Birds", template="classification")
-    lead.send("draw-items", study=study, filter={"count": "12"})  # of three sources at least: enough for the quiz
+    lead.send("draw-items", study=study, count="12")  # of three sources at least: enough for the quiz
     lead.send("start-study", study=study)
-    command = lead.commands.parse("add-items", {"study": study, "filter": {"count": "4"}})
+    command = lead.commands.parse("add-items", {"study": study, "count": "4"})
     assert isinstance(command, AddItems)
     told = lead.life.before(command)
     assert told.title == "Add 4 images?" and not told.final
@@ -90,8 +90,8 @@ def test_what_a_command_will_do_is_said_before_and_changes_nothing(lead: Lead) -
         ("make-codes", {"codes": "many"}, "codes", "Give a whole number from 1 to 200."),
         ("make-codes", {}, "codes", "missing"),
         ("ask-for-votes", {"votes": 0, "consensus": 4}, "votes", "It has to be a whole number from 1 to 50."),
-        ("draw-items", {"filter": {"count": "0"}}, "filter.count", "It has to be a whole number from 1 to 20,000."),
-        ("draw-items", {"filter": {"how": "by hand"}}, "filter.how", "none of those offered"),
+        ("draw-items", {"count": "0"}, "count", "It has to be a whole number from 1 to 20,000."),
+        ("draw-items", {"how": "by hand"}, "how", "take 'random', 'label' or 'edit type'"),
         ("exclude-worker", {"worker": "x", "reason": "y" * 501}, "reason", "at most 500 fit."),
         ("adjudicate", {"item": True, "question": "q", "answer": "a"}, "item", "has to be a whole number"),
         ("start-study", {"now": 1}, "now", "there is no such field here"),

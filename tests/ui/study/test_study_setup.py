@@ -71,11 +71,11 @@ class Lead:
     def draft(self, count: int = 20, template: str = "classification") -> str:
         """A draft with images drawn at random."""
         study = self.create(template)
-        self.post(f"{study}/draw-items", {"filter": self.choice(count=str(count))})
+        self.post(f"{study}/draw-items", self.choice(count=str(count)))
         return study
 
     def choice(self, **changes: Any) -> dict[str, Any]:
-        return {"how": "random", "count": "20", "reviewed": "all", "kind": "any", "model": "", "group": "", **changes}
+        return {"filter": "", "how": "random", "count": "20", "group": "", **changes}
 
     def save(self, study: str, status: int = 200, **form: Any) -> dict[str, Any]:
         return self.post(f"{study}/save-draft", {"form": form}, status)
@@ -253,7 +253,7 @@ def test_half_a_letter_in_the_form_spoils_nothing(lead: Lead) -> None:
     study = lead.draft(10)
     form = {"instructions": "Look well \ud83d", "questions": [{"text": "Is it \ud83d?", "kind": "yes-no"}]}
     headers = {"x-studio": "1", "content-type": "application/json"}
-    for name, sent in (("save-draft", {"form": form}), ("draw-items", {"filter": lead.choice(group="good \ud83d")})):
+    for name, sent in (("save-draft", {"form": form}), ("draw-items", lead.choice(group="good \ud83d"))):
         reply = lead.client.post(f"/study/api/{study}/{name}", content=json.dumps(sent), headers=headers)
         assert reply.status_code == 200, reply.text
     rules = lead.rules(study)
@@ -340,7 +340,7 @@ def test_a_form_without_the_question_that_was_just_added_does_not_remove_it(lead
 
 def test_images_that_come_twice_are_drawn_once(lead: Lead) -> None:
     study = lead.create()
-    sent = {"filter": lead.choice(count="10"), "tab": "one", "number": 1}
+    sent = {**lead.choice(count="10"), "tab": "one", "number": 1}
     for _ in range(2):
         lead.post(f"{study}/draw-items", sent)
     assert lead.studies.get(study).items == 10
@@ -350,7 +350,7 @@ def test_images_of_two_windows_stand_beside_each_other(lead: Lead) -> None:
     study = lead.create()
     based = form_state(lead.studies.get(study))
     for tab in ("one", "two"):
-        lead.post(f"{study}/draw-items", {"filter": lead.choice(count="10"), "based": based, "tab": tab, "number": 1})
+        lead.post(f"{study}/draw-items", {**lead.choice(count="10"), "based": based, "tab": tab, "number": 1})
     assert lead.studies.get(study).items == 20
 
 
@@ -386,7 +386,7 @@ def test_texts_are_shown_as_texts(lead: Lead) -> None:
     study = lead.create(name=HOSTILE)
     question = {"id": "", "text": HOSTILE, "kind": "choice", "options": f"{HOSTILE}\nno", "valid": [HOSTILE]}
     lead.save(study, instructions=HOSTILE, consent=HOSTILE, questions=[question])
-    lead.post(f"{study}/draw-items", {"filter": lead.choice(group=HOSTILE)})
+    lead.post(f"{study}/draw-items", lead.choice(group=HOSTILE))
     for path in (f"/study/{study}/", "/study/"):
         page = lead.get(path)
         assert "<img src=x" not in page and "&lt;img src=x" in page
@@ -397,23 +397,23 @@ def test_texts_are_shown_as_texts(lead: Lead) -> None:
 
 def test_drawn_images_bring_control_and_quiz_items_with_them(lead: Lead) -> None:
     study = lead.create()
-    said = lead.post(f"{study}/draw-items", {"filter": lead.choice(count="20")})
+    said = lead.post(f"{study}/draw-items", lead.choice(count="20"))
     assert said["said"].startswith("20 images drawn at random, from 48 that fitted, seed ")
     held = lead.studies.get(study)
     assert (held.items, held.controls, held.quiz) == (20, 3, 5)
     assert not said["problems"] and "points" in said["parts"]["part-plan"]
     assert [entry.event for entry in lead.studies.log(study)].count("items drawn") == 1
-    more = lead.post(f"{study}/draw-items", {"filter": lead.choice(how="misclassified", count="40", model=MODEL)})
-    assert "(40 were asked for)" in more["said"]
-    assert (
-        lead.post(f"{study}/describe-filter", {"filter": lead.choice()})["free"] == 48 - lead.studies.get(study).items
+    more = lead.post(
+        f"{study}/draw-items", lead.choice(filter=f"model={MODEL}:newly wrong&model={MODEL}:wrong", count="40")
     )
+    assert "(40 were asked for)" in more["said"]
+    assert lead.post(f"{study}/describe-filter", lead.choice())["free"] == 48 - lead.studies.get(study).items
 
 
 def test_images_of_scenes_are_asked_about_what_they_show(lead: Lead) -> None:
     road_runs(lead.studio.workspace, 6)
     study = lead.create("preservation")
-    lead.post(f"{study}/draw-items", {"filter": lead.choice(kind="segmentation", count="12")})
+    lead.post(f"{study}/draw-items", lead.choice(filter="kind=segmentation", count="12"))
     said = lead.post(f"{study}/refresh-draft")
     held = lead.studies.get(study)
     assert held.items == 12 and held.controls and held.quiz == 5 and not said["problems"]
@@ -438,14 +438,14 @@ def test_the_model_under_test_is_asked_about_what_it_has_not_read(lead: Lead) ->
 
     lead.studio.predictions.load = lambda wanted: Finding("segmentation", wanted.title)
     study = lead.create("preservation")
-    choice = lead.choice(how="misclassified", kind="segmentation", count="4")
-    said = lead.post(f"{study}/describe-filter", {"filter": choice})
+    choice = lead.choice(filter="kind=segmentation&model=:newly wrong&model=:wrong", count="4")
+    said = lead.post(f"{study}/describe-filter", choice)
     assert (said["free"], said["unread"]) == (0, 4)
-    other = lead.post(f"{study}/ask-model", {"filter": {**choice, "model": MODEL}}, 400)
+    other = lead.post(f"{study}/ask-model", {**choice, "filter": f"model={MODEL}:wrong"}, 400)
     assert other["field"] == "filter" and "another model under test" in other["error"]
-    assert lead.post(f"{study}/ask-model", {"filter": choice})["asked"] == 2
-    until(lambda: not lead.post(f"{study}/describe-filter", {"filter": choice})["unread"])
-    lead.post(f"{study}/draw-items", {"filter": choice})
+    assert lead.post(f"{study}/ask-model", choice)["asked"] == 2
+    until(lambda: not lead.post(f"{study}/describe-filter", choice)["unread"])
+    lead.post(f"{study}/draw-items", choice)
     drawn = [item for item in lead.studies.items(study) if item.kind == "item"]
     assert len(drawn) == 4 and all(item.model_right is False for item in drawn)
     assert {item.model for item in drawn} == {"segmenter.safetensors"}
@@ -648,14 +648,14 @@ def test_a_study_starts_is_paused_goes_on_and_is_closed(lead: Lead) -> None:
         lead.act(study, act, 400)
     lead.act(study, "make-codes", 400, codes="2")
     lead.act(study, "ask-for-votes", 400, votes="9", consensus="7")
-    lead.act(study, "add-items", 400, filter=lead.choice())
+    lead.act(study, "add-items", 400, **lead.choice())
     assert lead.studies.get(study).state == "closed"
 
 
 def test_a_study_that_lacks_something_does_not_start(lead: Lead) -> None:
     study = lead.create()
     assert "no image" in lead.act(study, "start-study", 400)["error"]
-    lead.post(f"{study}/draw-items", {"filter": lead.choice()})
+    lead.post(f"{study}/draw-items", lead.choice())
     lead.save(study, consensus="2")
     assert "more than half" in lead.act(study, "start-study", 400)["error"]
     assert lead.studies.get(study).state == "draft"
@@ -724,9 +724,9 @@ def test_more_images_come_with_their_control_items(lead: Lead) -> None:
     study = lead.draft(10)
     lead.act(study, "start-study")
     before = lead.studies.get(study)
-    told = lead.post(f"{study}/before/add-items", {"filter": lead.choice(count="12")})
+    told = lead.post(f"{study}/before/add-items", lead.choice(count="12"))
     assert told["title"] == "Add 12 images?" and lead.studies.get(study).items == 10
-    lead.act(study, "add-items", filter=lead.choice(count="12"))
+    lead.act(study, "add-items", **lead.choice(count="12"))
     after = lead.studies.get(study)
     assert after.items == 22 and after.controls > before.controls
     controls = [(item.image_sha, item.label) for item in lead.studies.items(study) if item.kind == "control"]
@@ -736,13 +736,13 @@ def test_more_images_come_with_their_control_items(lead: Lead) -> None:
 def test_more_images_that_would_be_asked_nothing_are_refused(lead: Lead) -> None:
     road_runs(lead.studio.workspace, 2)
     study = lead.create("preservation")
-    scenes = lead.choice(count="3", kind="segmentation")
-    lead.post(f"{study}/draw-items", {"filter": scenes})
+    scenes = lead.choice(count="3", filter="kind=segmentation")
+    lead.post(f"{study}/draw-items", scenes)
     lead.save(study, quiz="0", min_finished="0")
     lead.act(study, "start-study")
-    refused = lead.act(study, "add-items", 400, filter=lead.choice(count="2", kind="classification"))
+    refused = lead.act(study, "add-items", 400, **lead.choice(count="2", filter="kind=classification"))
     assert refused["error"].startswith("2 images would be asked nothing") and "leave such" in refused["error"]
-    lead.act(study, "add-items", filter=scenes)
+    lead.act(study, "add-items", **scenes)
     assert lead.studies.get(study).items == 4
 
 
@@ -803,8 +803,8 @@ def test_only_the_studio_s_own_pages_are_listened_to(lead: Lead) -> None:
 def test_an_unknown_study_is_refused_in_words(lead: Lead) -> None:
     sent: dict[str, dict[str, Any]] = {
         "save-draft": {"form": {}},
-        "draw-items": {"filter": lead.choice()},
-        "describe-filter": {"filter": lead.choice()},
+        "draw-items": lead.choice(),
+        "describe-filter": lead.choice(),
         "delete-item": {"item": 1},
         "mark-item": {"item": 1, "kind": "item"},
         "refresh-draft": {},
