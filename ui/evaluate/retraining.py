@@ -215,7 +215,7 @@ def _alone(place: Place) -> dict[str, Any]:
 
 def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:
     def link(words: str, on: str, arm: str = "") -> Child:
-        """The words, as a link where images are kept behind them: not in what earlier versions have written."""
+        """The words, as a link where images are kept behind them."""
         opens = found.opens(on, arm)
         if opens is None:
             alone = not arm and any(one.set == on for one in found.opened)

@@ -19,7 +19,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import ValidationError
 
 from core.errors import UserError
 from core.figures import Floats
@@ -160,10 +159,7 @@ class Retrainings:
         found, pictures = [], ""
         for one in self._workspace.retrainings.of(kept_under(asked)):
             pictures = pictures or self._look(self._evaluations.cases(asked.subject))[0]
-            try:
-                held = retrained_of(one.told)
-            except ValidationError:  # of a version that told other things
-                continue
+            held = retrained_of(one.told)
             note = "" if held.pictures == pictures else CHANGED
             found.append(Kept(held, one.created, one.asked, note, one.id))
         return tuple(found)

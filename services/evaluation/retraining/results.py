@@ -119,9 +119,8 @@ class Retrained:
     """Of a segmenter."""
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
-    opened: tuple[Opened, ...] = ()
-    """Nothing in what earlier versions have written, as of `trainings`."""
-    trainings: tuple[TrainedOnce, ...] = ()
+    opened: tuple[Opened, ...]
+    trainings: tuple[TrainedOnce, ...]
 
     def opens(self, on: str, arm: str = "") -> Opened | None:
         """What opens for a set, or for an arm on it; None where nothing does."""

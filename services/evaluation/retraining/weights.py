@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from core.errors import UserError
 from core.model_sections import in_bytes
 from core.types import from_plain
@@ -199,19 +197,12 @@ class _Known:
         """By `kept_under`, when the latest retraining was done."""
         self._of: dict[str, tuple[Marked, str, bool]] = {}
         """By folder: whose it is, when the latest retraining with it was done, and whether none came after that."""
-        self._untold = set[str]()
-        """What has as its latest result one of an earlier version, that says nothing of its trainings."""
         for row in workspace.retrainings.all():
             latest = row.about not in self._latest
             self._latest.setdefault(row.about, row.created)
-            try:
-                found = retrained_of(row.told)
-            except ValidationError:  # of a version that told other things
-                found = None
-            if latest and (found is None or not found.trainings):
-                self._untold.add(row.about)
-            for one in found.trainings if found is not None else ():
-                marked = Marked(row.about, found.model, found.title, found.split, one.arm, one.seed)  # type: ignore[union-attr]
+            found = retrained_of(row.told)
+            for one in found.trainings:
+                marked = Marked(row.about, found.model, found.title, found.split, one.arm, one.seed)
                 held = self._of.get(one.folder)
                 if held is None or (latest and not held[2]):
                     self._of[one.folder] = marked, row.created, latest
@@ -242,11 +233,9 @@ class _Known:
         if latest:
             return "of the latest retraining"
         if marked is None:
-            return "an earlier version made it, and did not say for what"
+            return "it does not say for what it was made"
         if marked.about not in self._latest:
             return "its retraining is not done"
-        if marked.about in self._untold:
-            return "the latest retraining does not say which trainings are its own: begin it again"
         if used >= self._latest[marked.about]:
             return "used since the latest retraining"
         return "it is being trained" if is_trained(folder) else ""
@@ -271,7 +260,7 @@ def _marked(folder: Path) -> Marked | None:
 
 
 def _used(folder: Path) -> str:
-    """When its mark was written, which is done at each use; of an earlier version when it was trained."""
+    """When its mark was written, which is done at each use; without one when it was trained."""
     file = next((one for one in (folder / MARK, folder / ABOUT) if one.exists()), folder)
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="microseconds")
 

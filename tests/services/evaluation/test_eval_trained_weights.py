@@ -29,7 +29,6 @@ from evaluation.retraining.arm_statistics import GENERATED
 from evaluation.retraining.stored_training import kept_state, learnt, remove_training, said_before
 from evaluation.retraining.trained_file import PREPARED_BY, header_of, with_header
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.retraining.results import Retrained, retrained_of, told_of
 from services.evaluation.retraining.weights import MARK, disk_of, remove_old, trainings_of
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
@@ -241,26 +240,3 @@ def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
     assert not list(workspace.trainings.glob(".removed*"))
     assert [one.found.seeds for one in retrainings.kept(BIRDS)] == [1, 2]  # what came of them is there
     assert len(retrainings.weights(retrainings.kept(BIRDS)[0])) == 2
-
-
-def test_what_earlier_versions_have_trained_is_kept_as_nobody_knows_whose_it_is(
-    workspace: Workspace, retrainings: Retrainings
-) -> None:
-    found = retrainings.retrain(QUICK, quiet)
-    earlier: Retrained = replace(found, trainings=())
-    told = told_of(earlier)
-    del told["trainings"]
-    assert retrained_of(told) == earlier
-    stored = workspace.retrainings.all()[0]
-    workspace.retrainings.keep(stored.about, stored.asked, stored.model, told)
-    for one in workspace.trainings.glob(f"*/{MARK}"):
-        aged(one.parent)
-    assert not remove_old(workspace) and len(folders(workspace)) == 4
-    assert {one.why_kept for one in trainings_of(workspace)} == {
-        "the latest retraining does not say which trainings are its own: begin it again"
-    }
-    assert not retrainings.weights(retrainings.kept(BIRDS)[0])
-    for one in workspace.trainings.glob(f"*/{MARK}"):
-        one.unlink()
-    workspace.retrainings.keep(stored.about, "another question", stored.model, told_of(replace(found, trainings=())))
-    assert not remove_old(workspace)
