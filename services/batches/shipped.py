@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -38,3 +39,8 @@ def shipped_plans() -> tuple[ShippedPlan, ...]:
         title, own = LAYOUTS[plan.data.layout].title, _ROOT.sub(ROOT, text, count=1)
         found.append(ShippedPlan(plan.name, title, plan.note, plan.make.profile, own))
     return tuple(found)
+
+
+def layouts_in_words() -> Mapping[str, tuple[str, str]]:
+    """Title of each layout of data sets, and what has to lie at its path, by the layout's name in a plan."""
+    return {name: (layout.title, layout.expected) for name, layout in LAYOUTS.items()}

@@ -27,6 +27,10 @@ from services.test_sets.versions import version_of
 from services.work_queue import WorkQueue, WorkView
 from storage.workspace import Workspace
 
+FORMAT_TITLES = {name: layout.title for name, layout in LAYOUTS.items()}
+"""The formats of images that come in, by their names in commands."""
+WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
+"""The formats that a test set can be written in."""
 FOLDER = "exports"
 """Below the workspace. No backup takes it, and nothing in it is missed."""
 _LONGEST_STEM = 60
@@ -68,7 +72,7 @@ class SetExports:
         version = version_of(self._workspace, reference)
         if version.is_draft:
             raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
-        if layout not in LAYOUTS or LAYOUTS[layout].write is None:
+        if layout not in WRITTEN:
             raise UserError("There is no such format: take one from the list.", field="layout")
         with self._lock:
             for known in self._queue.of(version.id):

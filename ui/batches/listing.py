@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from formats.layouts import Layout
 from services.batches.shipped import ShippedPlan
 from services.batches.status import BatchView
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
@@ -143,7 +142,7 @@ def starts(profile: str, shipped: Sequence[ShippedPlan]) -> tuple[Start, ...]:
     return plain, *papers
 
 
-def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, Layout], signed_in: bool) -> str:
+def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[str, str]], signed_in: bool) -> str:
     """Where a plan is written, begun with one of those that are offered, or brought from a file; `text` is what stands
     there at first.
     """
@@ -182,8 +181,8 @@ def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, Layout],
         novalidate=True,
     )
     known = [
-        el("tr", el("td", el("code", name)), el("td", one.title), el("td", one.expected, class_="mut"))
-        for name, one in layouts.items()
+        el("tr", el("td", el("code", name)), el("td", title), el("td", expected, class_="mut"))
+        for name, (title, expected) in layouts.items()
     ]
     about = card(
         None,

@@ -12,7 +12,6 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import UserError
-from formats.layouts import LAYOUTS
 from services.batches.running import (
     ApproveBatch,
     BatchRuns,
@@ -22,7 +21,7 @@ from services.batches.running import (
     PlanBatch,
     RetryBatch,
 )
-from services.batches.shipped import shipped_plans
+from services.batches.shipped import layouts_in_words, shipped_plans
 from services.changes import Revisions
 from services.commands import Command, Commands
 from services.work_queue import WorkView
@@ -68,7 +67,7 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
             text = runs.view(like).batch.plan if like else offered[0].text
         except UserError as error:
             return HTMLResponse(not_there(str(error), signed, ("All batches", BATCHES)), status_code=404)
-        return HTMLResponse(new_page(text, offered, LAYOUTS, signed), headers=FRESH)
+        return HTMLResponse(new_page(text, offered, layouts_in_words(), signed), headers=FRESH)
 
     @app.get(f"{BATCHES}{{number:int}}", include_in_schema=False)
     def one(request: Request, number: int) -> Response:

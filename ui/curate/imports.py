@@ -21,11 +21,10 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.imports import Import, ImportRow, RowKind
 from core.words import count_of
-from formats.layouts import LAYOUTS
 from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
 from services.curation.views import gallery_address
-from services.test_sets.exports import file_stem
+from services.test_sets.exports import FORMAT_TITLES, file_stem
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.requests import add_command, fetched
 from ui.curate.sets_words import SETS, set_address
@@ -185,7 +184,7 @@ def _head(*acts: Child) -> Html:
 
 
 def _form() -> Html:
-    layouts = [("", "find out"), *((name, layout.title) for name, layout in LAYOUTS.items())]
+    layouts = [("", "find out"), *FORMAT_TITLES.items()]
     return el(
         "form",
         el(
@@ -324,7 +323,7 @@ def _line(held: Import) -> Html:
 
 
 def _counts(held: Import) -> str:
-    title = LAYOUTS[held.layout].title if held.layout in LAYOUTS else ""
+    title = FORMAT_TITLES.get(held.layout, "")
     known = held.images - held.made
     parts = [
         title,

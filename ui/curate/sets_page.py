@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from core.image_filter import Facet, ImageFilter
 from core.test_sets import SPLITS, Review, ShownEntry, Split
 from core.words import count_of
-from formats.layouts import LAYOUTS
 from services.test_sets.drafts import SplitResult
+from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import Verified
 from services.work_queue import WorkView
 from ui.curate.sets_windows import windows
@@ -326,7 +326,7 @@ def exports_part(exports: Sequence[WorkView]) -> Html:
 
 
 def _export(view: WorkView) -> Html:
-    title = LAYOUTS[view.kind].title
+    title = FORMAT_TITLES[view.kind]
     if view.active:
         return work_line(view, f"Export as {title}")
     if view.state == "failed":

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from core.test_sets import SPLITS, SetVersion, Split
 from core.words import count_of
-from formats.layouts import LAYOUTS
+from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import ImageOfSet
 from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words
 from ui.explore.parts import Size, button, key, picture, pill
@@ -190,7 +190,7 @@ def _export_window(version: SetVersion) -> Html:
             el("input", type="radio", name="layout", value=name, checked=number == 0),
             el(
                 "span",
-                el("b", LAYOUTS[name].title),
+                el("b", FORMAT_TITLES[name]),
                 el("small", words.loads, class_="mut"),
                 el("code", words.line),
             ),

@@ -20,19 +20,16 @@ from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
 from core.test_sets import LONGEST_NAME
-from formats.layouts import LAYOUTS
 from services.batches.running import BatchRuns, PlanByScript
 from services.batches.status import facts_of
 from services.commands import Command
 from services.curation.imports import ImportService, ImportState
 from services.queries import Query
-from services.test_sets.exports import ReadyExport, SetExports
+from services.test_sets.exports import FORMAT_TITLES, WRITTEN, ReadyExport, SetExports
 from services.test_sets.versions import LONGEST_REFERENCE
 from services.work_queue import WorkView
 from ui.scripts.uploads import uploaded
 
-WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
-"""The formats that a test set can be written in."""
 MOST_LABELS = 10_000
 LOOK_SECONDS = 0.1
 """Between two looks at what is waited for."""
@@ -71,7 +68,7 @@ class ImportImages(Command):
         "",
         max_length=80,
         description="The format of the files; empty: it is found out",
-        json_schema_extra={"enum": ["", *LAYOUTS]},
+        json_schema_extra={"enum": ["", *FORMAT_TITLES]},
     )
     labels: Annotated[
         tuple[Annotated[str, Field(max_length=LONGEST_NAME)], ...],
@@ -170,8 +167,8 @@ async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter)
     It goes on when nobody waits for it. The number is 0 where it takes longer than is waited. Raises UserError, also
     for an import that ends without one.
     """
-    if sent.format and sent.format not in LAYOUTS:
-        raise UserError(f"There is no format {sent.format!r:.80}: take {', '.join(LAYOUTS)}.", field="format")
+    if sent.format and sent.format not in FORMAT_TITLES:
+        raise UserError(f"There is no format {sent.format!r:.80}: take {', '.join(FORMAT_TITLES)}.", field="format")
     end = time.monotonic() + waiter.seconds
     state = begun = await run_in_threadpool(_begin, sent, imports)
     while state.state == "running" and not state.number and time.monotonic() < end and await waiter.listens():
