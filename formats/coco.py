@@ -218,7 +218,7 @@ class CocoSource(Source):
         of_kind = {kind: [table for table in tables if table.kind == kind] for kind in ("", "keypoints", "caption")}
         taken = next((found for found in of_kind.values() if found), [])
         for table in of_kind["keypoints"] if taken is not of_kind["keypoints"] else ():
-            told = f"Its {table.annotations:,} keypoints are of images that another list has: they were left out."
+            told = f"It holds keypoints of images that another list has: {table.annotations:,} left out."
             if told not in taken[0].told:
                 taken[0].told.append(told)
         return taken, of_kind["caption"]

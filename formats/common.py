@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import posixpath
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,9 +18,6 @@ from formats.naming import SPLIT_OF, split_folder
 from formats.pages import CLASSES
 from formats.source import Tally
 from formats.types import Example, Report, Row, Split
-
-if TYPE_CHECKING:
-    pass
 
 MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
 """Folders of masks, in lower case."""
@@ -82,20 +78,6 @@ _NESTED = ("facts",)
 def _as_text(value: Any) -> str:
     """Numbers and times that JSON does not have."""
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def json_row(text: bytes, where: str, report: Report, tally: Tally) -> Row | None:
-    """The row of a line with a JSON object; None, told, for what is none."""
-    try:
-        values = json.loads(text.removeprefix(BOM_UTF8))
-        if not isinstance(values, dict):
-            raise ValueError("it is no object")
-        return read_row(values, where, tally)
-    except (ValueError, RecursionError):
-        report.refuse(where, "The line cannot be read: it is no JSON object.")
-    except UserError as error:
-        report.refuse(where, str(error))
-    return None
 
 
 def count_images(files: Files) -> int:

@@ -174,6 +174,7 @@ class Folder:
         self.name = folder.name or str(folder)
         self._folder, self._report, self._follow = folder, report, follow_links
         self._names: tuple[str, ...] | None = None
+        self._links: set[str] = set()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -236,7 +237,9 @@ class Folder:
         for entry in self._entries(inside, hidden_files):
             path = joined(inside, entry.name)
             if entry.is_symlink() and not self._follow:
-                self._report.refuse(path, _LINK)
+                if path not in self._links:
+                    self._report.refuse(path, _LINK)
+                self._links.add(path)
             elif reason := why_unsafe(entry.name):
                 self._report.refuse(path, reason)
             elif not self._is_folder(entry):

@@ -212,7 +212,13 @@ class RowSource(Source):
             return Survey()
         if self._exported:
             return super().survey(split)
-        columns = self._tables.get(tables[0]).columns
+        table, columns = self._tables.get(tables[0]).table, self._tables.get(tables[0]).columns
+        if columns.label and str(table.schema.field(columns.label).type).startswith(("list", "large_list", "struct")):
+            raise UserError(
+                f"The column “{columns.label}” holds several values a row, and an image has one label: name another "
+                "column with label.",
+                field="label",
+            )
         return Survey(tuple(columns.named.get(columns.label, ())))
 
     def count(self, split: str | None = None) -> int:

@@ -260,17 +260,22 @@ class PlainFolder(Source):
             tally.note(text, "It is no text in UTF-8: it was not read as a caption.")
             return found
         if _NUMBERS.match(words) or not words:
-            tally.note(text, "It lies beside an image and holds numbers, as files of boxes do: it was not read.")
+            tally.note(text, "It lies beside an image and holds numbers or nothing: it was not read as a caption.")
             return found
         return Found(**{**vars(found), "row": Row(caption=words)})
 
     def _tell_others(self, texts: set[str], tally: Tally) -> None:
         """Tell which files are not read."""
         stems = {posixpath.splitext(name)[0] for name in self._images}
+        keys = {_key(name) for name in self._images}
         for name in self.files.names:
             ending = posixpath.splitext(name)[1].lower()
             base = posixpath.basename(name)
-            if is_image(name) or name in texts or base in _OURS or ending in (".md", ".txt"):
+            if is_image(name) or name in texts or base in _OURS or ending == ".md":
+                continue
+            if ending == ".txt":
+                if _key(name) in keys:
+                    tally.note(name, "It is called as an image and may describe it: it was not read.")
                 continue
             if ending in _TABLES:
                 if posixpath.splitext(name)[0] in stems:

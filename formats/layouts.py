@@ -255,11 +255,13 @@ def _claimed(files: Files) -> str:
         return "imagefolder"
     if coco.claims(files):
         return "coco"
+    if yolo.claims(files):
+        return "yolo"
     if tables.claims(files):
         return "csv"
     if not any(map(is_image, names)):
-        for name, ending in (("parquet", ".parquet"), ("webdataset", ".tar")):
-            if any(each.endswith(ending) for each in names):
+        for name, endings in (("parquet", (".parquet",)), ("webdataset", (".tar", *webdataset.PACKED))):
+            if any(each.endswith(endings) for each in names):
                 return name
     return "folder"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from core.masks import UNLABELLED, require_names
 from formats import rle
 from formats.draft import Picture
 from formats.types import Example
-
-if TYPE_CHECKING:
-    pass
 
 MOST_REGIONS = 100
 """Of a class in an image, each with an annotation of its own."""

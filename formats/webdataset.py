@@ -25,7 +25,7 @@ _MASK_PARTS = ("mask.", "seg.")
 _READ = ("json", "cls", "txt", "caption")
 _SHARDS = 2
 """Lists of shards that are kept: a kilobyte for each of their samples."""
-_PACKED = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
+PACKED = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
 
 def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Kept:
@@ -69,7 +69,7 @@ class ShardSource(Source):
         paths = list(files.files())
         self._shards = [path for path in paths if path.endswith(".tar")]
         for path in paths:
-            if path.endswith(_PACKED):
+            if path.endswith(PACKED):
                 report.refuse(
                     path, "It is compressed as a whole, so that no sample can be read alone: make a plain tar of it."
                 )
@@ -115,7 +115,7 @@ class ShardSource(Source):
                 return
             report.rows += [ReportRow(f"{shard}/{row.file}", row.reason, row.kind) for row in inner.rows]
         tally = Tally(report)
-        for key, parts in _grouped(members.names):
+        for key, parts in _grouped([name for name in members.names if not name.endswith(PACKED)]):
             if (found := self._sample(members, shard, key, parts, report, tally)) is not None:
                 yield found
         tally.tell()

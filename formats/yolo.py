@@ -111,7 +111,7 @@ class YoloSource(Source):
         super().__init__(files, report, options, in_place)
         self._there = frozenset(files.names)
         self._lower = {name.lower(): name for name in files.names}
-        self._names = _class_names_of(files, report)
+        self.names = _class_names_of(files, report)
         self._listed = read_classes(files, Report())
 
     def find(self, split: str | None = None) -> Iterator[Found]:
@@ -154,7 +154,7 @@ class YoloSource(Source):
     def _found(self, name: str, tally: Tally) -> Found:
         text, exact = self.text_of(name), self._sibling(name, "masks", ".png")
         found = Found(
-            name, stem_of(name), opener(self.files, name), "", split_in(posixpath.dirname(name)), classes=self._names
+            name, stem_of(name), opener(self.files, name), "", split_in(posixpath.dirname(name)), classes=self.names
         )
         try:
             label, shapes = self._lines(text, tally) if text is not None else ("", [])
@@ -180,7 +180,7 @@ class YoloSource(Source):
                 number, values = int(parts[0]), [float(part) for part in parts[1:]]
             except ValueError as error:
                 raise UserError(f"Line {place} is no class with numbers.") from error
-            if number not in self._names:
+            if number not in self.names:
                 raise UserError(f"Line {place} has the class {parts[0][:20]}, which {DATA} does not list.")
             if len(values) == 4:
                 boxes.append((number, values))
@@ -189,11 +189,17 @@ class YoloSource(Source):
             else:
                 raise UserError(f"Line {place} is no outline: points are shares of width and height.")
         if len(boxes) == 1 and not shapes and boxes[0][1] == [0.5, 0.5, 1.0, 1.0]:
-            return self._names[boxes[0][0]], []
+            return self.names[boxes[0][0]], []
         if boxes:
             what = f"{len(boxes)} boxes without an outline were left out"
             tally.note(text, f"{what}: a test set holds labels and masks.")
         return "", shapes
+
+
+def claims(files: Files) -> bool:
+    """True if there are a list of classes and text files of the images, also if these cannot be read."""
+    source = YoloSource(files, Report(), {})
+    return bool(source.names) and any(source.text_of(name) for name in source.images())
 
 
 def explained(files: Files) -> int:

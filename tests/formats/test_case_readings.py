@@ -240,6 +240,9 @@ CASES: dict[str, Callable[[], Case]] = {
         tuple(Seen(word, "train") for word in ("null", "0x1F", "12:30:00", "010", "1_000", "~", "1.50", "off")),
     ),
     "yolo_bom_label": lambda: Case(yolo(codecs.BOM_UTF8 + b"1 0.5 0.5 1 1\r\n"), (Seen("dog", "train"),)),
+    "yolo_with_confidence": lambda: Case(yolo("1 0.5 0.5 1 1 0.93\n"), (), told=("a.txt: Line 1",)),
+    "yolo_commas": lambda: Case(yolo("1, 0.5, 0.5, 1, 1\n"), (), told=("a.txt: Line 1",)),
+    "yolo_names_with_a_gap": lambda: Case(yolo("2 0.5 0.5 1 1\n", "{'0': cat, 2: dog}"), (Seen("dog", "train"),)),
     "yolo_flat_labelimg": lambda: Case(
         {"classes.txt": "cat\ndog\n", **whole_boxes("p0", "p1")}, cats_and_dogs(), or_told=".txt"
     ),
@@ -481,6 +484,13 @@ CASES: dict[str, Callable[[], Case]] = {
         plan=Plan("csv", seen=ANY, or_told="label"),
     ),
     "csv_cr_only": lambda: Case(csv("file_name,label\ra.jpg,cat\rb.jpg,dog\r"), cats_and_dogs(), plan=Plan("csv")),
+    "csv_sep_line": lambda: Case(
+        csv("sep=;\r\nfile_name;label\r\na.jpg;cat\r\nb.jpg;dog\r\n"), cats_and_dogs(), plan=Plan("csv")
+    ),
+    "csv_utf16": lambda: Case(csv("file_name,label\na.jpg,cat\n".encode("utf-16")), (), told=("not in UTF-8",)),
+    "csv_of_other_files": lambda: Case(
+        csv("image,label\n/home/ada/a.jpg,cat\n"), (), told=("labels.csv, line 2: It names an image",)
+    ),
     "csv_own_columns": lambda: Case(
         csv("file_name,label,role,edits,facts\na.jpg,cat,user,cropped twice,x\nb.jpg,dog,assistant,,3\n"),
         cats_and_dogs(),
