@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import pipeline.recipes  # noqa: F401 - says what the value of a stage is
 from core.lineage import TestCase
 from core.types import Caption, StageValue, Task, Trace
 from pipeline.methods.controlnet import CONTROL_IMAGE
