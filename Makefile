@@ -42,7 +42,7 @@ test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the
 	@$(TESTING) exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
 	  --ignore=tests/browser --numprocesses auto --dist worksteal $(ARGS)
 
-soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full, a thousand replies, real-size weights
+soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full, a thousand replies, real-size weights, a compiler at work
 	@exec $(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: $(TEST_READY) ## Style, layout, the walls between the rooms, and types

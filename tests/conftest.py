@@ -48,16 +48,20 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """A file at a time on each core, but all that ask the embedded models on one, which loads them once."""
+    """Give each core a file at a time. Files that ask the embedded models are two groups, with a browser and without:
+    all of a group go to one core, which loads the models once.
+    """
     if config.getoption("dist") != "loadfile":
         return None
 
-    class OneForTheDemo(LoadFileScheduling):
+    class DemoInTwoGroups(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "demo" if file.endswith("_demo.py") else file
+            if not file.endswith("_demo.py"):
+                return file
+            return "demo in a browser" if file.startswith("tests/browser/") else "demo"
 
-    return OneForTheDemo(config, log)
+    return DemoInTwoGroups(config, log)
 
 
 @pytest.fixture(scope="session")

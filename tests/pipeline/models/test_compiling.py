@@ -99,7 +99,7 @@ def eager(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def compiled(folder: Path) -> Any:
-    """One that has drawn its first image, which is `first`."""
+    """A generator that has compiled its blocks, for half a minute, and drawn its `first` image."""
     generator = generator_at(folder, compile=True)
     assert generator.waits == "the first image takes minutes more, once on this machine"
     assert generator.placing == f"cpu, float32: no GPU was found; compiled, {generator.waits}"
@@ -110,7 +110,7 @@ def compiled(folder: Path) -> Any:
     return generator
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_compiled_blocks_draw_the_same_picture_and_it_is_recorded(eager: Any, compiled: Any) -> None:
     first, again = compiled.first, drawn(compiled)
     assert likeness(drawn(eager), first) >= 40
@@ -121,7 +121,7 @@ def test_compiled_blocks_draw_the_same_picture_and_it_is_recorded(eager: Any, co
     assert compiled._pipe.controlnet._compiled_call_impl is None, "only blocks are compiled"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_nothing_is_compiled_anew_for_another_strength_text_size_or_batch(eager: Any, compiled: Any) -> None:
     before = variants()
     for changes in (
@@ -138,7 +138,7 @@ def test_nothing_is_compiled_anew_for_another_strength_text_size_or_batch(eager:
     assert variants() == before
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_lora_is_added_before_it_is_compiled(folder: Path, eager: Any, compiled: Any) -> None:
     lora = {"loras": [{"path": str(folder / "lora"), "file": "few-steps.safetensors", "weight": 4}]}
     before = variants()
@@ -147,7 +147,7 @@ def test_a_lora_is_added_before_it_is_compiled(folder: Path, eager: Any, compile
     assert variants() == before, "blocks of the same sizes are compiled already"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_wait_for_the_first_image_is_known_from_the_last_time(folder: Path, compiled: Any) -> None:
     cache = folder / "cache"
     assert any(cache.rglob("*.so")), "what was compiled stays on the disk"
@@ -160,7 +160,7 @@ def test_the_wait_for_the_first_image_is_known_from_the_last_time(folder: Path, 
     assert "minutes" in Compiling(True, "cpu", title=str(folder / "generator")).waits
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_compiled_blocks_go_with_parts_that_are_brought_when_they_are_needed(compiled: Any) -> None:
     """As `enable_model_cpu_offload` has them, by the same hooks; here from the CPU to the CPU."""
     from accelerate import cpu_offload_with_hook
@@ -187,7 +187,7 @@ def test_without_a_compiler_it_says_so_and_draws(folder: Path, eager: Any, monke
     assert pixels(one) == pixels(other) and one.batch == DrawnBatch()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_cannot_be_compiled_is_drawn_all_the_same(
     folder: Path, eager: Any, compiled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
