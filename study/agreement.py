@@ -215,21 +215,21 @@ def _words(
     if observed.value is None or first.value is None:
         return "No item has two votes yet, so nothing can be said of agreement."
     answer, share = frequent
-    said = f"Two votes on the same image are equal in {percent(observed.value)} of pairs"
+    sentence = f"Two votes on the same image are equal in {percent(observed.value)} of pairs"
     if nominal.value is None:
         return (
-            f"{said}: every vote is “{answer}”. Alpha and kappa are undefined, because they compare with chance and "
-            "there is only one answer to compare."
+            f"{sentence}: every vote is “{answer}”. Alpha and kappa are undefined, because they compare with "
+            "chance and there is only one answer to compare."
         )
     if ordinal is not None and ordinal.value is not None:
         return (
-            f"{said}. On a scale, near misses count for something: ordinal alpha is {ordinal.value:.2f}, "
+            f"{sentence}. On a scale, near misses count for something: ordinal alpha is {ordinal.value:.2f}, "
             f"{level(ordinal.value)} agreement beyond chance."
         )
     if share >= HIGH_PREVALENCE and first.value - nominal.value > 0.1:
         return (
-            f"{said}, and {percent(share)} of all votes are “{answer}”. With one answer so frequent, alpha and kappa "
-            f"are low by construction; AC1 ({level(first.value)} agreement beyond chance) allows for it. Report them "
-            "together."
+            f"{sentence}, and {percent(share)} of all votes are “{answer}”. With one answer so frequent, alpha and "
+            f"kappa are low by construction; AC1 ({level(first.value)} agreement beyond chance) allows for it. Report "
+            "them together."
         )
-    return f"{said}. Beyond chance, agreement is {level(nominal.value)} by alpha and {level(first.value)} by AC1."
+    return f"{sentence}. Beyond chance, agreement is {level(nominal.value)} by alpha and {level(first.value)} by AC1."

@@ -110,5 +110,5 @@ def read_crew(text: str, usual: Behaviour) -> tuple[int, Behaviour]:
         ) from error
     if not 1 <= count <= 1000:
         raise ValueError("A crew has 1 to 1,000 workers.")
-    held = {name: getattr(usual, name) for name in known}
-    return count, Behaviour(**{**held, **changed})
+    defaults = {name: getattr(usual, name) for name in known}
+    return count, Behaviour(**{**defaults, **changed})

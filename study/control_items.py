@@ -98,7 +98,7 @@ def made_controls(
         *sources,
         *(one for one in there if one.kind == "item" and one.source_sha and one.source_sha not in apart),
     ]
-    wanted = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
+    number = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
     labels = sorted({item.label for item in (*items, *there) if item.label})
     right_ones = [made for item in sources if (made := _true(item, usable)) and not left_out(made)]
     # From the other end: as long as there are enough sources, no image is both a right and a wrong one.
@@ -108,9 +108,9 @@ def made_controls(
     for ones in (right_ones, wrong_ones):
         ones.sort(key=lambda item: item.image_sha in seen)
     answers = [set(item.expected.values()) for item in there if item.kind == "control"]
-    more_right = sum(held == {"yes"} for held in answers) - sum("no" in held for held in answers)
-    half = min(len(wrong_ones), max(0, min(wanted, (wanted + more_right) // 2)))
-    chosen = right_ones[: wanted - half] + wrong_ones[:half]
+    more_right = sum(given == {"yes"} for given in answers) - sum("no" in given for given in answers)
+    half = min(len(wrong_ones), max(0, min(number, (number + more_right) // 2)))
+    chosen = right_ones[: number - half] + wrong_ones[:half]
     drawn.shuffle(chosen)
     return tuple(chosen)
 

@@ -54,7 +54,7 @@ def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Stand
     The training is for everybody, also for those whom a long record spares the quiz: a record says that somebody works
     with care, not that they know what this study asks; and votes of people who were told the same compare.
     """
-    wanted = rules.eligibility
+    required = rules.eligibility
     if worker.blocked:
         return Standing("not eligible", "The study lead has blocked this worker name. Please write to whoever sent it.")
     if enrolment.exclusion is not None:
@@ -63,23 +63,23 @@ def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Stand
             "You can no longer vote in this study. " + _sentence(enrolment.exclusion.reason) + " If you think that "
             "this is wrong, please write to whoever invited you: it can be reversed.",
         )
-    short = worker.finished < wanted.min_finished
+    short = worker.finished < required.min_finished
     if not short:
         approval = worker.approval
-        if wanted.min_approval > 0 and approval is not None and approval <= wanted.min_approval:
+        if required.min_approval > 0 and approval is not None and approval <= required.min_approval:
             return Standing(
                 "not eligible",
-                f"This study asks that more than {_percent(wanted.min_approval)} of a worker's decided assignments "
+                f"This study asks that more than {_percent(required.min_approval)} of a worker's decided assignments "
                 f"were approved. Of yours it is {worker.approved} of {worker.finished}.",
             )
-    elif not wanted.quiz:
+    elif not required.quiz:
         return Standing(
             "not eligible",
-            f"This study asks for at least {wanted.min_finished} finished assignments that were decided on. You have "
+            f"This study asks for at least {required.min_finished} finished assignments that were decided on. You have "
             f"{worker.finished} so far.",
         )
-    elif enrolment.quiz_seen >= wanted.quiz:
-        needed = quiz_needed(wanted.quiz_pass, enrolment.quiz_seen)
+    elif enrolment.quiz_seen >= required.quiz:
+        needed = quiz_needed(required.quiz_pass, enrolment.quiz_seen)
         if enrolment.quiz_right < needed:
             return Standing(
                 "not eligible",
@@ -94,11 +94,11 @@ def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Stand
             f"A short training comes first: image {enrolment.training_seen + 1} of {rules.training}. After each answer "
             "you are told what is right. Nothing of it counts.",
         )
-    if short and enrolment.quiz_seen < wanted.quiz:
+    if short and enrolment.quiz_seen < required.quiz:
         return Standing(
             "quiz",
-            f"A short quiz comes first: question {enrolment.quiz_seen + 1} of {wanted.quiz}; "
-            f"{quiz_needed(wanted.quiz_pass, wanted.quiz)} have to be right.",
+            f"A short quiz comes first: question {enrolment.quiz_seen + 1} of {required.quiz}; "
+            f"{quiz_needed(required.quiz_pass, required.quiz)} have to be right.",
         )
     return Standing("may vote", "")
 

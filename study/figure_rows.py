@@ -117,57 +117,57 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
             yield _slice("valid", question, "after exclusions", part, each)
 
 
-def _slice(figure: str, question: str, used: str, part: str, held: Slice) -> Row:
+def _slice(figure: str, question: str, used: str, part: str, value: Slice) -> Row:
     return {
-        **_proportion(figure, question, used, part, held.name, held.rate, "images"),
-        "asked": held.items,
-        "discarded": held.discarded,
-        "too_few": held.short,
-        "waiting": held.waiting,
-        "worst": held.bounds.worst,
-        "best": held.bounds.best,
+        **_proportion(figure, question, used, part, value.name, value.rate, "images"),
+        "asked": value.items,
+        "discarded": value.discarded,
+        "too_few": value.short,
+        "waiting": value.waiting,
+        "worst": value.bounds.worst,
+        "best": value.bounds.best,
     }
 
 
-def _proportion(figure: str, question: str, used: str, part: str, name: str, held: Proportion, unit: str) -> Row:
+def _proportion(figure: str, question: str, used: str, part: str, name: str, value: Proportion, unit: str) -> Row:
     return {
         "figure": figure,
         "question": question,
         "votes_used": used,
         "part": part,
         "name": name,
-        "value": held.value,
-        "low": held.low,
-        "high": held.high,
-        "count": held.count,
-        "n": held.n,
+        "value": value.value,
+        "low": value.low,
+        "high": value.high,
+        "count": value.count,
+        "n": value.n,
         "unit": unit,
-        "words": held.words,
+        "words": value.words,
     }
 
 
-def _mean(question: str, held: Mean) -> Row:
+def _mean(question: str, value: Mean) -> Row:
     return {
         "figure": "mean rating",
         "question": question,
         "votes_used": "after exclusions",
         "part": "all",
-        "value": held.value,
-        "low": held.low,
-        "high": held.high,
-        "n": held.n,
+        "value": value.value,
+        "low": value.low,
+        "high": value.high,
+        "n": value.n,
         "unit": "images",
-        "words": held.words,
+        "words": value.words,
     }
 
 
-def _agreement(question: str, used: str, held: Agreement) -> Iterator[Row]:
+def _agreement(question: str, used: str, value: Agreement) -> Iterator[Row]:
     measures = {
-        "raw agreement": held.raw,
-        "Krippendorff's alpha": held.alpha,
-        "Krippendorff's alpha, ordinal": held.ordinal,
-        "Gwet's AC1": held.ac1,
-        "Fleiss' kappa": held.fleiss,
+        "raw agreement": value.raw,
+        "Krippendorff's alpha": value.alpha,
+        "Krippendorff's alpha, ordinal": value.ordinal,
+        "Gwet's AC1": value.ac1,
+        "Fleiss' kappa": value.fleiss,
     }
     for figure, measure in measures.items():
         if measure is not None:
@@ -181,14 +181,14 @@ def _agreement(question: str, used: str, held: Agreement) -> Iterator[Row]:
                 "unit": "images",
                 "words": measure.words,
             }
-    if held.prevalence is not None:
+    if value.prevalence is not None:
         yield {
             "figure": "most frequent answer",
             "question": question,
             "votes_used": used,
             "part": "answer",
-            "name": held.frequent,
-            "value": held.prevalence,
+            "name": value.frequent,
+            "value": value.prevalence,
             "unit": "votes",
         }
 

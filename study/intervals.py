@@ -112,9 +112,11 @@ def bootstrap(
     if not seen:
         return Proportion(0, 0, None, None, None, "undefined: there is no vote yet")
     value = count / n
-    said = f"{percent(value)} of {n} votes on {count_of(len(seen), 'image')}"
+    sentence = f"{percent(value)} of {n} votes on {count_of(len(seen), 'image')}"
     if len({good / votes for good, votes in seen}) == 1:
-        return Proportion(count, n, value, None, None, f"{said}; no interval, because all images have the same share")
+        return Proportion(
+            count, n, value, None, None, f"{sentence}; no interval, because all images have the same share"
+        )
     import numpy as np
 
     kinds = Counter(seen)
@@ -123,7 +125,7 @@ def bootstrap(
     )
     totals = drawn @ np.array(list(kinds), dtype=float)
     low, high = np.quantile(totals[:, 0] / totals[:, 1], [(1 - confidence) / 2, (1 + confidence) / 2])
-    words = f"{said} ({100 * confidence:.4g} % bootstrap interval over images {_ends(float(low), float(high))} %)"
+    words = f"{sentence} ({100 * confidence:.4g} % bootstrap interval over images {_ends(float(low), float(high))} %)"
     return Proportion(count, n, value, float(low), float(high), words)
 
 

@@ -58,8 +58,8 @@ def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tu
             found.append(_listed(row.get(column, ""), cells, answers, questions, number))
         except ValueError as error:
             raise ValueError(f"Row {number} of the list: {str(error).rstrip('.')}.") from error
-    told = f"Columns that are not used: {', '.join(name[:60] for name in unused[:8])}."
-    return tuple(found), (told,) if unused else ()
+    note = f"Columns that are not used: {', '.join(name[:60] for name in unused[:8])}."
+    return tuple(found), (note,) if unused else ()
 
 
 def _listed(
@@ -73,9 +73,9 @@ def _listed(
     kind = _KINDS.get(cells.get("kind", "").casefold())
     if kind is None:
         raise ValueError(f"“{cells['kind'][:60]}” is no kind: item, control, quiz and training are")
-    told = cells.get("model_right", "").casefold()
-    if told not in _TRUTH | _FALSE:
-        raise ValueError(f"model_right is “{told[:60]}”; it has to be true, false or empty")
+    typed = cells.get("model_right", "").casefold()
+    if typed not in _TRUTH | _FALSE:
+        raise ValueError(f"model_right is “{typed[:60]}”; it has to be true, false or empty")
     item = NewItem(
         image_sha="",
         kind=kind,
@@ -87,7 +87,7 @@ def _listed(
         caption=cells.get("caption", ""),
         counterfactual=cells.get("counterfactual", ""),
         model=cells.get("model", ""),
-        model_right=(_TRUTH | _FALSE)[told],
+        model_right=(_TRUTH | _FALSE)[typed],
         group=cells.get("group", ""),
         origin={**_origin(cells.get("origin", "")), "file": image},
     )

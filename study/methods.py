@@ -76,21 +76,21 @@ def _who_they_were(report: StudyReport) -> list[str]:
         return []
     had = report.conditions
     if had.linked:
-        said = (
+        sentence = (
             "Anybody who had the link could join under a made-up name without saying who they are: workers are "
             "different names, and it is not known that they are different people."
         )
         if had.panelled:
-            said += " This was so for a time; at other times the link took only people whom a panel named."
+            sentence += " This was so for a time; at other times the link took only people whom a panel named."
     elif had.panelled:
-        said = "The link of the study took only people whom a panel named, each as one worker under a made-up name."
+        sentence = "The link of the study took only people whom a panel named, each as one worker under a made-up name."
     else:
-        said = "Only who was given a personal code by the study lead could take part."
+        sentence = "Only who was given a personal code by the study lead could take part."
     pairs = [_and(names) for names in had.same_browser]
     if pairs:
-        said += f" From one and the same browser voted {'; '.join(pairs)}."
+        sentence += f" From one and the same browser voted {'; '.join(pairs)}."
     most = report.study.rules.most_items
-    return [said, *([f"Nobody was given more than {count_of(most, 'image')} to judge."] if most else [])]
+    return [sentence, *([f"Nobody was given more than {count_of(most, 'image')} to judge."] if most else [])]
 
 
 def _shown(report: StudyReport) -> list[str]:
@@ -134,8 +134,8 @@ def _manner(report: StudyReport) -> list[str]:
     came = (
         "All votes were" if all_of_them else f"{count_of(imported, 'vote')} of {report.votes_cast:,} {_were(imported)}"
     )
-    said = f"{came} collected elsewhere and brought in from a file; how is to be reported from there."
-    return [said] if all_of_them else [said, f"For the others, {here}."]
+    sentence = f"{came} collected elsewhere and brought in from a file; how is to be reported from there."
+    return [sentence] if all_of_them else [sentence, f"For the others, {here}."]
 
 
 def _described(question: Question) -> str:
@@ -153,23 +153,23 @@ def _described(question: Question) -> str:
 
 def _people(rules: Rules) -> list[str]:
     """Who could take part."""
-    wanted = rules.eligibility
-    approved = f"an approval rate above {_share(wanted.min_approval)}"
-    if not wanted.min_finished and not wanted.min_approval:
-        said = "Anybody who was invited could take part"
-    elif not wanted.min_finished:
-        said = f"Workers with a record needed {approved}"
-    elif not wanted.min_approval:
-        said = f"Workers needed at least {wanted.min_finished} finished assignments"
+    required = rules.eligibility
+    approved = f"an approval rate above {_share(required.min_approval)}"
+    if not required.min_finished and not required.min_approval:
+        sentence = "Anybody who was invited could take part"
+    elif not required.min_finished:
+        sentence = f"Workers with a record needed {approved}"
+    elif not required.min_approval:
+        sentence = f"Workers needed at least {required.min_finished} finished assignments"
     else:
-        said = f"Workers needed {approved} over at least {wanted.min_finished} finished assignments"
-    if wanted.quiz and wanted.min_finished:
-        said += (
-            f"; a quiz of {count_of(wanted.quiz, 'item')}, of which {_share(wanted.quiz_pass)} had to be right, "
+        sentence = f"Workers needed {approved} over at least {required.min_finished} finished assignments"
+    if required.quiz and required.min_finished:
+        sentence += (
+            f"; a quiz of {count_of(required.quiz, 'item')}, of which {_share(required.quiz_pass)} had to be right, "
             "stood in for "
             "a shorter record"
         )
-    return [f"{said}."]
+    return [f"{sentence}."]
 
 
 def _training(report: StudyReport) -> list[str]:
@@ -307,11 +307,11 @@ def _result(result: QuestionResult, several: bool, consensus: int) -> str:
 
 def _rate(name: str, after: Slice, before: Slice) -> str:
     """A validity rate with what was discarded, the bounds, and the rate before exclusions if it differs."""
-    said = f"{name}: "
+    sentence = f"{name}: "
     if after.rate.value is None:
-        said += f"the share of valid images is {after.rate.words}"
+        sentence += f"the share of valid images is {after.rate.words}"
     else:
-        said += f"valid {after.rate.words}"
+        sentence += f"valid {after.rate.words}"
     lost = []
     if after.discarded:
         lost.append(f"{count_of(after.discarded, 'image')} discarded without a consensus")
@@ -319,12 +319,12 @@ def _rate(name: str, after: Slice, before: Slice) -> str:
         lost.append(f"{count_of(after.short, 'image')} left with too few votes")
     if after.waiting:
         lost.append(f"{count_of(after.waiting, 'image')} waiting for votes")
-    said += f"; {_and(lost)}" if lost else "; no image discarded"
+    sentence += f"; {_and(lost)}" if lost else "; no image discarded"
     if after.bounds.missing and after.bounds.worst is not None and after.bounds.best is not None:
-        said += f"; bounds {percent(after.bounds.worst)} to {percent(after.bounds.best)}"
+        sentence += f"; bounds {percent(after.bounds.worst)} to {percent(after.bounds.best)}"
     if (before.rate.count, before.rate.n, before.discarded) != (after.rate.count, after.rate.n, after.discarded):
-        said += f"; before exclusions {before.rate.words}, {before.discarded} discarded"
-    return f"{said}."
+        sentence += f"; before exclusions {before.rate.words}, {before.discarded} discarded"
+    return f"{sentence}."
 
 
 def _agreement(found: Agreement) -> str:
@@ -354,8 +354,8 @@ def _adjudicated(report: StudyReport) -> list[str]:
     if apart is None or not results:
         return []
     shares = [f"“{r.question.id}” {r.adjudicated.rate.words}" for r in results if r.adjudicated and r.question.valid]
-    said = "Where the workers found no consensus, one person also decided; this is not part of the results above"
-    return [f"{said}. With it: {_and(shares)}." if shares else f"{said}."]
+    sentence = "Where the workers found no consensus, one person also decided; this is not part of the results above"
+    return [f"{sentence}. With it: {_and(shares)}." if shares else f"{sentence}."]
 
 
 def _figure(measure: Measure) -> str:

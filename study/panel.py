@@ -45,10 +45,10 @@ _VERDICTS: tuple[ApprovalVerdict, ...] = ("approved", "rejected", "pending")
 def people_columns(panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[str]:
     """The worker, the questions that are asked now, and those of before that somebody has answered."""
     now = [question.text for question in panel.questions]
-    return ["worker", *dict.fromkeys([*now, *(text for said in answers.values() for text in said)])]
+    return ["worker", *dict.fromkeys([*now, *(text for given in answers.values() for text in given)])]
 
 
 def people_rows(data: StudyData, columns: Sequence[str], answers: Mapping[str, Mapping[str, str]]) -> list[Row]:
     """What everybody said of themselves, by pseudonym: a column a question. No vote and no id of a panel."""
-    said = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
-    return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in said]
+    given = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
+    return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in given]

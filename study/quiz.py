@@ -48,7 +48,7 @@ def all_made(
     return made_controls(items, everything, there=there, apart=apart)
 
 
-def chosen_of(made: Sequence[NewItem], wanted: int, words: str) -> tuple[NewItem, ...]:
+def chosen_of(made: Sequence[NewItem], number: int, words: str) -> tuple[NewItem, ...]:
     """So many of these, the first ones first, right and wrong ones in equal numbers where there are enough; in an order
     that is drawn with `words`.
     """
@@ -56,7 +56,7 @@ def chosen_of(made: Sequence[NewItem], wanted: int, words: str) -> tuple[NewItem
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []
     shown: set[str] = set()
-    while len(chosen) < wanted and (right_ones or wrong_ones):
+    while len(chosen) < number and (right_ones or wrong_ones):
         turn = right_ones if right_ones and (len(chosen) % 2 == 0 or not wrong_ones) else wrong_ones
         # An image that was there with the other answer is taken only when nothing else is left.
         fresh = next((item for item in turn if item.image_sha not in shown), turn[0])

@@ -89,7 +89,7 @@ def _of_items(rules: Rules, items: Sequence[NewItem]) -> list[Finding]:
 
 def _of_controls(rules: Rules, items: Sequence[NewItem], controls: Sequence[NewItem]) -> list[Finding]:
     found = _without_answer(rules, controls, "share", "control item")
-    share, wanted = rules.controls.share, controls_wanted(len(items), rules.controls.share)
+    share, number = rules.controls.share, controls_wanted(len(items), rules.controls.share)
     if share and not controls:
         found.append(
             Finding(
@@ -99,11 +99,11 @@ def _of_controls(rules: Rules, items: Sequence[NewItem], controls: Sequence[NewI
                 True,
             )
         )
-    elif share and len(controls) < wanted:
+    elif share and len(controls) < number:
         found.append(
             Finding(
                 "share",
-                f"There are {len(controls)} control items; somebody who judges all images would need {wanted} for "
+                f"There are {len(controls)} control items; somebody who judges all images would need {number} for "
                 f"{100 * share:.4g} %. After the last one such a worker gets no more of them.",
                 False,
             )
@@ -159,13 +159,13 @@ def _of_telling(
 
 def _of_quiz(rules: Rules, quiz: Sequence[NewItem]) -> list[Finding]:
     found = _without_answer(rules, quiz, "quiz", "quiz item")
-    wanted = rules.eligibility.quiz
-    if len(quiz) < wanted:
+    number = rules.eligibility.quiz
+    if len(quiz) < number:
         there = f"only {len(quiz)}" if quiz else "none"
         found.append(
             Finding(
                 "quiz",
-                f"The quiz asks {wanted} questions, and there {'is' if len(quiz) < 2 else 'are'} {there} that could be "
+                f"The quiz asks {number} questions, and there {'is' if len(quiz) < 2 else 'are'} {there} that could be "
                 "made or was given: mark images whose answer you know, or ask fewer.",
                 True,
             )
@@ -176,27 +176,27 @@ def _of_quiz(rules: Rules, quiz: Sequence[NewItem]) -> list[Finding]:
 def _of_training(
     rules: Rules, training: Sequence[NewItem], controls: Sequence[NewItem], quiz: Sequence[NewItem]
 ) -> list[Finding]:
-    wanted = rules.training
-    if not wanted:
+    number = rules.training
+    if not number:
         if not training:
             return []
         words = count_of(len(training), "training item", "is")
         return [Finding("training", f"{words} never shown: no training is asked for.", False)]
     found = _without_answer(rules, training, "training", "training item")
-    if len(training) < wanted:
+    if len(training) < number:
         there = f"only {len(training)}" if training else "none"
         one = len(training) < 2
         found.append(
             Finding(
                 "training",
-                f"The training asks for {count_of(wanted, 'image')}, and there {'is' if one else 'are'} {there} that "
+                f"The training asks for {count_of(number, 'image')}, and there {'is' if one else 'are'} {there} that "
                 f"could be made or {'was' if one else 'were'} given: draw images of more sources, mark "
                 "images whose answer you know, or ask for fewer.",
                 True,
             )
         )
-    told = pictures_of(training)
-    told_controls, told_quiz = ([item for item in of if pictures_of([item]) & told] for of in (controls, quiz))
+    of_training = pictures_of(training)
+    told_controls, told_quiz = ([item for item in of if pictures_of([item]) & of_training] for of in (controls, quiz))
     if told_quiz and len(quiz) - len(told_quiz) < rules.eligibility.quiz:
         text = (
             f"{count_of(len(told_quiz), 'quiz item', 'shows')} what is told of in the "
@@ -204,9 +204,9 @@ def _of_training(
         )
         found.append(Finding("training", text, True))
     elif told_controls or told_quiz:
-        number = len(told_controls) + len(told_quiz)
+        clashing = len(told_controls) + len(told_quiz)
         text = (
-            f"{count_of(number, 'control or quiz item', 'shows')} what is told of in the training. "
+            f"{count_of(clashing, 'control or quiz item', 'shows')} what is told of in the training. "
             "Nobody gets such an item who was told of it."
         )
         found.append(Finding("training", text, False))
@@ -243,15 +243,15 @@ def _of_limit(rules: Rules, items: int) -> list[Finding]:
 
 
 def _of_workers(rules: Rules, workers: Sequence[Worker]) -> list[Finding]:
-    wanted = rules.eligibility
-    if not wanted.min_finished or wanted.quiz:
+    required = rules.eligibility
+    if not required.min_finished or required.quiz:
         return []
     fit = [
         worker
         for worker in workers
         if not worker.blocked
-        and worker.finished >= wanted.min_finished
-        and (worker.approval or 0) > wanted.min_approval
+        and worker.finished >= required.min_finished
+        and (worker.approval or 0) > required.min_approval
     ]
     if len(fit) >= rules.votes:
         return []

@@ -205,13 +205,15 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
         if vote.answers.get(question.id)
     ]
     best = [majority([answer for answer, n in outcomes[item].counts.items() for _ in range(n)]) for item in ready]
-    told = [answer for answer in best if answer is not None]
-    by_majority = wilson(sum(a in question.valid for a in told), len(told), nothing="no image has all its votes yet")
+    decided = [answer for answer in best if answer is not None]
+    by_majority = wilson(
+        sum(a in question.valid for a in decided), len(decided), nothing="no image has all its votes yet"
+    )
     model = dawid_skene(given)
     if not model.labels:
         why = model.words.removeprefix("undefined: ")
         words = f"Dawid and Skene's model is {model.words}."
-        return SecondOpinion(by_majority, len(best) - len(told), wilson(0, 0, nothing=why), (), words)
+        return SecondOpinion(by_majority, len(best) - len(decided), wilson(0, 0, nothing=why), (), words)
     by_model = wilson(sum(a in question.valid for a in model.labels.values()), len(model.labels))
     agreed = {item: outcomes[item].answer for item in ready if outcomes[item].status == "consensus"}
     differ = tuple(item for item, answer in agreed.items() if model.labels[str(item)] != answer)
@@ -225,7 +227,7 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
         )
         + f" ({model.words})."
     )
-    return SecondOpinion(by_majority, len(best) - len(told), by_model, differ, words)
+    return SecondOpinion(by_majority, len(best) - len(decided), by_model, differ, words)
 
 
 def _remarks(question: Question, items: Sequence[Item], votes: Counted) -> tuple[Remark, ...]:

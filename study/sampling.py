@@ -12,29 +12,29 @@ T = TypeVar("T", bound=Hashable)
 """What is drawn: the numbers or names of images."""
 
 
-def at_random(population: Sequence[T], wanted: int, seed: int) -> tuple[T, ...]:
+def at_random(population: Sequence[T], number: int, seed: int) -> tuple[T, ...]:
     """A simple random sample without replacement of `wanted` (all, if there are fewer), in random order.
 
     Raises ValueError unless wanted >= 1.
     """
-    if wanted < 1:
+    if number < 1:
         raise ValueError("Draw at least one image.")
-    return tuple(_drawn("sample", seed).sample(list(population), min(wanted, len(population))))
+    return tuple(_drawn("sample", seed).sample(list(population), min(number, len(population))))
 
 
-def stratified(strata: Mapping[str, Sequence[T]], wanted: int, seed: int) -> tuple[T, ...]:
+def stratified(strata: Mapping[str, Sequence[T]], number: int, seed: int) -> tuple[T, ...]:
     """`wanted` in all, as equally many of each stratum as there are; a stratum that has too few gives all.
 
     Equal allocation: it makes the strata comparable, and it is no sample of the population as a whole. What does not
     divide goes to strata drawn at random. Something that lies in several strata is drawn once, for the first that gets
     it. Strata are told by name, so that their order does not matter. Raises ValueError unless wanted >= 1.
     """
-    if wanted < 1:
+    if number < 1:
         raise ValueError("Draw at least one image.")
     drawn = _drawn("strata", seed)
     left = {name: drawn.sample(list(strata[name]), len(strata[name])) for name in sorted(strata)}
     taken: dict[T, None] = {}
-    while len(taken) < wanted:
+    while len(taken) < number:
         order = [name for name in left if left[name]]
         if not order:
             break
@@ -43,7 +43,7 @@ def stratified(strata: Mapping[str, Sequence[T]], wanted: int, seed: int) -> tup
         for name in order:
             while left[name] and left[name][-1] in taken:
                 left[name].pop()
-            if left[name] and len(taken) < wanted:
+            if left[name] and len(taken) < number:
                 taken[left[name].pop()] = None
     return tuple(taken)
 

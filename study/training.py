@@ -70,7 +70,7 @@ def made_training(
     none, where there is nothing to make them of. In place of one that is `left_out` another one is made. Drawn with the
     seed of the rules.
     """
-    wanted = rules.training
+    number = rules.training
     labels: dict[str, str] = {}
     for item in items:
         if item.kind == "item" and item.source_sha:
@@ -78,7 +78,7 @@ def made_training(
     taken = pictures_of(known)
     sources = sorted(labels.keys() - taken)
     random.Random(f"training {rules.seed}").shuffle(sources)
-    most = min(len(sources) // 2, max(math.ceil(wanted / 2), min(wanted, len(sources) // 4)))
+    most = min(len(sources) // 2, max(math.ceil(number / 2), min(number, len(sources) // 4)))
     ours = sources[:most]
     apart = (frozenset(labels) | taken) - frozenset(ours)
     could_be = all_made(items, rules, rules.seed + 2, apart)
@@ -87,7 +87,7 @@ def made_training(
         of_ours = [item for item in items if item.source_sha in ours]
         could_be = all_made(of_ours, rules, rules.seed + 2, taken, items)
     made = [replace(item, kind="training", why=_why(item, labels, rules)) for item in could_be]
-    return chosen_of([item for item in made if not left_out(item)], wanted, f"training {rules.seed}")
+    return chosen_of([item for item in made if not left_out(item)], number, f"training {rules.seed}")
 
 
 def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:

@@ -207,13 +207,13 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], used: se
                 continue
             used.add(column)
             if option and text.casefold() in _YES:
-                said = _answer(question, option)
+                answer = _answer(question, option)
             elif not option and text:
-                said = _answer(question, as_written(text))
+                answer = _answer(question, as_written(text))
             else:
                 continue
-            if found.setdefault(question.id, said) != said:
-                raise ValueError(f"it answers “{question.id}” with both “{found[question.id]}” and “{said}”")
+            if found.setdefault(question.id, answer) != answer:
+                raise ValueError(f"it answers “{question.id}” with both “{found[question.id]}” and “{answer}”")
     return found
 
 

@@ -116,9 +116,9 @@ def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool)
     if exclusion is not None:
         by = "by the rule" if exclusion.by == "rule" else "by the study lead"
         return f"excluded {by}: {exclusion.reason.rstrip('.')}; {count_of(votes, 'vote')} left out"
-    said = "blocked from voting; " if blocked else ""
+    prefix = "blocked from voting; " if blocked else ""
     if not votes:
-        return f"{said}no vote on an item yet"
+        return f"{prefix}no vote on an item yet"
     if counted < votes:
-        return f"{said}{count_of(votes - counted, 'vote')} beyond the number that an item gets, left out"
-    return f"{said}all votes count"
+        return f"{prefix}{count_of(votes - counted, 'vote')} beyond the number that an item gets, left out"
+    return f"{prefix}all votes count"

@@ -169,9 +169,9 @@ class BulkRuns:
         """What is not given stays as it is in each."""
 
         def set_one(run_id: str) -> None:
-            held = self._workspace.runs.get(run_id).task
-            label = held.label if command.label is None else command.label
-            protected = held.protected if command.protected is None else command.protected
+            task = self._workspace.runs.get(run_id).task
+            label = task.label if command.label is None else command.label
+            protected = task.protected if command.protected is None else command.protected
             self._runs.set_task(SetTask(run=run_id, kind=command.kind, label=label, protected=protected))
 
         return self._each(command.runs, set_one)
@@ -179,10 +179,10 @@ class BulkRuns:
     def run(self, command: RunTogether) -> DoneTogether:
         """Those that are fresh are passed over."""
         known = self._workspace.runs.exists
-        wanted = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
-        if not wanted:
+        unfinished = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
+        if not unfinished:
             raise UserError("All stages of these runs are there already: say yes to the images, or change something.")
-        return self._each(wanted, lambda run_id: self._execution.run_up_to_gate(RunUpToGate(run=run_id)))
+        return self._each(unfinished, lambda run_id: self._execution.run_up_to_gate(RunUpToGate(run=run_id)))
 
     def generate(self, command: GenerateTogether) -> DoneTogether:
         """Raises UserError when the gates are closed, or show other things by now."""

@@ -132,12 +132,12 @@ class CombinationEdits:
         """Raises UserError where nothing was chosen one by one."""
 
         def change(plain: dict[str, Any]) -> None:
-            held = plain[STAGE]
-            if command.how == "chosen" and not held["chosen"]:
+            section = plain[STAGE]
+            if command.how == "chosen" and not section["chosen"]:
                 raise UserError("Nothing was chosen one by one yet: tick what you want.", field="how")
-            held["combinations"] = command.how
+            section["combinations"] = command.how
             if command.captions is not None:
-                held["captions"] = command.captions
+                section["captions"] = command.captions
 
         self._settings.change(command, change)
 

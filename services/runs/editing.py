@@ -287,11 +287,11 @@ class Editing:
         """A stale value is saved again, as made from what stands before it now. Raises UserError for an empty stage."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
-            held = run.values.get(command.stage)
-            if held is None:
+            stored = run.values.get(command.stage)
+            if stored is None:
                 raise UserError("There is nothing to keep at this stage yet: run it first.")
             key = self._runs.inputs_key(command.stage, run, self._runs.settings(run))
-            kept = StageValue(held.value.value, Trace(author="person"), key)
+            kept = StageValue(stored.value.value, Trace(author="person"), key)
             self._workspace.runs.append_value(run.id, command.stage, kept)
             self._notes.solved(run.id, command.stage)
 
@@ -308,9 +308,9 @@ class Editing:
     def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
         """Save what a model added to a stage's value. What was stale stays so."""
         settings = self._runs.settings(run)
-        held = run.values.get(stage)
-        if held is not None and stage in self._runs.stale(run, settings):
-            key = held.value.inputs_key
+        stored = run.values.get(stage)
+        if stored is not None and stage in self._runs.stale(run, settings):
+            key = stored.value.inputs_key
         else:
             producers = self._driver.producers(recipe_of(run.recipe), self._runs.prompts(run), settings)
             key = with_producer(self._runs.inputs_key(stage, run, settings), producers[stage])
@@ -357,11 +357,11 @@ class Editing:
         What was stale stays so: `keep` says otherwise.
         """
         settings = self._runs.settings(run)
-        held = run.values.get(stage)
-        stale = held is not None and stage in self._runs.stale(run, settings)
-        key = held.value.inputs_key if held is not None and stale else self._runs.inputs_key(stage, run, settings)
+        stored = run.values.get(stage)
+        stale = stored is not None and stage in self._runs.stale(run, settings)
+        key = stored.value.inputs_key if stored is not None and stale else self._runs.inputs_key(stage, run, settings)
         version = None
-        if held is None or held.value.value != value:
+        if stored is None or stored.value.value != value:
             version = self._workspace.runs.append_value(run.id, stage, StageValue(value, Trace(author="person"), key))
         self._notes.solved(run.id, stage)
         return version

@@ -61,12 +61,12 @@ def reword_keyword(
     value: Keywords, old: str, text: str, edit_type: str, caption: str, task: Task, force: bool = False
 ) -> Keywords:
     """Other words or another edit type for one that is there. Raises ProtectedKeyword as `add_keyword` does."""
-    held = _held(value, old)
+    before = _held(value, old)
     rest = Keywords(tuple(item for item in value.items if item.text != old))
     # One that was forced stays so while only its edit type is changed.
-    force = force or (held.forced and tokens(text) == tokens(old))
+    force = force or (before.forced and tokens(text) == tokens(old))
     new = _fit_keyword(rest, text, caption, task, force)
-    reworded = replace(held, text=new, edit_type=_edit_type(edit_type), forced=force and is_protected(new, task))
+    reworded = replace(before, text=new, edit_type=_edit_type(edit_type), forced=force and is_protected(new, task))
     items = (reworded if item.text == old else item for item in value.items)
     return _in_caption_order(tuple(items), caption)
 
@@ -195,8 +195,8 @@ def _fit_alternative(item: KeywordAlternatives, text: str, task: Task) -> str:
 
 
 def _with(value: Alternatives, item: KeywordAlternatives) -> Alternatives:
-    if any(held.keyword == item.keyword for held in value.items):
-        return Alternatives(tuple(item if held.keyword == item.keyword else held for held in value.items))
+    if any(other.keyword == item.keyword for other in value.items):
+        return Alternatives(tuple(item if other.keyword == item.keyword else other for other in value.items))
     return Alternatives((*value.items, item))
 
 

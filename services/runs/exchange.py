@@ -105,54 +105,54 @@ class Exchange:
 
         Raises UserError for what is no usable picture, and for a run that is damaged; nothing is changed then.
         """
-        held = read_run_in(data)
-        return Taken(self._runs.from_upload(data, file_name)) if held is None else self.restore(held)
+        embedded = read_run_in(data)
+        return Taken(self._runs.from_upload(data, file_name)) if embedded is None else self.restore(embedded)
 
     def take_run(self, data: bytes) -> Taken:
         """The run that a picture carries, opened or restored. Raises UserError when it carries none."""
         return self.restore(require_run_in(data))
 
-    def restore(self, held: EmbeddedRun) -> Taken:
+    def restore(self, embedded: EmbeddedRun) -> Taken:
         """Open the run of a file where this workspace has it, else save it as a run of the same id; with its image.
 
         Raises UserError when the run is not here and its source image is not in the file.
         """
-        workspace, run_id = self._workspace, held.run.id
+        workspace, run_id = self._workspace, embedded.run.id
         if (
             workspace.runs.exists(run_id)
-            and self._runs.pixels(workspace.runs.get(run_id).source_sha) == held.source_sha
+            and self._runs.pixels(workspace.runs.get(run_id).source_sha) == embedded.source_sha
         ):
-            said = held.lost
+            message = embedded.lost
             if workspace.runs.get(run_id).removed:
                 workspace.runs.restore(run_id)
-                said = f"The run had been deleted: it was put back. {said}".strip()
-            return Taken(run_id, self._case_in(run_id, held), said)
-        if held.source is None:
+                message = f"The run had been deleted: it was put back. {message}".strip()
+            return Taken(run_id, self._case_in(run_id, embedded), message)
+        if embedded.source is None:
             raise UserError(
                 "The file does not carry its source image, which is too large to travel: open it in the workspace in "
                 "which it was made."
             )
-        name = " ".join(held.run.name.split())[:LONGEST_NAME] or "restored run"
-        case, record = [held.case] if held.case is not None else [], replace(held.run, name=name)
-        imported = ImportedRun(record, held.source, held.mask, case, [held.review] if case else [])
+        name = " ".join(embedded.run.name.split())[:LONGEST_NAME] or "restored run"
+        case, record = [embedded.case] if embedded.case is not None else [], replace(embedded.run, name=name)
+        imported = ImportedRun(record, embedded.source, embedded.mask, case, [embedded.review] if case else [])
         (run_id,) = workspace.runs.import_runs([imported])
         cases = workspace.runs.get(run_id).test_cases
-        said = f"The run “{name}” was restored from the file. {held.lost}".strip()
-        return Taken(run_id, cases[0].id if cases else None, said)
+        message = f"The run “{name}” was restored from the file. {embedded.lost}".strip()
+        return Taken(run_id, cases[0].id if cases else None, message)
 
-    def _case_in(self, run_id: str, held: EmbeddedRun) -> int | None:
+    def _case_in(self, run_id: str, embedded: EmbeddedRun) -> int | None:
         """The id of the file's image in a run that is here; where it is missing, it is added as it was reviewed.
 
         What was decided here of an image that is here stays as it is.
         """
-        case = held.case
+        case = embedded.case
         if case is None:
             return None
         sha = image_sha(case.image)
         for stored in self._workspace.runs.get(run_id).test_cases:
             if stored.lineage.seed == case.lineage.seed and self._runs.pixels(stored.image_sha) == sha:
                 return stored.id
-        return self._workspace.test_cases.extend(run_id, None, [case], [held.review])[0]
+        return self._workspace.test_cases.extend(run_id, None, [case], [embedded.review])[0]
 
 
 def run_record(run: Run) -> RunRecord:

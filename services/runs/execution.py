@@ -199,8 +199,8 @@ class _Wanted:
         return [self._images[part.id] for part in self._taken]
 
     def dropped(self) -> Collection[int]:
-        wanted = {part.id for part in self._handle.at_parts()}
-        return [place for place, part in enumerate(self._taken) if part.id not in wanted]
+        remaining = {part.id for part in self._handle.at_parts()}
+        return [place for place, part in enumerate(self._taken) if part.id not in remaining]
 
     def waiting(self) -> int:
         return self._handle.parts_waiting()
@@ -244,8 +244,10 @@ class Execution:
     def run_stage(self, command: RunStage) -> None:
         """Raises CanBeInsistedOn where a person wrote what would be replaced, unless it is forced."""
         if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
-            said = "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
-            raise CanBeInsistedOn(f"{said} keep yours.", command.model_copy(update={"force": True}))
+            message = (
+                "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
+            )
+            raise CanBeInsistedOn(f"{message} keep yours.", command.model_copy(update={"force": True}))
         self.start(command.run, (command.stage, *self._filled_with(command)), command.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
@@ -274,11 +276,11 @@ class Execution:
 
     def _holds_edit(self, run: Run, stage: StageName) -> bool:
         """Whether a person made the value of a stage what it is; one that they only kept a model gave."""
-        held = run.values.get(stage)
-        if held is None or held.author != "person":
+        stored = run.values.get(stage)
+        if stored is None or stored.author != "person":
             return False
         versions = self.workspace.runs.history(run.id, stage)
-        return all(version.author == "person" or version.value.value != held.value.value for version in versions)
+        return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "") -> None:
         """Line up text stages of a run; `anew` is run whatever is there."""
@@ -310,8 +312,8 @@ class Execution:
     def _more(self, run_id: str, keyword: Keyword, handle: JobHandle) -> None:
         handle.at("alternatives")
         run = self.workspace.runs.get(run_id)
-        held = run.values.get("alternatives")
-        before: Alternatives = held.value.value if held else Alternatives(())
+        stored = run.values.get("alternatives")
+        before: Alternatives = stored.value.value if stored else Alternatives(())
         models, prompt = self.driver.models, self.runs.prompts(run)["alternatives"]
         seed = len(RunStore(self.workspace, self.runs, run, self.notes).tries("alternatives"))
         try:
@@ -443,9 +445,9 @@ class Execution:
                     self.notes.solved(run.id, event.stage)
                     if event.stage in written:
                         self.notes.tell(run.id, event.stage, REPLACED)
-                    said = recipe_of(request.recipe).stage(event.stage).same_again
-                    if event.unchanged and said:
-                        self.notes.tell(run.id, event.stage, said.format(times=event.value.trace.attempts))
+                    notice = recipe_of(request.recipe).stage(event.stage).same_again
+                    if event.unchanged and notice:
+                        self.notes.tell(run.id, event.stage, notice.format(times=event.value.trace.attempts))
                 case Progress():
                     handle.progress(event)
                 case Preview():
@@ -484,8 +486,10 @@ class Execution:
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
     """What the run holds now with what `grown` has and `before` had not: a person may have edited meanwhile."""
-    held = run.values.get("alternatives")
-    items: dict[str, KeywordAlternatives] = {item.keyword: item for item in (held.value.value.items if held else ())}
+    stored = run.values.get("alternatives")
+    items: dict[str, KeywordAlternatives] = {
+        item.keyword: item for item in (stored.value.value.items if stored else ())
+    }
     had = {(item.keyword, option.text) for item in before.items for option in item.options}
     for item in grown.items:
         known = items.get(item.keyword, replace(item, options=()))

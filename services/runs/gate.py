@@ -98,8 +98,8 @@ def gate_of(
 
 
 def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[CaptionDoubt, ...]:
-    held = ((item.text, failed(counterfactual_checks(source, item, task))) for item in captions.items if item.used)
-    return tuple(CaptionDoubt(text, tuple(check.note for check in wrong)) for text, wrong in held if wrong)
+    checked = ((item.text, failed(counterfactual_checks(source, item, task))) for item in captions.items if item.used)
+    return tuple(CaptionDoubt(text, tuple(check.note for check in wrong)) for text, wrong in checked if wrong)
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:

@@ -208,10 +208,10 @@ class RunService:
 
     def stale(self, run: Run, settings: Settings) -> dict[StageName, str]:
         """The outdated stages of a run, and why."""
-        held = {stage: stored.value for stage, stored in run.values.items()}
+        values = {stage: stored.value for stage, stored in run.values.items()}
         recipe, pixels = recipe_of(run.recipe), self.pixels(run.source_sha)
         producers = self._driver.producers(recipe, self.prompts(run), settings)
-        return stale_stages(recipe, run.task, pixels, held, settings, producers)
+        return stale_stages(recipe, run.task, pixels, values, settings, producers)
 
     def inputs_key(self, stage: StageName, run: Run, settings: Settings) -> str:
         """The key of what a stage would read now. Raises UserError where one of the stages that it reads is empty."""

@@ -55,8 +55,8 @@ class LatestMade(Generic[V]):
 
     def once(self, key: object, make: Callable[[], V]) -> V:
         """What is held, or what `make` gives."""
-        held = self.get(key)
-        return self.put(key, make()) if held is None else held
+        made = self.get(key)
+        return self.put(key, make()) if made is None else made
 
 
 class ControlImages:

@@ -66,10 +66,10 @@ class Outdated:
             return True
         try:
             classes = tuple(sorted(run.mask_classes.items()))
-            wanted = self._wanted(run.mask_sha, classes, size, lineage.method, lineage.settings)
+            expected = self._wanted(run.mask_sha, classes, size, lineage.method, lineage.settings)
             return any(
                 name not in case.artifacts or self._held(case.artifacts[name].sha) != sha
-                for name, sha in wanted.items()
+                for name, sha in expected.items()
             )
         except UserError:  # a file is missing or damaged, which the page says where it shows it
             return True

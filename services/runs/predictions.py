@@ -126,14 +126,14 @@ class PredictionService:
 
     def compare(self, run: Run, settings: Settings) -> ModelComparison:
         """All that is known; whatever is missing is asked for, while nobody waits."""
-        wanted = self.model_of(run, settings)
-        if wanted is None:
+        chosen = self.model_of(run, settings)
+        if chosen is None:
             kept, measuring = self._masks_kept(run, None, "", None, {})
             return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
-        model = model_key(wanted)
+        model = model_key(chosen)
         if not run.test_cases:
-            return ModelComparison(wanted, self._problem(model))
-        key = self.key_of(wanted)
+            return ModelComparison(chosen, self._problem(model))
+        key = self.key_of(chosen)
         source = self._look_up(run.source_sha, key)
         tasks = {case.id: case.task for case in run.test_cases}
         results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, key))}
@@ -143,7 +143,7 @@ class PredictionService:
             missing.insert(0, run.source_sha)
         problem = self._problem(model)
         if missing and not problem:
-            self._ask(wanted, missing)
+            self._ask(chosen, missing)
         figures = {
             case: compared
             for case, found in results.items()
@@ -155,9 +155,9 @@ class PredictionService:
             for case, found in results.items()
             if source is not None
         }
-        kept, measuring = self._masks_kept(run, wanted, problem, source, figures)
+        kept, measuring = self._masks_kept(run, chosen, problem, source, figures)
         waiting = (bool(missing) and not problem) or measuring
-        return ModelComparison(wanted, problem, waiting, source, results, figures, masked, outcomes, kept)
+        return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept)
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
         """The checks of a test case's mask, from what is known already; none where it is not, and nothing is asked."""
@@ -166,10 +166,10 @@ class PredictionService:
         checker = self._profile.checks.own_segmenter()
         if checker is not None:
             return self._kept_by(self.key_of(checker), run, case) or ()
-        wanted = self.model_of(run, settings)
-        if wanted is None:
+        chosen = self.model_of(run, settings)
+        if chosen is None:
             return ()
-        key = self.key_of(wanted)
+        key = self.key_of(chosen)
         source, found = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
         figures = self._compared(run, case.task, source, found) if found is not None else None
         check = mask_check(figures) if figures is not None else None
@@ -242,31 +242,31 @@ class PredictionService:
         chosen = settings.under_test
         return chosen if chosen.source != "profile" else self._profile.model_under_test.of(run.task.kind)
 
-    def key_of(self, wanted: UnderTestSettings) -> str:
+    def key_of(self, chosen: UnderTestSettings) -> str:
         """What the predictions of a model are stored under: that of the model which was loaded by these settings the
         last time, here or in an evaluation, so that neither computes what the other has.
         """
-        return self._workspace.models_under_test.key_of(model_key(wanted))
+        return self._workspace.models_under_test.key_of(model_key(chosen))
 
-    def try_again(self, wanted: UnderTestSettings) -> None:
+    def try_again(self, chosen: UnderTestSettings) -> None:
         """Forget that a model could not be asked."""
         with self._lock:
-            self._problems.pop(model_key(wanted), None)
+            self._problems.pop(model_key(chosen), None)
 
     def register(self, commands: Commands, runs: RunService, settings: RunSettings) -> None:
         """Take on what is done here."""
 
         def choose(command: ChooseModelUnderTest) -> None:
-            wanted = chosen_model(command)
-            self.require_known(wanted)
-            settings.change(command, lambda plain: plain.update(under_test=wanted.model_dump(mode="json")))
-            self.try_again(wanted)
+            chosen = chosen_model(command)
+            self.require_known(chosen)
+            settings.change(command, lambda plain: plain.update(under_test=chosen.model_dump(mode="json")))
+            self.try_again(chosen)
 
         def again(command: AskModelAgain) -> None:
             run = self._workspace.runs.get(command.run)
-            wanted = self.model_of(run, runs.settings(run))
-            if wanted is not None:
-                self.try_again(wanted)
+            chosen = self.model_of(run, runs.settings(run))
+            if chosen is not None:
+                self.try_again(chosen)
 
         commands.add(ChooseModelUnderTest, choose)
         commands.add(AskModelAgain, again)
@@ -285,8 +285,8 @@ class PredictionService:
                 self._known[sha, key] = prediction
         return prediction
 
-    def _ask(self, wanted: UnderTestSettings, shas: list[str]) -> None:
-        model, key = model_key(wanted), self.key_of(wanted)
+    def _ask(self, chosen: UnderTestSettings, shas: list[str]) -> None:
+        model, key = model_key(chosen), self.key_of(chosen)
         for sha in dict.fromkeys(shas):
             with self._lock:
                 # Known by now where the worker thread was done with it since it was looked up.
@@ -294,13 +294,13 @@ class PredictionService:
                     continue
                 self._pending.add((sha, model))
             # An image at a time: a person's job may come between any two.
-            self._jobs.when_idle(DOING, lambda sha=sha: self._predict(wanted, model, sha))  # type: ignore[misc]
+            self._jobs.when_idle(DOING, lambda sha=sha: self._predict(chosen, model, sha))  # type: ignore[misc]
 
-    def _predict(self, wanted: UnderTestSettings, model: str, sha: str) -> None:
+    def _predict(self, chosen: UnderTestSettings, model: str, sha: str) -> None:
         try:
             if self._problem(model):
                 return
-            loaded = self._model(wanted, model)
+            loaded = self._model(chosen, model)
             # An evaluation may have read it meanwhile, or under the name of another file with the same model.
             prediction = self._workspace.predictions.latest(sha, loaded.key) or self._read(loaded, sha)
             measure(self._workspace, self._masks, loaded.key, sha)
@@ -329,33 +329,33 @@ class PredictionService:
         self._workspace.models_under_test.keep(loaded.stored, new, maps, rows)
         return prediction
 
-    def _model(self, wanted: UnderTestSettings, model: str) -> _Loaded:
+    def _model(self, chosen: UnderTestSettings, model: str) -> _Loaded:
         # Only the one worker thread comes here. They may be large: one under test is held, and the one that checks.
-        held = self._models.get(model)
-        if held is not None and held.key == self.key_of(wanted):  # else an evaluation has found another one there
-            return held
+        loaded = self._models.get(model)
+        if loaded is not None and loaded.key == self.key_of(chosen):  # else an evaluation has found another one there
+            return loaded
         checker = self._profile.checks.own_segmenter()
         stays = model_key(checker) if checker is not None else ""
         for name in [name for name in self._models if name == model or stays not in (name, model)]:
             del self._models[name]
-        self.require_known(wanted)
-        made, stored = self.load(wanted), None
+        self.require_known(chosen)
+        made, stored = self.load(chosen), None
         if model != stays:
-            plain = wanted.model_dump(mode="json")
-            stored = self._workspace.models_under_test.record(model, made.identity, wanted.title, plain)
-        key = stored.key if stored is not None else self.key_of(wanted)
+            plain = chosen.model_dump(mode="json")
+            stored = self._workspace.models_under_test.record(model, made.identity, chosen.title, plain)
+        key = stored.key if stored is not None else self.key_of(chosen)
         self._models[model] = _Loaded(made, key, stored)
         return self._models[model]
 
-    def require_known(self, wanted: UnderTestSettings) -> None:
+    def require_known(self, chosen: UnderTestSettings) -> None:
         """Raises UserError for a server that the profile does not name. Settings come from scripts and from files of
         others too, and images would be sent wherever they say.
         """
         profile = self._profile
         known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
-        if wanted.source == "http" and wanted.address not in {one.address for one in known if one is not None}:
+        if chosen.source == "http" and chosen.address not in {one.address for one in known if one is not None}:
             raise UserError(
-                f"Images are sent to a model at {wanted.address} only where the profile names this address: write it "
+                f"Images are sent to a model at {chosen.address} only where the profile names this address: write it "
                 "there, under model_under_test."
             )
 
@@ -389,7 +389,7 @@ class PredictionService:
 
 def _masks_kept(
     run: Run,
-    wanted: UnderTestSettings | None,
+    chosen: UnderTestSettings | None,
     problem: str,
     source: Prediction | None,
     figures: Mapping[int, tuple[ClassFigures, ...]],
@@ -403,7 +403,7 @@ def _masks_kept(
     why = ""
     if run.mask_sha is None:
         why = "n/a, there is no mask"
-    elif wanted is None:
+    elif chosen is None:
         why = "n/a, there is no model under test"
     elif problem:
         why = "n/a, the model under test cannot be asked"
@@ -431,28 +431,28 @@ def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
     return (check,) if check is not None else "n/a, the model under test knows no protected class of the mask"
 
 
-def model_key(wanted: UnderTestSettings) -> str:
+def model_key(chosen: UnderTestSettings) -> str:
     """What a model is asked for by: its predictions are stored under the same until another one is found there. A file
     that was changed is another model.
     """
-    if wanted.source not in ("file", "onnx"):
-        return wanted.title
+    if chosen.source not in ("file", "onnx"):
+        return chosen.title
     try:
-        changed = f"@{checkpoint_path(wanted.file).stat().st_mtime_ns:x}"
+        changed = f"@{checkpoint_path(chosen.file).stat().st_mtime_ns:x}"
     except (UserError, OSError):
         changed = ""
-    pixels = [one for one in (wanted.size, wanted.mean, wanted.std) if one and wanted.source == "onnx"]
-    pixels += [wanted.layout] if wanted.source == "onnx" else []
-    told = "; ".join([*([wanted.classes] if wanted.classes else []), *pixels])
-    return f"{wanted.title}{changed}{f' ({told})' if told else ''}"
+    pixels = [one for one in (chosen.size, chosen.mean, chosen.std) if one and chosen.source == "onnx"]
+    pixels += [chosen.layout] if chosen.source == "onnx" else []
+    details = "; ".join([*([chosen.classes] if chosen.classes else []), *pixels])
+    return f"{chosen.title}{changed}{f' ({details})' if details else ''}"
 
 
 def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
     return tuple(sorted(classes.items()))
 
 
-def load_model(wanted: UnderTestSettings) -> Predictor:
+def load_model(chosen: UnderTestSettings) -> Predictor:
     """Load a model under test. Raises UserError when that cannot be."""
     from evaluation.models import ModelUnderTest
 
-    return ModelUnderTest(wanted)
+    return ModelUnderTest(chosen)

@@ -136,8 +136,8 @@ class RunSettings:
     def _require_read(self, run_id: str, setting: str) -> None:
         recipe = recipe_of(self._workspace.runs.get(run_id).recipe)
         if not recipe.reads(setting):
-            said = f"The recipe “{recipe.title}” does not read {setting}: its own settings are on the last card."
-            raise UserError(said, field="setting")
+            message = f"The recipe “{recipe.title}” does not read {setting}: its own settings are on the last card."
+            raise UserError(message, field="setting")
 
     def put_defaults_back(self, command: DefaultSettings) -> None:
         """Raises UserError for a section that there is not."""
@@ -173,11 +173,11 @@ class RunSettings:
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             recipe, before = recipe_of(run.recipe), self._runs.settings(run)
-            held = before.model_dump(mode="json")
-            wanted = copy.deepcopy(held)
-            change(wanted)
-            settings = self._valid(recipe, wanted, before).model_dump(mode="json")
-            mine = changed_settings(held, settings)
+            old = before.model_dump(mode="json")
+            changed = copy.deepcopy(old)
+            change(changed)
+            settings = self._valid(recipe, changed, before).model_dump(mode="json")
+            mine = changed_settings(old, settings)
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
             others = settings_by_others(states, self.writes.by(command.tab))
             number = self._workspace.runs.set_settings(command.run, {**run.settings, **settings})
@@ -198,10 +198,10 @@ class RunSettings:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:
             section, name = (*map(str, error.errors()[0]["loc"]), "", "")[:2]
-            held = getattr(getattr(before, section, None), name, None)
-            stays = f" It stays at {held}." if isinstance(held, int | float) and not isinstance(held, bool) else ""
-            said = reason(error, recipe.settings)
-            raise UserError(f"“{name.replace('_', ' ')}” was not changed: {said}.{stays}", field="value") from error
+            value = getattr(getattr(before, section, None), name, None)
+            stays = f" It stays at {value}." if isinstance(value, int | float) and not isinstance(value, bool) else ""
+            why = reason(error, recipe.settings)
+            raise UserError(f"“{name.replace('_', ' ')}” was not changed: {why}.{stays}", field="value") from error
         method = method_of(recipe.method)
         drawing = method.settings_of(settings)
         refused = method.refused(self._profile, drawing)
@@ -227,7 +227,7 @@ class RunSettings:
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             name = _prompt_name(recipe_of(run.recipe), command)
-            prompts = {held: text for held, text in run.prompts.items() if held != name}
+            prompts = {slot: text for slot, text in run.prompts.items() if slot != name}
             prompts |= {name: template} if template else {}
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
             other = prompt_by_others(states, self.writes.by(command.tab), name)

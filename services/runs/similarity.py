@@ -36,16 +36,16 @@ class Similarities:
 
     def filled(self, value: Alternatives, task: Task) -> Alternatives:
         """The same with what was measured meanwhile; what was not is lined up."""
-        wanted = [
+        unmeasured = [
             (option.text, item.keyword, item.edit_type, task)
             for item in value.items
             for option in item.options
             if option.similarity is None
         ]
-        if not wanted:
+        if not unmeasured:
             return value
         with self._lock:
-            new = [asked for asked in wanted if asked not in self._known and asked not in self._waiting]
+            new = [asked for asked in unmeasured if asked not in self._known and asked not in self._waiting]
             self._waiting.update(new)
         if new:
             self._jobs.when_idle("comparing words", lambda: self._measure(new))
@@ -61,15 +61,15 @@ class Similarities:
 
         return replace(item, options=tuple(map(measured, item.options)))
 
-    def _measure(self, wanted: list[_Asked]) -> None:
-        found: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(wanted)
+    def _measure(self, unmeasured: list[_Asked]) -> None:
+        found: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(unmeasured)
         try:
             sentences = self._models.sentences
-            for asked in wanted:
+            for asked in unmeasured:
                 text, keyword, edit_type, task = asked
                 found[asked] = similarities([text], keyword, edit_type, task, sentences)[0]
         finally:  # what cannot be measured is not asked for again
             with self._lock:
                 self._known.update(found)
-                self._waiting.difference_update(wanted)
+                self._waiting.difference_update(unmeasured)
                 self.measured += 1

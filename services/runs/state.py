@@ -67,12 +67,12 @@ class StageNotes:
     def problems(self, run_id: str) -> dict[StageName, Problem]:
         """What went wrong in a run, by stage."""
         with self._lock:
-            return {stage: problem for (held, stage), problem in self._problems.items() if held == run_id}
+            return {stage: problem for (of_run, stage), problem in self._problems.items() if of_run == run_id}
 
     def notices(self, run_id: str) -> dict[StageName, str]:
         """What a person should know of a run, by stage."""
         with self._lock:
-            return {stage: text for (held, stage), text in self._notices.items() if held == run_id}
+            return {stage: text for (of_run, stage), text in self._notices.items() if of_run == run_id}
 
     def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
         """Remember what went wrong at a stage, as long as the run is what it was (see `Problem.of`)."""
@@ -90,7 +90,7 @@ class StageNotes:
     def failures(self, run_id: str) -> tuple[Failure, ...]:
         """What could not be made of a run: another try takes the next seed, whatever was dealt with since."""
         with self._lock:
-            return tuple(failure for (held, *_), failure in self._failures.items() if held == run_id)
+            return tuple(failure for (of_run, *_), failure in self._failures.items() if of_run == run_id)
 
     def not_made(self, run_id: str, failure: Failure) -> None:
         """Remember a seed with which something of a run could not be made."""
@@ -192,7 +192,9 @@ class RunStates:
             settings=settings,
             stale=stale,
             problems={
-                stage: held for stage, held in self._notes.problems(run_id).items() if held.of in ("", self._now(run))
+                stage: problem
+                for stage, problem in self._notes.problems(run_id).items()
+                if problem.of in ("", self._now(run))
             },
             histories=self._histories(run),
             job=self._jobs.of_run(run_id),
@@ -239,7 +241,7 @@ class RunStates:
 
     def _now(self, run: Run) -> str:
         """What a run is: its state, its values, its images, and the work on it."""
-        values = [held.id for held in run.values.values()]
+        values = [stored.id for stored in run.values.values()]
         job = self._jobs.of_run(run.id)
         return f"{run.state} {values} {len(run.test_cases)} {job.id if job is not None and job.active else ''}"
 

@@ -267,8 +267,8 @@ class AnnotationService:
         if questions and not self._studies.panels.was_asked(study.id, worker):
             step = self._without(study, worker, enrolment, "person", "A few questions about you first.")
             return replace(step, person=questions)
-        if enrolment.training_seen and (told := self._studies.assignments.to_read(study.id, worker)) is not None:
-            return self._with((study, enrolment), worker, told)
+        if enrolment.training_seen and (unread := self._studies.assignments.to_read(study.id, worker)) is not None:
+            return self._with((study, enrolment), worker, unread)
         if now.kind in ("training", "quiz"):
             return self._first(study, worker, enrolment, now)
         return self._item(study, worker, enrolment)
@@ -284,15 +284,15 @@ class AnnotationService:
         study, _ = self._of(sent.study, sent.worker)
         kept = {}
         for question in self._studies.panels.get(study.id).questions:
-            said = sent.answers.get(question.text, "")
-            if not isinstance(said, str) or (said and question.options and said not in question.options):
+            answer = sent.answers.get(question.text, "")
+            if not isinstance(answer, str) or (answer and question.options and answer not in question.options):
                 raise UnfitAnswers(f"Please choose one of the answers offered for “{question.text}”, or none.")
-            if len(said) > LONGEST_NAME:
+            if len(answer) > LONGEST_NAME:
                 raise UnfitAnswers(
                     f"Please answer “{question.text}” in at most {LONGEST_NAME} characters, or not at all."
                 )
-            if said.strip():
-                kept[question.text] = said.strip()
+            if answer.strip():
+                kept[question.text] = answer.strip()
         if not self._studies.panels.was_asked(study.id, sent.worker):
             self._studies.panels.answer(study.id, sent.worker, kept)
         return self.next(study.id, sent.worker)
@@ -470,8 +470,8 @@ class AnnotationService:
             of, seen = _training(study), enrolment.training_seen
             if assignment.state != "submitted":
                 return AnnotationStep("training", text, study, seen, max(1, of - seen), assignment, ahead=ahead)
-            said = feedback(assignment.item, assignment.answers, study.rules.questions)
-            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, said, ahead)
+            explained = feedback(assignment.item, assignment.answers, study.rules.questions)
+            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, explained, ahead)
         undo = self._studies.assignments.can_undo(study.id, worker)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz

@@ -53,21 +53,21 @@ def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
     training: Sequence[NewItem] = _given(items, "training") if rules.training else ()
     if rules.training and (_made(items, "training") or not training):
         training = (*training, *made_training(plain, rules, (*controls, *quiz), left_out))
-    told = pictures_of(training)
+    of_training = pictures_of(training)
     if rules.controls.share > 0 and (_made(items, "control") or not controls):
-        controls = (*controls, *made_controls(plain, rules, left_out, apart=told))
+        controls = (*controls, *made_controls(plain, rules, left_out, apart=of_training))
     if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
-        quiz = (*quiz, *made_quiz(plain, rules, controls, left_out, told))
+        quiz = (*quiz, *made_quiz(plain, rules, controls, left_out, of_training))
     others = [item for item in items if item.kind == "item" or MADE not in item.origin]
     # Those of the training first: theirs are the pictures as they are.
-    wanted = _shown([item for item in (*training, *controls, *quiz) if MADE in item.origin], rules, disguise, others)
+    needed = _shown([item for item in (*training, *controls, *quiz) if MADE in item.origin], rules, disguise, others)
     there = [item for item in items if item.kind != "item" and MADE in item.origin]
-    if sorted(map(_signature, wanted)) == sorted(map(_signature, there)):
+    if sorted(map(_signature, needed)) == sorted(map(_signature, there)):
         return False
     if there:
         studies.remove_items(study.id, [item.id for item in there])
-    if wanted:
-        studies.add_items(study.id, wanted)
+    if needed:
+        studies.add_items(study.id, needed)
     return True
 
 
@@ -87,17 +87,17 @@ def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Seque
 def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
     """What is left out by the rules, or is `there`: with the same kind, or as another kind with another answer."""
     gone = frozenset(rules.left_out)
-    held: dict[LeftOutItem, NewItem] = {what_it_shows(item): item for item in there}
+    by_picture: dict[LeftOutItem, NewItem] = {what_it_shows(item): item for item in there}
 
     def is_left_out(item: NewItem) -> bool:
-        others = (held.get(what_it_shows(replace(item, kind=kind))) for kind in _KNOWN if kind != item.kind)
+        others = (by_picture.get(what_it_shows(replace(item, kind=kind))) for kind in _KNOWN if kind != item.kind)
         contradicts = any(
             beside.expected.get(question, answer) != answer
             for beside in others
             if beside is not None
             for question, answer in item.expected.items()
         )
-        return contradicts or what_it_shows(item) in gone or what_it_shows(item) in held
+        return contradicts or what_it_shows(item) in gone or what_it_shows(item) in by_picture
 
     return is_left_out
 
@@ -111,8 +111,8 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
     if rules.controls.share <= 0:
         return ()
     left_out = _left_out(rules, [item for item in there if item.kind != "item"])
-    told = pictures_of(item for item in there if item.kind == "training") if rules.training else frozenset()
-    return tuple(_shown(made_controls(new, rules, left_out, there, told), rules, disguise, there))
+    of_training = pictures_of(item for item in there if item.kind == "training") if rules.training else frozenset()
+    return tuple(_shown(made_controls(new, rules, left_out, there, of_training), rules, disguise, there))
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:

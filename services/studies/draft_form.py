@@ -42,14 +42,14 @@ def read_name(data: Mapping[str, Any]) -> str:
     return name
 
 
-def read_draft_name(data: Mapping[str, Any], held: str) -> tuple[str, tuple[RuleProblem, ...]]:
+def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[RuleProblem, ...]]:
     """The name after what was typed, and what is wrong with it."""
     if "name" not in data:
-        return held, ()
+        return before, ()
     try:
         return read_name(data), ()
     except ValueError as error:
-        return held, (RuleProblem("name", str(error)),)
+        return before, (RuleProblem("name", str(error)),)
 
 
 def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[RuleProblem, ...]]:
@@ -154,9 +154,9 @@ def short_name(text: str, taken: Sequence[str]) -> str:
 _SMALL = frozenset("a an and are as at be do does how in is it of on or still that the this to was what which".split())
 
 
-def _examples(sent: Sequence[object], held: Sequence[InstructionExample]) -> tuple[InstructionExample, ...]:
+def _examples(sent: Sequence[object], before: Sequence[InstructionExample]) -> tuple[InstructionExample, ...]:
     """The examples with what was typed; only pictures that are examples already: they are added elsewhere."""
-    known = {example.sha for example in held}
+    known = {example.sha for example in before}
     return tuple(
         InstructionExample(str(entry["sha"]), _text(entry.get("answer"))[:400], _text(entry.get("why"))[:1000])
         for entry in sent[:40]

@@ -297,7 +297,7 @@ class StudyDrafts:
         while len(others) < PICKABLE and (
             page := self._workspace.catalogue.page(wanted, Order("oldest"), 2 * PICKABLE, after=key).entries
         ):
-            others |= dict.fromkeys(held.image_sha for held in page if held.image_sha not in taken)
+            others |= dict.fromkeys(entry.image_sha for entry in page if entry.image_sha not in taken)
             key = page[-1].key
         return (
             ("Source images of this study", tuple(sources)[:PICKABLE]),
@@ -505,8 +505,8 @@ def model_asker(
     def ask(run_id: str, model: str) -> str | None:
         run = workspace.runs.get(run_id)
         settings = settings_of(run)
-        wanted = predictions.model_of(run, settings)
-        if wanted is None or model not in ("", predictions.key_of(wanted)):
+        chosen = predictions.model_of(run, settings)
+        if chosen is None or model not in ("", predictions.key_of(chosen)):
             return None
         return predictions.compare(run, settings).problem
 
@@ -527,4 +527,4 @@ def _seed() -> int:
 def _new(item: Item) -> NewItem:
     """An item as it came in, to be put in anew."""
     origin = {name: value for name, value in item.origin.items() if name != MADE}
-    return NewItem(**{held.name: getattr(item, held.name) for held in fields(NewItem)} | {"origin": origin})
+    return NewItem(**{column.name: getattr(item, column.name) for column in fields(NewItem)} | {"origin": origin})

@@ -70,15 +70,15 @@ class StudyExport:
 
 def results_json(study: StudyExport) -> bytes:
     """The whole report, nested, and the methods paragraph."""
-    held = {
+    report = {
         "format": FORMAT,
         "program": version(),
         "exported": _now(),
         "methods": paragraph(study.report),
         **plain(study.report),
     }
-    held["study"].pop("link", None)  # who has it can join
-    return _dumped(held)
+    report["study"].pop("link", None)  # who has it can join
+    return _dumped(report)
 
 
 def truth_csv(study: StudyExport) -> bytes:

@@ -152,17 +152,17 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> ItemIm
     hash, of the workspace. Without a list every image is an item, and its folder its label if there are several.
     Raises UserError with one sentence; pictures that were read before it stay, and belong to nothing.
     """
-    held = _Pictures(workspace, files)
+    pictures = _Pictures(workspace, files)
     lists = [name for name in files.names if name.lower().endswith(".csv") and not _hidden(name)]
     if lists:
         found, notes = _listed(files, _the_list(lists), rules)
-        found = [replace(listed, image=held.find(listed.image, listed.row)) for listed in found]
-        found = [replace(each, source=held.find(each.source, each.row)) if each.source else each for each in found]
-        left = sum(held.is_image(name) for name in files.names if name not in lists) - len(held.named)
+        found = [replace(listed, image=pictures.find(listed.image, listed.row)) for listed in found]
+        found = [replace(each, source=pictures.find(each.source, each.row)) if each.source else each for each in found]
+        left = sum(pictures.is_image(name) for name in files.names if name not in lists) - len(pictures.named)
         if left > 0:
             notes = (*notes, f"{count_of(left, 'image', 'is')} not in the list, and left out.")
     else:
-        images = [name for name in files.names if held.is_image(name)]
+        images = [name for name in files.names if pictures.is_image(name)]
         if not images:
             raise UserError("There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
         labels = by_folder(images)
@@ -174,10 +174,14 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> ItemIm
         more = " and others" if len(names) > 8 else ""
         notes = (f"The label is the name of the folder: {', '.join(names[:8])}{more}.",) if names else ()
     items = tuple(
-        replace(each.item, image_sha=held.save(each), source_sha=held.save(each, each.source) if each.source else None)
+        replace(
+            each.item,
+            image_sha=pictures.save(each),
+            source_sha=pictures.save(each, each.source) if each.source else None,
+        )
         for each in found
     )
-    return ItemImport(items, (*notes, *held.notes()))
+    return ItemImport(items, (*notes, *pictures.notes()))
 
 
 def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tuple[int, str]:
@@ -269,7 +273,7 @@ def _listed(files: ImportFiles, name: str, rules: Rules) -> tuple[list[ListedIte
 
 def _the_list(lists: Sequence[str]) -> str:
     """Which CSV lists the items."""
-    known = [name for wanted in LISTS for name in lists if name.rpartition("/")[2].lower() == wanted]
+    known = [name for file in LISTS for name in lists if name.rpartition("/")[2].lower() == file]
     if known or len(lists) == 1:
         return (known or list(lists))[0]
     raise UserError("There are several CSV files in it: call the one that lists the images items.csv.")

@@ -76,11 +76,11 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
     place = number - 2
     if place < 2 * len(way.training):
         # Each is asked, then told of: its side stays.
-        at, told, of = place // 2, place % 2, len(way.training)
+        at, explains, of = place // 2, place % 2, len(way.training)
         item, side = way.training[at], random.Random(f"{study.rules.seed} training {at}").choice(("left", "right"))
-        if told:
-            said = feedback(item, sent.answers, study.rules.questions)
-            return Previewed(study, number, "feedback", "", at, of - at, item, side, said, undo=False)
+        if explains:
+            explained = feedback(item, sent.answers, study.rules.questions)
+            return Previewed(study, number, "feedback", "", at, of - at, item, side, explained, undo=False)
         text = f"A short training comes first: image {at + 1} of {of}. After each answer you are told what is right."
         return Previewed(study, number, "training", text, at, of - at, item, side, undo=False)
     place -= 2 * len(way.training)

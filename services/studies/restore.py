@@ -60,15 +60,15 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
         images[str(sha)] = workspace.images.add(read_image(checked(str(name), MAX_BYTES)).image)
     study_id = workspace.studies.restore(records, images, _check)
     study = workspace.studies.get(study_id)
-    said = [f"“{study.name}” is back, with {study.items:,} images and {study.votes:,} votes that count."]
+    messages = [f"“{study.name}” is back, with {study.items:,} images and {study.votes:,} votes that count."]
     if study.state == "paused":
-        said.append("It is paused, and its invitation is closed.")
+        messages.append("It is paused, and its invitation is closed.")
     if study.workers:
-        said.append(
+        messages.append(
             "Codes, sign-ins and what concerns people of a panel are not in the file: annotators who go on need new "
             "codes, people of a panel are taken for new ones, and its completion code and questions are to be set anew."
         )
-    return study_id, " ".join(said)
+    return study_id, " ".join(messages)
 
 
 def _check(data: StudyData) -> None:

@@ -52,7 +52,7 @@ def insert_value(
 def repeat_value(db: sqlite_utils.Database, value_id: int) -> int | None:
     """An earlier version once more, as the latest; returns its id, None when there is none with this id."""
     for row in list(db.query("SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])):
-        plain = {name: held for name, held in row.items() if name != "id"}
+        plain = {name: value for name, value in row.items() if name != "id"}
         return insert_row(db, "stage_values", {**plain, "brought_back": value_id, "batch": "", "created": now()})
     return None
 

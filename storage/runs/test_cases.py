@@ -84,7 +84,7 @@ class TestCases(Repository):
         return TestCase(
             image=self._images.load(stored.image_sha),
             lineage=stored.lineage,
-            artifacts={name: self._images.load(held.sha) for name, held in stored.artifacts.items()},
+            artifacts={name: self._images.load(artifact.sha) for name, artifact in stored.artifacts.items()},
             checks=stored.checks,
         )
 
@@ -101,7 +101,7 @@ class TestCases(Repository):
         """These test cases, in their order, with what is known of each; with None every one, oldest first. Those of
         deleted runs are left out.
         """
-        wanted = None if cases is None else json.dumps(list(cases))
+        numbers = None if cases is None else json.dumps(list(cases))
         query = """
             SELECT test_cases.*, state.name AS run_name, runs.source, runs.profile, verdict, (
                 SELECT value FROM stage_values WHERE id = (
@@ -115,7 +115,7 @@ class TestCases(Repository):
             WHERE summary.removed = 0 AND (:cases IS NULL OR test_cases.id IN (SELECT value FROM json_each(:cases)))
             ORDER BY test_cases.id
         """
-        rows = list(db.query(query, {"cases": wanted}))
+        rows = list(db.query(query, {"cases": numbers}))
         predictions = _predictions(db, self._images.folder, {row[name] for row in rows for name in ("source", "image")})
         found = {row["id"]: _candidate(row, predictions) for row in rows}
         return tuple(found[case] for case in (found if cases is None else cases) if case in found)

@@ -167,34 +167,34 @@ def _columns(leaves: Mapping[Path, Any]) -> dict[str, Any]:
     """Put together again."""
     mask, classes = leaves[("mask",)]
     plain: dict[str, dict[str, Any]] = {column: {} for column in _AS_JSON}
-    for path, held in leaves.items():
+    for path, value in leaves.items():
         if len(path) == 2:
-            plain[path[0]][path[1]] = held
+            plain[path[0]][path[1]] = value
         elif len(path) == 3:
-            plain[path[0]].setdefault(path[1], {})[path[2]] = held
+            plain[path[0]].setdefault(path[1], {})[path[2]] = value
     named = {"name": leaves[("name",)], "recipe": leaves[("recipe",)], "mask": mask, "mask_classes": classes}
-    return named | {column: pack(held) for column, held in plain.items()}
+    return named | {column: pack(value) for column, value in plain.items()}
 
 
 def _put_state(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str) -> _Made:
     now_held = latest_state(db, run_id)
     leaves = _leaves(now_held)
     for path, (before, after) in _changes(db, step.rows[0]).items():
-        wanted = before if what == "undo" else after
-        if wanted is _ABSENT:
+        value = before if what == "undo" else after
+        if value is _ABSENT:
             leaves.pop(path, None)
         else:
-            leaves[path] = wanted
+            leaves[path] = value
     return [("state", append_state(db, run_id, {**now_held, **_columns(leaves)}))]
 
 
 def _put_values(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str) -> _Made:
     made: _Made = []
     for stage in dict.fromkeys(step.stages):
-        rows = [number for number, held in zip(step.rows, step.stages, strict=True) if held == stage]
+        rows = [number for number, of_stage in zip(step.rows, step.stages, strict=True) if of_stage == stage]
         query = "SELECT max(id) FROM stage_values WHERE run = ? AND stage = ? AND id < ?"
-        wanted = rows[-1] if what == "redo" else db.execute(query, [run_id, stage, rows[0]]).fetchone()[0]
-        number = repeat_value(db, wanted) if wanted is not None else None
+        source = rows[-1] if what == "redo" else db.execute(query, [run_id, stage, rows[0]]).fetchone()[0]
+        number = repeat_value(db, source) if source is not None else None
         made.append(("value", empty_stage(db, run_id, stage) if number is None else number))
     return made
 

@@ -226,8 +226,8 @@ class Assignments(Repository):
             time = now()
             # One lease at a time: what the worker holds now comes after it, if it is still needed then.
             _release(db, study_id, worker)
-            said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
-            answers, comment = json.loads(said["answers"]), said["comment"]
+            vote = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
+            answers, comment = json.loads(vote["answers"]), vote["comment"]
             _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
             _update(db, row["id"], {"state": "leased", "expires": _later(time, rules)})
             touch(db, study_id)
@@ -304,11 +304,11 @@ class Assignments(Repository):
             )
         """
         values = {"study": study_id, "worker": worker}
-        told = told_of(db, study_id, worker)
-        if told:
+        seen_in_training = told_of(db, study_id, worker)
+        if seen_in_training:
             columns = "image, source, json_extract(content, '$.origin.picture') AS picture"
             rows = db.query(query.format(columns=columns), values)
-            return len({row["image"] for row in rows if told.isdisjoint(row.values())})
+            return len({row["image"] for row in rows if seen_in_training.isdisjoint(row.values())})
         return int(db.execute(query.format(columns="count(DISTINCT image)"), values).fetchone()[0])
 
     @read
@@ -462,8 +462,8 @@ def _assignment(db: sqlite_utils.Database, row: Row) -> Assignment:
     item = item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [row["item"]])))
     answers, comment = {}, ""
     if row["vote"] is not None:
-        said = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
-        answers, comment = json.loads(said["answers"]), said["comment"]
+        vote = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
+        answers, comment = json.loads(vote["answers"]), vote["comment"]
     return Assignment(
         id=row["id"],
         public=row["public"],

@@ -69,9 +69,9 @@ def import_vote(
     }
     assignment = insert_row(db, "assignments", row)
     answers = {name: whole(answer) for name, answer in vote.answers.items()}
-    said = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(answers)}
-    said |= {"comment": whole(vote.comment), "seconds": float(vote.seconds), "created": submitted}
-    saved = insert_row(db, "study_votes", said)
+    event = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(answers)}
+    event |= {"comment": whole(vote.comment), "seconds": float(vote.seconds), "created": submitted}
+    saved = insert_row(db, "study_votes", event)
     decision = None
     if vote.verdict != "pending":
         reason = whole(vote.reason)

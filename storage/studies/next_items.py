@@ -37,11 +37,11 @@ def next_item(
         # There are few of them, and all are free until the worker has had them.
         usable = _usable(db, study_id, worker, kind, rules.votes, None)
         if kind != "training":
-            told = told_of(db, study_id, worker)
+            seen_in_training = told_of(db, study_id, worker)
             usable = {
                 place: row
                 for place, row in usable.items()
-                if told.isdisjoint((row["image"], row["source"], row["picture"]))
+                if seen_in_training.isdisjoint((row["image"], row["source"], row["picture"]))
             }
         images, sources = _seen(db, study_id, worker)
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}

@@ -225,9 +225,9 @@ class _Restoring:
             votes[row["id"]] = insert_row(self._db, "study_votes", {name: kept[name] for name in kept if name != "id"})
         for row in assignments:
             state = "expired" if row["state"] == "leased" else row["state"]
-            told = {"first_vote": _at(votes, row["first_vote"]), "vote": _at(votes, row["vote"]), "state": state}
+            columns = {"first_vote": _at(votes, row["first_vote"]), "vote": _at(votes, row["vote"]), "state": state}
             more = {**_only(row, "submitted changes was_right verdict"), "decision": _at(decisions, row["decision"])}
-            self._update(ids[row["id"]], {**told, **more})
+            self._update(ids[row["id"]], {**columns, **more})
         for row in assignments:
             self._update(ids[row["id"]], {"counts": row["counts"]})
         for row in self._rows("training_read"):

@@ -451,8 +451,8 @@ def _insert_item(db: sqlite_utils.Database, study_id: str, item: NewItem) -> int
 
 
 def _require_images(db: sqlite_utils.Database, items: Sequence[NewItem]) -> None:
-    wanted = {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}
-    for sha in wanted:
+    shas = {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}
+    for sha in shas:
         if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):
             raise UserError(f"This workspace has no image {sha[:80]!r}; bring it in first.")
 

@@ -89,8 +89,8 @@ def _facts(item: Item) -> Html:
 
 def _short(value: object) -> str:
     """What is known of the origin, on a line or two."""
-    said = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-    return said if len(said) <= 300 else f"{said[:299]}…"
+    text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+    return text if len(text) <= 300 else f"{text[:299]}…"
 
 
 def _outcomes(report: StudyReport, item: Item) -> Html | None:
@@ -228,15 +228,15 @@ def tiles(report: StudyReport, found: Sequence[Disagreement], items: Mapping[int
 
 
 def _tile(report: StudyReport, case: Disagreement, item: Item, asked: Question) -> Html:
-    said = f"{case.question}: {divided_votes(case.counts, asked)}"
+    caption = f"{case.question}: {divided_votes(case.counts, asked)}"
     return el(
         "a",
         el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy"),
         answer_bar(in_order(case.counts, asked), asked.valid),
-        el("span", said),
+        el("span", caption),
         pill(f"you: {case.adjudication.answer}", "acc") if case.adjudication is not None else None,
         href=item_address(report.study, item),
-        title=f"{said}, {case.status}",
+        title=f"{caption}, {case.status}",
     )
 
 
@@ -463,9 +463,9 @@ def _nothing(report: StudyReport) -> Html:
 def _all_decided(report: StudyReport, found: Sequence[Disagreement]) -> Html:
     """When the last was decided: what it makes of the result, and the way back to each."""
     apart = report.images_adjudicated
-    said = None
+    message = None
     if apart is not None and apart.rate.value is not None:
-        said = el(
+        message = el(
             "p",
             f"Valid images with your decisions: {apart.rate.words}. By the workers alone: {report.images.rate.words}.",
         )
@@ -484,7 +484,7 @@ def _all_decided(report: StudyReport, found: Sequence[Disagreement]) -> Html:
     return el(
         "section",
         el("h2", "All decided"),
-        said,
+        message,
         el("table", el("tbody", rows), class_="decisions"),
         class_="card box",
         id="adjudicating",

@@ -74,14 +74,14 @@ def by_question(report: StudyReport) -> Html:
 
 
 def _legend(report: StudyReport, telling: Sequence[QuestionResult]) -> Html:
-    said = ["Dot and line: the share of valid images with its 95 % Wilson interval, over images with a consensus."]
+    sentences = ["Dot and line: the share of valid images with its 95 % Wilson interval, over images with a consensus."]
     if any(result.after.bounds.missing for result in telling):
-        said.append("Pale: if all discarded images were invalid, or valid.")
+        sentences.append("Pale: if all discarded images were invalid, or valid.")
     if any(not same_share(result.after, result.before) for result in telling):
-        said.append("Ring: before exclusions.")
+        sentences.append("Ring: before exclusions.")
     if any(result.after.rate.value is not None and result.after.rate.value < LOW for result in telling):
-        said.append(f"Orange: below {100 * LOW:.0f} %.")
-    return el("p", " ".join(said), class_="mut small")
+        sentences.append(f"Orange: below {100 * LOW:.0f} %.")
+    return el("p", " ".join(sentences), class_="mut small")
 
 
 def _question_row(result: QuestionResult, axis: Axis) -> Html:
@@ -110,8 +110,8 @@ def _other_row(result: QuestionResult) -> Html:
     if result.question.kind == "text":
         return el("tr", name, el("td", count_of(len(result.remarks), "answer"), " in free text"))
     counts = {answer.answer: answer.votes for answer in result.answers}
-    said = ", ".join(f"{votes} {answer}" for answer, votes in counts.items() if votes) or "no vote yet"
-    return el("tr", name, el("td", answer_bar(counts), el("span", said, class_="mut small")))
+    votes_text = ", ".join(f"{votes} {answer}" for answer, votes in counts.items() if votes) or "no vote yet"
+    return el("tr", name, el("td", answer_bar(counts), el("span", votes_text, class_="mut small")))
 
 
 def slices(report: StudyReport) -> Html | None:
@@ -221,8 +221,8 @@ def agreement_box(report: StudyReport) -> Html:
 
 def _meanings() -> Html:
     """What each measure is, folded."""
-    said = [[el("dt", name), el("dd", words)] for name, words in _MEANINGS]
-    return el("details", el("summary", "What the measures are"), el("dl", said), id="meanings", class_="folded")
+    entries = [[el("dt", name), el("dd", words)] for name, words in _MEANINGS]
+    return el("details", el("summary", "What the measures are"), el("dl", entries), id="meanings", class_="folded")
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
@@ -361,8 +361,8 @@ def _agreement(result: QuestionResult) -> list[Child]:
     body.append(el("p", found.words))
     if before.ac1.value != found.ac1.value and before.raw.value is not None:
         measures = ((before.raw, "raw"), (before.alpha, "alpha"), (before.ac1, "AC1"), (before.fleiss, "kappa"))
-        said = ", ".join(f"{name} {measure.words}" for measure, name in measures if measure.value is not None)
-        body.append(el("p", f"Before exclusions: {said}.", class_="mut small"))
+        values = ", ".join(f"{name} {measure.words}" for measure, name in measures if measure.value is not None)
+        body.append(el("p", f"Before exclusions: {values}.", class_="mut small"))
     return body
 
 

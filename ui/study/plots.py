@@ -92,13 +92,13 @@ def interval(part: Slice, axis: Axis, before: Slice | None = None) -> Html:
     if part.bounds.missing and worst is not None and best is not None:
         drawn.append(_line(axis, worst, best, 9, "bounds"))
     drawn.extend(_dot(part.rate, axis, 9, "dot"))
-    said = part.rate.words
+    label = part.rate.words
     if part.bounds.missing:
-        said += f"; {part.bounds.words}"
+        label += f"; {part.bounds.words}"
     if before is not None and before.rate.value is not None and _differs(part, before):
         drawn.extend(_dot(before.rate, axis, 17, "ring"))
-        said += f"; before exclusions {before.rate.words}"
-    return _svg(22, said, drawn, "interval" + (" low" if part.rate.value < LOW else ""))
+        label += f"; before exclusions {before.rate.words}"
+    return _svg(22, label, drawn, "interval" + (" low" if part.rate.value < LOW else ""))
 
 
 def mean_interval(mean: Mean) -> Html:
@@ -113,7 +113,7 @@ def answer_bar(counts: Mapping[str, int], valid: Sequence[str] = ()) -> Html:
     """One bar, divided as the votes are. Answers that mean valid are in the accent, others in the colour of warnings;
     where no answer means anything of the kind, in shades of grey."""
     total = sum(counts.values())
-    said = ", ".join(f"{n} {answer}" for answer, n in counts.items()) or "no vote"
+    label = ", ".join(f"{n} {answer}" for answer, n in counts.items()) or "no vote"
     drawn: list[Child] = []
     left = 0.0
     for place, (answer, n) in enumerate(counts.items()):
@@ -132,7 +132,7 @@ def answer_bar(counts: Mapping[str, int], valid: Sequence[str] = ()) -> Html:
                 )
             )
             left += width
-    return _svg(8, said, drawn, "answers")
+    return _svg(8, label, drawn, "answers")
 
 
 def histogram(counts: Mapping[str, int]) -> Html:
@@ -180,8 +180,8 @@ def agreement_scale(found: Agreement) -> Html:
         drawn.extend(_measure(name, measure, axis, top + 20 * place + 10))
     for place, (low, word) in enumerate(zip(axis.ticks, LEVELS, strict=False)):
         drawn.append(el("text", word, x=f"{100 * low + 10:.0f}%", y=height - 3, class_=f"level level-{place}"))
-    said = ", ".join(f"{name} {measure.words}" for name, measure in (("raw", found.raw), *measures))
-    return _svg(height, said, drawn, "agreement")
+    label = ", ".join(f"{name} {measure.words}" for name, measure in (("raw", found.raw), *measures))
+    return _svg(height, label, drawn, "agreement")
 
 
 def _measure(name: str, measure: Measure, axis: Axis, y: int) -> Iterable[Child]:
@@ -229,7 +229,7 @@ def votes_over_time(times: Sequence[datetime], needed: int) -> Html | None:
         if needed
         else None,
     ]
-    said = f"{len(times)} votes from {times[0]:%d %b %H:%M} to {times[-1]:%d %b %H:%M}"
+    label = f"{len(times)} votes from {times[0]:%d %b %H:%M} to {times[-1]:%d %b %H:%M}"
     return el(
         "svg",
         drawn,
@@ -237,7 +237,7 @@ def votes_over_time(times: Sequence[datetime], needed: int) -> Html | None:
         preserveAspectRatio="none",
         class_="plot timeline",
         role="img",
-        aria_label=said,
+        aria_label=label,
     )
 
 
@@ -296,8 +296,8 @@ def worker_scatter(workers: Sequence[WorkerFigures], too_fast: float) -> Html | 
                 class_="out" if out else "in",
             )
         )
-    said = f"{len(shown)} workers by median seconds a vote and share of answers equal to the consensus"
-    return _svg(186, said, drawn, "scatter")
+    label = f"{len(shown)} workers by median seconds a vote and share of answers equal to the consensus"
+    return _svg(186, label, drawn, "scatter")
 
 
 def _differs(after: Slice, before: Slice) -> bool:
@@ -323,8 +323,8 @@ def _grid(axis: Axis, height: int) -> list[Html]:
     return [el("line", x1=axis.place(tick), x2=axis.place(tick), y1=0, y2=height, class_="grid") for tick in axis.ticks]
 
 
-def _svg(height: int, said: str, drawn: Child, look: str) -> Html:
+def _svg(height: int, label: str, drawn: Child, look: str) -> Html:
     """The frame of a plot as wide as its place. Without words it is decoration."""
-    words = {"role": "img", "aria_label": said} if said else {"aria_hidden": "true"}
-    title = el("title", said) if said else None
+    words = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
+    title = el("title", label) if label else None
     return el("svg", title, drawn, height=height, class_=f"plot {look}", **words)

@@ -100,16 +100,16 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
     @app.post(f"{ITEM_FILES}{{study_id}}", include_in_schema=False)
     async def items(request: Request, study_id: str, name: str = "") -> Response:
         def take(file: Path) -> Reply:
-            count, said = services.import_items(study_id, files_of(name[:200], file))
-            return {"count": count, "said": said}
+            count, message = services.import_items(study_id, files_of(name[:200], file))
+            return {"count": count, "said": message}
 
         return await _taken(request, take)
 
     @app.post(RESTORED, include_in_schema=False)
     async def restored(request: Request) -> Response:
         def take(file: Path) -> Reply:
-            study_id, said = services.restore(file)
-            return {"said": said, "go": study_address(study_id)}
+            study_id, message = services.restore(file)
+            return {"said": message, "go": study_address(study_id)}
 
         return await _taken(request, take)
 
@@ -119,10 +119,10 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
         def take(file: Path) -> Reply:
             if name == LOOK:
-                count, said, problems = services.preview_votes(study_id, file.read_bytes())
-                return {"count": count, "said": said, "problems": problems}
-            count, said = services.import_votes(study_id, file.read_bytes(), name == EVEN_SO)
-            return {"count": count, "said": said}
+                count, message, problems = services.preview_votes(study_id, file.read_bytes())
+                return {"count": count, "said": message, "problems": problems}
+            count, message = services.import_votes(study_id, file.read_bytes(), name == EVEN_SO)
+            return {"count": count, "said": message}
 
         return await _taken(request, take)
 

@@ -188,11 +188,11 @@ def tiles(report: StudyReport) -> Html:
     )
 
 
-def _tile(title: str, said: str, *lines: Child, name: str) -> Html:
+def _tile(title: str, figure_text: str, *lines: Child, name: str) -> Html:
     return el(
         "section",
         el("h2", title),
-        el("p", said, class_="figure"),
+        el("p", figure_text, class_="figure"),
         [el("p", line, class_="mut") for line in lines if line],
         class_="card figure-tile",
         id=f"tile-{name}",

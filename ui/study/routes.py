@@ -163,8 +163,8 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     def disagreements(
         request: Request, study_id: str, question: str = "", status: str = "", page: str = "1"
     ) -> Response:
-        wanted = DisagreementFilter(question[:40], status[:40], _number(page))
-        return shown(request, study_id, "results", lambda found: all_disagreements(found.report, found.data, wanted))
+        chosen = DisagreementFilter(question[:40], status[:40], _number(page))
+        return shown(request, study_id, "results", lambda found: all_disagreements(found.report, found.data, chosen))
 
     @app.get("/study/{study_id}/items/{public}", include_in_schema=False)
     def image(request: Request, study_id: str, public: str) -> Response:

@@ -278,8 +278,8 @@ def assumptions_form(assumed: Assumptions) -> Html:
 def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
     """The figures of a plan, or in words why there are none."""
     try:
-        wanted = items_for(assumed.width, rules, assumed.valid, assumed.accuracy)
-        needed = f"An interval of {100 * assumed.width:g} points takes {wanted:,} images."
+        least = items_for(assumed.width, rules, assumed.valid, assumed.accuracy)
+        needed = f"An interval of {100 * assumed.width:g} points takes {least:,} images."
         if not items:
             return _plan_part(el("p", "Add images to see what they will be able to say. ", needed, class_="mut"))
         planned = plan(items, rules, assumed.valid, assumed.accuracy, assumed.minutes)

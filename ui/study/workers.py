@@ -115,7 +115,7 @@ def _nobody() -> Html:
 def _policy(report: StudyReport) -> str:
     """What excludes a worker by itself, and what decisions do."""
     policy = report.study.rules.controls
-    said = (
+    sentence = (
         f"The rule excludes a worker with less than {100 * policy.min_right:.4g} % of control items right, after "
         f"{policy.min_seen} of them; their votes are replaced. Who has seen fewer is not judged: "
         "their votes count. "
@@ -123,8 +123,8 @@ def _policy(report: StudyReport) -> str:
         else ""
     )
     return (
-        f"{said}Approving and rejecting makes a worker's record, which later studies ask for; it changes no figure of "
-        "this one. Excluding takes all votes of a worker out of the result, and readmitting counts them again."
+        f"{sentence}Approving and rejecting makes a worker's record, which later studies ask for; it changes no figure "
+        "of this one. Excluding takes all votes of a worker out of the result, and readmitting counts them again."
     )
 
 
@@ -166,36 +166,36 @@ def row(report: StudyReport, worker: WorkerFigures, actions: Html | None) -> Htm
     return el("tr", cells, class_="out" if worker.exclusion is not None else None, id=f"worker-{worker.worker}")
 
 
-def _share(found: Proportion, said: str = "") -> Html:
+def _share(found: Proportion, words: str = "") -> Html:
     """A share in a cell, its words on the pointer."""
     if found.value is None:
         return el("td", "–", class_="n", title=found.words, data_sort=-1)
-    return el("td", said or percent(found.value), class_="n", title=found.words, data_sort=found.value)
+    return el("td", words or percent(found.value), class_="n", title=found.words, data_sort=found.value)
 
 
 def _record(report: StudyReport, worker: WorkerFigures) -> list[Child]:
     """The approval rate, or the state that matters more."""
-    said: list[Child] = []
+    tags: list[Child] = []
     if worker.exclusion is not None:
-        said.append(pill("excluded", "bad"))
+        tags.append(pill("excluded", "bad"))
     if worker.blocked:
-        said.append(pill("blocked", "bad"))
+        tags.append(pill("blocked", "bad"))
     if worker.counted and not worker.judged:
-        wanted = report.study.rules.controls.min_seen
-        seen = f"saw {worker.controls.n} of the {wanted} control items after which the rule judges"
-        said.append(pill("not judged", "warn", title=seen))
+        least = report.study.rules.controls.min_seen
+        seen = f"saw {worker.controls.n} of the {least} control items after which the rule judges"
+        tags.append(pill("not judged", "warn", title=seen))
     if worker.approval is None:
-        said.append(pill("no record yet"))
+        tags.append(pill("no record yet"))
     else:
         tone: Tone = "ok" if worker.approval > 0.95 else "warn"
-        said.append(pill(percent(worker.approval), tone, title=f"{count_of(worker.finished, 'assignment')} decided"))
-    return said
+        tags.append(pill(percent(worker.approval), tone, title=f"{count_of(worker.finished, 'assignment')} decided"))
+    return tags
 
 
 def _decided(worker: WorkerFigures) -> str:
     """As "40 approved, 2 pending"."""
-    said = [f"{n:,} {verdict}" for verdict, n in worker.decided.items() if n]
-    return ", ".join(said) or "nothing yet"
+    parts = [f"{n:,} {verdict}" for verdict, n in worker.decided.items() if n]
+    return ", ".join(parts) or "nothing yet"
 
 
 def actions_of(study: Study, worker: WorkerFigures) -> Html:
@@ -315,9 +315,9 @@ def _vote_row(report: StudyReport, vote: Vote, item: Item, outcomes: Mapping[str
     questions = report.study.rules.questions
     several = len(questions) > 1
     if item.kind != "item":
-        wanted = ", ".join(f"{name}: {answer}" if several else answer for name, answer in item.expected.items())
+        expected = ", ".join(f"{name}: {answer}" if several else answer for name, answer in item.expected.items())
         good = right(item, vote.answers, questions)
-        found: Child = [pill("right" if good else "wrong", "ok" if good else "bad"), f" {wanted}"]
+        found: Child = [pill("right" if good else "wrong", "ok" if good else "bad"), f" {expected}"]
     else:
         found = [_found(name, outcome, vote, several) for name, outcome in outcomes.items()]
     # Of what the figure of speed counts.
@@ -355,11 +355,11 @@ def _found(name: str, outcome: ItemOutcome, vote: Vote, several: bool) -> Html |
     """The consensus on a question, and whether this vote is with it; nothing while it waits for votes."""
     if not outcome.counts or outcome.status == "waiting":
         return None
-    said: str = outcome.status
+    text: str = outcome.status
     tone: Tone = ""
     if outcome.status == "consensus":
-        said, tone = outcome.answer, "ok" if vote.answers.get(name) == outcome.answer else "warn"
-    return el("div", el("small", f"{name} ", class_="mut") if several else None, pill(said, tone))
+        text, tone = outcome.answer, "ok" if vote.answers.get(name) == outcome.answer else "warn"
+    return el("div", el("small", f"{name} ", class_="mut") if several else None, pill(text, tone))
 
 
 def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
@@ -369,14 +369,14 @@ def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
         return None
     good = sum(all(answers) for _, answers in found)
     tiles = [_tile(report, item, answers) for item, answers in found[:SHOWN_CONTROLS]]
-    said = (
+    sentence = (
         f"{good} of {len(found)} control items were answered right by everybody. Those that were answered wrong most "
         "often come first: where most workers are wrong, look whether the item is."
     )
     return el(
         "section",
         el("h2", "Control items"),
-        el("p", said, class_="mut small"),
+        el("p", sentence, class_="mut small"),
         el("div", tiles, class_="divided"),
         class_="card box",
         id="part-controls",
@@ -398,11 +398,15 @@ def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:
 
 def _tile(report: StudyReport, item: Item, answers: Sequence[bool]) -> Html:
     good = sum(answers)
-    wanted = ", ".join(item.expected.values())
+    expected = ", ".join(item.expected.values())
     return el(
         "a",
         el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy"),
         answer_bar({"right": good, "wrong": len(answers) - good}, ("right",)),
-        el("span", f"{good} of {len(answers)} right", f" · {item.label}: {wanted}" if item.label else f" · {wanted}"),
+        el(
+            "span",
+            f"{good} of {len(answers)} right",
+            f" · {item.label}: {expected}" if item.label else f" · {expected}",
+        ),
         href=item_address(report.study, item),
     )
