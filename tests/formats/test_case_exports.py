@@ -114,6 +114,7 @@ READERS: dict[str, Callable[[Mapping[str, Any], Path], list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", WITH_LABELS)
 @pytest.mark.parametrize("case", LABELS)
 def test_labels_come_out_as_they_are_written(
@@ -128,6 +129,7 @@ def test_labels_come_out_as_they_are_written(
     assert again.rows == () and [example.label for example in again.examples] == labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LABELS)
 def test_labels_and_names_come_out_of_croissant_as_they_are_written(case: str, maker: Maker, tmp_path: Path) -> None:
     labels = LABELS[case]

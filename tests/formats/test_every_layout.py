@@ -375,8 +375,12 @@ def by_batch(form: Form, root: Path) -> Iterator[Seen]:
             yield seen(Image.open(io.BytesIO(content.image)), item.label, item.split, mask, data_set.mask_classes)
 
 
+SLOW = ("save_to_disk",)
+"""Forms whose writing loads a large package."""
+
+
 @pytest.mark.parametrize("way", ["import", "import, found out", "batch"])
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FORMS])
 def test_every_layout_shows_the_same_by_every_way(name: str, way: str, tmp_path: Path) -> None:
     form, root = FORMS[name], tmp_path / "set"
     form.write(root)
