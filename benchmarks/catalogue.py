@@ -36,6 +36,7 @@ from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.scoring import score_images
 from services.studies.drafts import DescribeFilter, StudyDrafts
 from services.studies.item_filter import HOWS
+from services.studies.templates import TEMPLATES
 from storage.curation.case_columns import Outcome
 from storage.curation.catalogue import Catalogue
 from storage.curation.decisions import Target
@@ -44,7 +45,6 @@ from storage.curation.scores import NewScores
 from storage.curation.stored_sets import make_set, value_id
 from storage.pending import OUTCOMES
 from storage.workspace import Workspace
-from study.templates import TEMPLATES
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0

@@ -25,8 +25,8 @@ from PIL import Image
 
 from benchmarks.figures import Figure, reported
 from core.studies import ControlPolicy, Eligibility, NewItem
+from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
-from study.templates import TEMPLATES
 from tests.support.server_process import ROOT, ServerProcess
 
 ANNOTATORS, SECONDS, MINUTES = 100, 4.0, 10.0

@@ -20,8 +20,8 @@ from benchmarks.figures import Figure, reported
 from benchmarks.study import picture
 from core.stored_studies import ImportedVote
 from core.studies import NewItem
+from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
-from study.templates import TEMPLATES
 from tests.support.server_process import ServerProcess
 
 TIMES = 100

@@ -6,12 +6,17 @@ Words: a *study* has *items* (an image to be judged), some of them *control item
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 
 from core.form_numbers import FormNumber
+
+_UNDER_LABEL = re.compile(r"\b(an?|An?) \{label\}")
+_NO_AN = re.compile(r"(?:one|once|uni(?!n|m)|use|usu|ut[ei]|eu|ufo)", re.IGNORECASE)
+"""Words that are written with a vowel and spoken without one: a unicorn, a European. (But: an uninhabited island.)"""
 
 QuestionKind = Literal["yes-no", "choice", "scale", "text"]
 QUESTION_KINDS: tuple[QuestionKind, ...] = get_args(QuestionKind)
@@ -344,3 +349,84 @@ def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tup
             continue
         chosen[question.id] = question
     return tuple(chosen.values())
+
+
+def wording(question: Question, item: NewItem) -> str:
+    """The question as this item's worker reads it: {label} filled in, with the article that fits ("an owl").
+
+    Of a label with several names ("tench, Tinca tinca") the first is taken; "its subject" stands in for a missing one.
+    """
+    label = item.label.split(",")[0].replace("_", " ").strip()
+    if not label:
+        return _UNDER_LABEL.sub("its subject", question.text).replace("{label}", "its subject")
+
+    def with_article(match: re.Match[str]) -> str:
+        article = "an" if label[0].lower() in "aeiou" and not _NO_AN.match(label) else "a"
+        return f"{article.capitalize() if match[1][0] == 'A' else article} {label}"
+
+    return _UNDER_LABEL.sub(with_article, question.text).replace("{label}", label)
+
+
+@dataclass(frozen=True)
+class RuleProblem:
+    """One thing that is wrong with the rules of a study, at one field of the form."""
+
+    field: str
+    text: str
+    label: str = ""
+    """What the field is called, where the text does not say it."""
+
+    @property
+    def words(self) -> str:
+        """The text away from its field."""
+        return f"{self.label}: {self.text[:1].lower()}{self.text[1:]}" if self.label else self.text
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a lead should put right, or at least know."""
+
+    field: str
+    """The field of the set-up where it can be put right."""
+    text: str
+    stops: bool
+    """The study cannot start with it."""
+
+
+@dataclass(frozen=True)
+class QuestionFeedback:
+    """What a worker is told of their answer to one question."""
+
+    question: str
+    """As it was asked."""
+    given: str
+    """"" where it was left open, or not asked after the answers before it."""
+    expected: str
+    """"" where no answer is known: then none is right or wrong."""
+    right: bool | None
+    """None where no answer is known."""
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What a worker is told of their answers to a training item."""
+
+    right: bool
+    """Whether all that is known was answered so."""
+    answers: tuple[QuestionFeedback, ...]
+    why: str
+    """"" where nobody has said why."""
+
+
+def right(item: NewItem, answers: Answers, questions: Sequence[Question]) -> bool:
+    """Whether every answer that is known for an item was given; questions without one do not count.
+
+    Raises ValueError for an item without a right answer: nobody could fail it.
+    """
+    expected = [q for q in asked(questions, item, {**answers, **item.expected}) if q.id in item.expected]
+    if not expected:
+        raise ValueError("A control item needs the right answer to at least one of its questions.")
+    return all(
+        answers.get(question.id, "").strip().casefold() == item.expected[question.id].strip().casefold()
+        for question in expected
+    )

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from core.studies import asked
+from core.studies import asked, wording
 from docs.camera import Camera
 from storage.workspace import Workspace
 from study.behaviour import Behaviour
-from study.questions import wording
 from study.simulate import Simulation, run
 from study.truth import AnswerKey, pixels_of, sight
 from tests.support.browser import browsing

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from study.intervals import percent
+from core.figures import percent
+from core.study_report import Agreement, Measure
 
 Ratings = Sequence[Sequence[str]]
 NO_PAIRS = "undefined: no item has two votes to compare"
@@ -18,37 +18,6 @@ ALL_AGREE = "undefined: all votes agree"
 HIGH_PREVALENCE = 0.8
 """From such a share of one answer on, chance-corrected measures that use the margins (alpha, kappa) fall by
 construction (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One figure of agreement, or the words that say why there is none."""
-
-    value: float | None
-    """1 is full agreement, 0 what chance gives (for the raw one: no agreement); below 0 is worse than chance."""
-    words: str
-    n_items: int
-    """Items with at least two votes."""
-    raters: float
-    """Votes an item, the mean over those items."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """The measures that have to be read together."""
-
-    raw: Measure
-    alpha: Measure
-    ac1: Measure
-    fleiss: Measure
-    ordinal: Measure | None
-    """Alpha that takes near misses on a scale for half agreement; None for questions without an order."""
-    prevalence: float | None
-    """Share of the most frequent answer in all votes, 0 to 1."""
-    frequent: str
-    """That answer."""
-    words: str
-    """What the figures mean together, for a person who does not know them."""
 
 
 def raw(ratings: Ratings) -> Measure:

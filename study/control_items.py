@@ -35,20 +35,6 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
     return "control" if items_seen + controls_seen >= due else "item"
 
 
-def right(item: NewItem, answers: Answers, questions: Sequence[Question]) -> bool:
-    """Whether every answer that is known for an item was given; questions without one do not count.
-
-    Raises ValueError for an item without a right answer: nobody could fail it.
-    """
-    expected = [q for q in asked(questions, item, {**answers, **item.expected}) if q.id in item.expected]
-    if not expected:
-        raise ValueError("A control item needs the right answer to at least one of its questions.")
-    return all(
-        answers.get(question.id, "").strip().casefold() == item.expected[question.id].strip().casefold()
-        for question in expected
-    )
-
-
 def judge(policy: ControlPolicy, seen: int, right: int) -> str:
     """Why a worker with `right` of `seen` control items right has to be excluded; "" while there is no reason.
 

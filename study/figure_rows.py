@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from core.csv_tables import Kind, Row
-from study.agreement import Agreement
-from study.intervals import Mean, Proportion
-from study.report_types import QuestionResult, RulesChange, Slice, Slices, StudyReport
+from core.figures import Mean, Proportion
+from core.study_report import Agreement, QuestionResult, RulesChange, Slice, Slices, StudyReport
 
 FIGURE_COLUMNS: Mapping[str, Kind] = {
     "figure": "text",

@@ -5,60 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 
+from core.figures import Bounds, Mean, Proportion, percent
 from core.words import count_of
 
 CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Proportion:
-    """A share of things, said in words where it is undefined."""
-
-    count: int
-    n: int
-    value: float | None
-    """count / n, 0 to 1; None without anything to count."""
-    low: float | None
-    """The ends of the interval, 0 to 1; None where it is undefined."""
-    high: float | None
-    words: str
-
-    @property
-    def width(self) -> float | None:
-        """high - low, 0 to 1."""
-        return None if self.low is None or self.high is None else self.high - self.low
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean over images with its interval, in the units of the scale; None and words where it is undefined."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    """Images."""
-    words: str
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What the share would be if everything missing were against it, and if everything were for it; 0 to 1."""
-
-    worst: float | None
-    best: float | None
-    missing: int
-    words: str
-
-
-def percent(share: float) -> str:
-    """A share as it stands in a sentence: "96.8 %", "100 %". Never rounded up to 100 % or down to 0 %."""
-    if share in (0.0, 1.0):
-        return f"{100 * share:.0f} %"
-    return f"{min(max(100 * share, 0.1), 99.9):.1f} %"
 
 
 def wilson(count: int, n: int, confidence: float = CONFIDENCE, nothing: str = "nothing was counted yet") -> Proportion:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from core.figures import percent
 from core.studies import Question, Rules
+from core.study_report import Agreement, Measure, QuestionResult, Slice, StudyReport
 from core.words import count_of
-from study.agreement import Agreement, Measure
-from study.intervals import percent
-from study.report_types import QuestionResult, Slice, StudyReport
 from study.rule_changes import as_announced_words
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from core.figures import percent
 from core.studies import Rules
+from core.study_report import PowerPlan
 from core.words import count_of
 from study.control_items import controls_wanted
-from study.intervals import percent, wilson_ends
+from study.intervals import wilson_ends
 
 LOST = 0.05
 """Share of votes that control items cost: 120 of 2,500 in the paper."""
@@ -22,33 +24,6 @@ class Survival:
     """Of the items, with a consensus, 0 to 1."""
     yes: float
     """Of those, with a consensus on yes, 0 to 1."""
-
-
-@dataclass(frozen=True)
-class PowerPlan:
-    """The figures of a plan, as expected values."""
-
-    items: int
-    votes: int
-    """On items, all together: K an item."""
-    survive: float
-    """Share of the items expected to find a consensus, 0 to 1."""
-    rate: float
-    """Share of those expected to be valid by it, 0 to 1: not the true share, see `words`."""
-    low: float
-    """The Wilson interval to expect, 0 to 1."""
-    high: float
-    width: float
-    """high - low."""
-    annotators: int
-    """To finish within `minutes_each`; never fewer than K, because nobody votes twice on an item."""
-    minutes_each: float
-    """Of each of so many annotators, control items, quiz and training included."""
-    items_each: int
-    """What each of them is shown, control items, quiz and training included."""
-    hours: float
-    """Of all annotators together."""
-    words: str
 
 
 def survival(p_yes: float, votes: int = 5, consensus: int = 4) -> Survival:

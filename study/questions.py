@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from core.form_numbers import form_numbers
-from core.studies import LONGEST_STUDY_TEXT, QUESTION_KINDS, Answers, NewItem, Question, Rules, asked
+from core.studies import (
+    LONGEST_STUDY_TEXT,
+    QUESTION_KINDS,
+    Answers,
+    NewItem,
+    Question,
+    RuleProblem,
+    Rules,
+    asked,
+    wording,
+)
 
 MAX_TEXT = 2000
 """Characters of an answer in free text."""
 MAX_QUESTIONS = 20
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-_UNDER_LABEL = re.compile(r"\b(an?|An?) \{label\}")
-_NO_AN = re.compile(r"(?:one|once|uni(?!n|m)|use|usu|ut[ei]|eu|ufo)", re.IGNORECASE)
-"""Words that are written with a vowel and spoken without one: a unicorn, a European. (But: an uninhabited island.)"""
-
-
-def wording(question: Question, item: NewItem) -> str:
-    """The question as this item's worker reads it: {label} filled in, with the article that fits ("an owl").
-
-    Of a label with several names ("tench, Tinca tinca") the first is taken; "its subject" stands in for a missing one.
-    """
-    label = item.label.split(",")[0].replace("_", " ").strip()
-    if not label:
-        return _UNDER_LABEL.sub("its subject", question.text).replace("{label}", "its subject")
-
-    def with_article(match: re.Match[str]) -> str:
-        article = "an" if label[0].lower() in "aeiou" and not _NO_AN.match(label) else "a"
-        return f"{article.capitalize() if match[1][0] == 'A' else article} {label}"
-
-    return _UNDER_LABEL.sub(with_article, question.text).replace("{label}", label)
 
 
 def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) -> Answers:
@@ -62,21 +52,6 @@ def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) ->
             raise ValueError(f"Please choose one of the answers offered for “{text}”")
         kept[question.id] = answer
     return kept
-
-
-@dataclass(frozen=True)
-class RuleProblem:
-    """One thing that is wrong with the rules of a study, at one field of the form."""
-
-    field: str
-    text: str
-    label: str = ""
-    """What the field is called, where the text does not say it."""
-
-    @property
-    def words(self) -> str:
-        """The text away from its field."""
-        return f"{self.label}: {self.text[:1].lower()}{self.text[1:]}" if self.label else self.text
 
 
 def check_rules(rules: Rules) -> None:

@@ -5,22 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from core.studies import NewItem, Rules, Worker, asked
+from core.studies import Finding, NewItem, Rules, Worker, asked
 from core.words import count_of
 from study.control_items import controls_wanted, pictures_of, what_it_shows
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that a lead should put right, or at least know."""
-
-    field: str
-    """The field of the set-up where it can be put right."""
-    text: str
-    stops: bool
-    """The study cannot start with it."""
 
 
 def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:

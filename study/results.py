@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.consensus import ItemOutcome, Outcomes, adjudicated, counted, of_images, outcomes_of
+from core.figures import Proportion
 from core.studies import Item, Question, StudyData, Vote, asked
-from core.words import count_of
-from study.aggregation import dawid_skene, majority
-from study.agreement import Agreement, agreement
-from study.intervals import Proportion, bootstrap, bootstrap_mean, wilson
-from study.report_types import (
+from core.study_report import (
+    Agreement,
     AnswerShare,
     Conditions,
     Disagreement,
@@ -20,6 +18,10 @@ from study.report_types import (
     Slices,
     StudyReport,
 )
+from core.words import count_of
+from study.aggregation import dawid_skene, majority
+from study.agreement import agreement
+from study.intervals import bootstrap, bootstrap_mean, wilson
 from study.rule_changes import as_announced_words, rules_changes
 from study.slices import of_question, slice_of, slices_of
 from study.workers import controls_right, worker_figures

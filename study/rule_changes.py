@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from core.figures import percent
 from core.studies import Rules
+from core.study_report import RulesChange, Slice
 from core.words import count_of
-from study.intervals import percent
-from study.report_types import RulesChange, Slice
 
 History = Sequence[tuple[Rules, datetime]]
 

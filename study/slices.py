@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from core.consensus import ItemOutcome, Outcomes
 from core.studies import Item
+from core.study_report import NONE, Slice, Slices
 from study.intervals import bounds, wilson
-from study.report_types import Slice, Slices
-
-NONE = "(none)"
-"""The part of the images that have no class, edit type, sample or verdict, where others have one."""
 
 
 def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:

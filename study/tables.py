@@ -11,9 +11,8 @@ from typing import Any
 
 from core.consensus import ItemOutcome, counted, of_images, outcomes_of
 from core.csv_tables import Kind, Row, plain
-from core.studies import WORK, Item, Question, Rules, StudyData, Vote, asked
+from core.studies import WORK, Item, Question, Rules, StudyData, Vote, asked, right
 from study.aggregation import dawid_skene
-from study.control_items import right
 from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")

@@ -9,37 +9,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from core.studies import Answers, NewItem, Question, Rules, asked
-from study.control_items import IsLeftOut, pictures_of, right
-from study.questions import wording
+from core.studies import Answers, Feedback, NewItem, Question, QuestionFeedback, Rules, asked, right, wording
+from study.control_items import IsLeftOut, pictures_of
 from study.quiz import all_made, chosen_of
-
-
-@dataclass(frozen=True)
-class QuestionFeedback:
-    """What a worker is told of their answer to one question."""
-
-    question: str
-    """As it was asked."""
-    given: str
-    """"" where it was left open, or not asked after the answers before it."""
-    expected: str
-    """"" where no answer is known: then none is right or wrong."""
-    right: bool | None
-    """None where no answer is known."""
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """What a worker is told of their answers to a training item."""
-
-    right: bool
-    """Whether all that is known was answered so."""
-    answers: tuple[QuestionFeedback, ...]
-    why: str
-    """"" where nobody has said why."""
 
 
 def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> Feedback:

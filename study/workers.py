@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from core.consensus import ItemOutcome
-from core.studies import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker
+from core.studies import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker, right
+from core.study_report import WorkerFigures
 from core.words import count_of
-from study.control_items import right
 from study.intervals import wilson
-from study.report_types import WorkerFigures
 
 
 def worker_figures(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures import Figure, Floats
+from core.figures import Figure, Floats, Proportion
 from core.validity_score import Agreement
 from evaluation.effectiveness import WRONG
 from evaluation.validity import Judged, ValidityEffect, sample_sizes, validity_effect
@@ -19,7 +19,7 @@ from experiments.paper.annotators import vote
 from experiments.paper.reading import CANNOT_TELL, VALID, Numbers, Read
 from experiments.paper.size import Size
 from experiments.paper.world import side
-from study.intervals import Proportion, wilson
+from study.intervals import wilson
 
 RESAMPLES = 1000
 """Of the bootstrap of each of many studies."""

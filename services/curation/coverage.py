@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.catalogue import GRIDS, Cell, CoverageGrid
+from core.figures import Proportion
 from core.image_filter import Facet, ImageFilter
 from core.types import EDIT_TYPES
 from storage.curation.catalogue import MOST_LINES, Catalogue
+from study.intervals import wilson
 
 MOST_PLACES = 30
 """Places in a line that a page shows: an edit can say any time of day."""
@@ -140,3 +142,31 @@ def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], fall
     with_one = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
     return (*sorted(with_one, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a cell says."""
+
+    images: int
+    open: int
+    accepted: Proportion
+    """Of those that are decided."""
+    read: int
+    """By the model under test."""
+    wrong: Proportion
+    """Newly wrong, of those that the model gets right or newly wrong."""
+
+
+def figures_of(cell: Cell | None, model: str) -> Figures:
+    """The figures of a cell, None for one without images. A share of nothing has no value."""
+    reviews = cell.reviews if cell is not None else {}
+    stands = cell.models.get(model, {}) if cell is not None else {}
+    accepted, newly = reviews.get("accepted", 0), stands.get("newly wrong", 0)
+    return Figures(
+        images=sum(reviews.values()),
+        open=reviews.get("open", 0),
+        accepted=wilson(accepted, accepted + reviews.get("rejected", 0), nothing="none is decided"),
+        read=sum(stands.values()),
+        wrong=wilson(newly, newly + stands.get("right", 0), nothing="the model says nothing that could be counted"),
+    )

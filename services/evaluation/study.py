@@ -23,8 +23,8 @@ from services.evaluation.subjects import Cases, Numbers
 from services.studies import draft_form
 from services.studies.drafts import QUIZ
 from services.studies.item_filter import items_of
+from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
-from study.templates import TEMPLATES
 
 LIKELY_VALID = 0.8
 """How many images are taken to be valid for the expected width: the paper found 82.7 % of 300."""

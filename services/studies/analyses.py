@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from core.studies import Adjudication, StudyData
+from core.study_report import StudyReport
 from storage.studies.studies import Studies
 from study.intervals import wilson
-from study.report_types import StudyReport
+from study.methods import paragraph
 from study.results import analyse
 
 KEPT = 8
@@ -38,6 +39,11 @@ class Analysis:
     """When, on the monotonic clock."""
     seconds: float
     """Of computing that it took, not counting what else the machine did."""
+
+    @property
+    def methods(self) -> str:
+        """The methods paragraph for a paper."""
+        return paragraph(self.report)
 
 
 class Analyses:

@@ -15,15 +15,15 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from core.errors import UserError
 from core.panel import PersonQuestion, address_back
 from core.stored_studies import Assignment, Enrolment, UnsentAnswers
-from core.studies import Item, ItemKind, Study
+from core.studies import Feedback, Item, ItemKind, Study, right
 from core.words import count_of
 from services.commands import Command, Commands
 from storage.studies.assignments import LONGEST_KEY
 from storage.studies.studies import Studies
-from study.control_items import judge, next_kind, right
+from study.control_items import judge, next_kind
 from study.eligibility import Standing, standing
 from study.questions import check_answers
-from study.training import Feedback, feedback
+from study.training import feedback
 
 Status = Literal[
     "item",

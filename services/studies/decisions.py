@@ -15,13 +15,13 @@ from pydantic import Field, StrictInt
 
 from core.errors import UserError
 from core.studies import Adjudication, ApprovalVerdict, Worker
+from core.study_report import Disagreement, StudyReport
 from services.commands import Commands, Missing
 from services.studies.analyses import Analyses
 from services.studies.draft_form import typed_text
 from services.studies.drafts import StudyCommand
 from services.studies.life_cycle import NewCode
 from storage.studies.studies import Studies
-from study.report_types import Disagreement, StudyReport
 
 LONGEST_REASON = 500
 UNDECIDED = ("no consensus", "too few votes")

@@ -22,10 +22,11 @@ from core.studies import (
     InstructionExample,
     Question,
     QuestionKind,
+    RuleProblem,
     Rules,
 )
 from storage.engine.rows import whole
-from study.questions import RuleProblem, too_long
+from study.questions import too_long
 
 LONGEST_NAME = 120
 _Part = TypeVar("_Part", Rules, ControlPolicy, Eligibility)

@@ -21,7 +21,19 @@ from core.errors import UserError
 from core.image_filter import UNREAD, ImageFilter
 from core.settings import Settings
 from core.stored_runs import Run
-from core.studies import LONGEST_WHY, InstructionExample, Item, ItemKind, NewItem, Rules, Study, Worker
+from core.studies import (
+    LONGEST_WHY,
+    Finding,
+    InstructionExample,
+    Item,
+    ItemKind,
+    NewItem,
+    RuleProblem,
+    Rules,
+    Study,
+    Worker,
+)
+from core.study_report import PowerPlan
 from core.words import count_of
 from services.commands import Command, Commands, Missing, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
@@ -31,10 +43,11 @@ from services.studies.control_items import MADE, Disguises, keep_in_step, leave_
 from services.studies.draft_form import typed_text
 from services.studies.draft_saves import DraftSaves, form_state
 from services.studies.item_filter import ItemDraw, draw, items_of, model_name, note_of, pool_of
+from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
-from study.questions import RuleProblem, problems_of
-from study.readiness import Finding, findings
-from study.templates import TEMPLATES
+from study.power import items_for, plan
+from study.questions import problems_of
+from study.readiness import findings
 
 QUIZ = 5
 """Questions of the quiz of a new draft: without one nobody who is new could vote."""
@@ -495,6 +508,18 @@ class StudyDrafts:
         if study.state != "draft":
             raise UserError("This study has started, so its set-up is frozen. Please reload the page.")
         return study
+
+
+def power_of(
+    rules: Rules, items: int, width: float, valid: float, accuracy: float, minutes: float
+) -> tuple[int, PowerPlan | None]:
+    """Images that an interval of this width needs, and what `items` images will be able to say; None without images.
+
+    `valid` and `accuracy` are the shares of valid images and of right votes to expect, `minutes` those of a vote.
+    Raises ValueError with a sentence if there can be no plan.
+    """
+    needed = items_for(width, rules, valid, accuracy)
+    return needed, plan(items, rules, valid, accuracy, minutes) if items else None
 
 
 def model_asker(

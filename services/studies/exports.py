@@ -16,15 +16,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from core.csv_tables import Cell, Kind, Row, csv_text, plain
-from core.studies import StudyData, asked
+from core.studies import StudyData, asked, wording
+from core.study_report import StudyReport
 from core.version import version
 from services.runs.edited_share import FILE as EDITED
 from services.runs.edited_share import edited_csv
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
 from study.panel import PAYMENT_COLUMNS, payment_rows, people_columns, people_rows
-from study.questions import wording
-from study.report_types import StudyReport
 from study.results import analyse
 from study.tables import (
     ANSWER_COLUMNS,

@@ -19,13 +19,12 @@ from core.csv_tables import read_csv
 from core.errors import UserError
 from core.images import MAX_BYTES, read_image
 from core.stored_studies import ImportedVote
-from core.studies import Item, NewItem, Rules, asked
+from core.studies import Item, NewItem, Rules, asked, right
 from core.words import count_of
 from formats.files import BROKEN_ARCHIVE
 from services.commands import in_words
 from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace
-from study.control_items import right
 from study.listed_items import ListedItem, by_folder, listed_items
 from study.readiness import check_more
 from study.turk_reading import TurkVote, TurkVotes, turk_votes

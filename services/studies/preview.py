@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from core.studies import Item, Side, Study
+from core.studies import Feedback, Item, Side, Study
 from services.studies.annotation import MOST_ANSWERS, Status
 from services.studies.drafts import StudyCommand
 from storage.studies.studies import Studies
 from study.control_items import next_kind
-from study.training import Feedback, feedback
+from study.training import feedback
 
 SOMEBODY = "preview"
 """Stands where a worker's name decides when a control item comes."""

@@ -158,7 +158,7 @@ class Assignments(Repository):
 
         `answers` are checked before (study.questions.check_answers). `seconds` is bounded by the time since the item
         was given out. Of an item with a known answer `right` must say whether it was answered right
-        (study.control_items.right): the worker's figures count it. A lease that has run out is no
+        (core.studies.right): the worker's figures count it. A lease that has run out is no
         hindrance while the item needs the vote.
 
         Raises VoteRefused: "not yours" (the same for what does not exist), "answered", "full", "not running",
@@ -184,7 +184,7 @@ class Assignments(Repository):
                 text = "You have judged as many images as one person does in this study; others judge this one."
                 raise VoteRefused("full", text)
         if row["kind"] != "item" and right is None:
-            raise ValueError("say whether an item with a known answer was answered right (study.control_items.right)")
+            raise ValueError("say whether an item with a known answer was answered right (core.studies.right)")
         _check_vote(answers, comment, seconds, key)
         answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
         bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())

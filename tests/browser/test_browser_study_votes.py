@@ -12,7 +12,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from core.studies import ControlPolicy, Eligibility, NewItem
-from study.templates import TEMPLATES
+from services.studies.templates import TEMPLATES
 from tests.support.routing import routed
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here

@@ -18,10 +18,10 @@ from core.predictions import Guess, Prediction
 from core.stored_studies import ImportedVote
 from core.studies import ControlPolicy, Eligibility, InstructionExample, Item, NewItem
 from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
+from services.studies.templates import TEMPLATES
 from storage.backup import backup, restore
 from storage.workspace import Workspace
 from study.results import analyse
-from study.templates import TEMPLATES
 from tests.support.cases import made_case
 from tests.support.study_desk import YES, assert_counted, crew, picture, rules, started, vote, vote_all
 from tests.support.workspaces import workspace_in

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from core.figures import percent
 from core.studies import ControlPolicy, Eligibility
-from study.intervals import bootstrap, bootstrap_mean, bounds, percent, wilson
+from study.intervals import bootstrap, bootstrap_mean, bounds, wilson
 from study.power import items_for, plan, survival
 from tests.support.study_data import BIRD, known
 

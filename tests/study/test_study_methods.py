@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from services.studies.templates import TEMPLATES
 from study.figure_rows import figure_rows
 from study.methods import paragraph
 from study.results import analyse
-from study.templates import TEMPLATES
 from tests.support.study_data import BIRD, MOSTLY, NO, SPLIT, START, YES, data, item, simple, vote
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from core.studies import Adjudication, ControlPolicy, Exclusion, Item, Question, Rules, StudyState, Vote
+from services.studies.templates import TEMPLATES
 from study.methods import paragraph
 from study.results import analyse
-from study.templates import TEMPLATES
 from tests.support.study_data import (
     BIRD,
     MOSTLY,

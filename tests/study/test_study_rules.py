@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from core.studies import ControlPolicy, Eligibility, Exclusion, NewItem, Question, Rules, Worker, asked
-from study.control_items import controls_wanted, judge, made_controls, next_kind, right
+from core.studies import ControlPolicy, Eligibility, Exclusion, NewItem, Question, Rules, Worker, asked, right, wording
+from services.studies.templates import TEMPLATES, task_of
+from study.control_items import controls_wanted, judge, made_controls, next_kind
 from study.eligibility import quiz_needed, standing
-from study.questions import MAX_TEXT, check_answers, check_rules, wording
-from study.templates import TEMPLATES, task_of
+from study.questions import MAX_TEXT, check_answers, check_rules
 from tests.support.study_data import BIRD, ROAD, START, excluded, item
 
 LANCE = TEMPLATES["lance"].rules()

@@ -13,10 +13,10 @@ from PIL import Image
 from cli.study import main, told
 from core.csv_tables import read_csv
 from core.studies import NewItem, Question
+from services.studies.templates import TEMPLATES
 from study.behaviour import Behaviour, habit_of, judge, read_crew
 from study.questions import check_answers
 from study.simulate import Acknowledged, WorkerRun
-from study.templates import TEMPLATES
 from study.truth import AnswerKey, pixels, pixels_of, read_truth, sight
 
 VALID = Question("valid", "Does the image still show a {label}?", "yes-no", valid=("yes",))

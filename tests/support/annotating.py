@@ -15,9 +15,9 @@ from PIL import Image
 
 from core.studies import ControlPolicy, Eligibility, NewItem, Question, Rules
 from services.studies.services import annotator_services
+from services.studies.templates import TEMPLATES
 from services.studio import Studio
 from storage.workspace import Workspace
-from study.templates import TEMPLATES
 from ui.annotate.application import annotate_application
 from ui.security.request_limits import BodyLimit
 

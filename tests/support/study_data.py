@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from core.studies import Adjudication, Exclusion, Item, ItemKind, Rules, Study, StudyData, StudyState, Vote, Worker
-from study.templates import TEMPLATES
+from services.studies.templates import TEMPLATES
 
 START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 ROAD = replace(TEMPLATES["preservation"].rules(), version=1)

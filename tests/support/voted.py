@@ -11,8 +11,8 @@ from PIL import Image
 
 from core.stored_studies import ImportedVote
 from core.studies import ControlPolicy, Item, NewItem, Rules
+from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
-from study.templates import TEMPLATES
 
 START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 CREW = ("ada", "bo", "cy", "di", "ed")

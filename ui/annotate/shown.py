@@ -11,11 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from core.stored_studies import Assignment
-from core.studies import Item, NewItem, Question, Rules, Side, Study, asked
+from core.studies import Feedback, Item, NewItem, Question, Rules, Side, Study, asked, wording
 from services.studies.annotation import AnnotationStep, ListedStudy
 from services.studies.annotators import PictureTokens
-from study.questions import wording
-from study.training import Feedback
 from ui.diff import Piece, word_diff
 
 

@@ -15,23 +15,25 @@ from urllib.parse import urlencode
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 
-from core.catalogue import GRIDS, Cell, CoverageGrid
+from core.catalogue import GRIDS, CoverageGrid
+from core.figures import Proportion
 from core.image_filter import ImageFilter
 from core.types import EDIT_TYPES
 from core.words import count_of
 from services.commands import Commands
 from services.curation.coverage import (
     CoverageTable,
+    Figures,
     Gap,
     Head,
     cell_filter,
+    figures_of,
     gaps,
     sorted_lines,
 )
 from services.curation.gallery import Gallery
 from services.curation.plans import BegunPlan, DescribeCellPlan, PlanCell
 from services.curation.views import View, gallery_address
-from study.intervals import Proportion, wilson
 from ui.curate.frame import FRESH, curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
@@ -99,34 +101,6 @@ class Look:
     def address(self) -> str:
         """Where the page shows it."""
         return f"{_PAGE}?{urlencode(self.pairs)}" if self.pairs else _PAGE
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What a cell says."""
-
-    images: int
-    open: int
-    accepted: Proportion
-    """Of those that are decided."""
-    read: int
-    """By the model under test."""
-    wrong: Proportion
-    """Newly wrong, of those that the model gets right or newly wrong."""
-
-
-def figures_of(cell: Cell | None, model: str) -> Figures:
-    """The figures of a cell, None for one without images. A share of nothing has no value."""
-    reviews = cell.reviews if cell is not None else {}
-    stands = cell.models.get(model, {}) if cell is not None else {}
-    accepted, newly = reviews.get("accepted", 0), stands.get("newly wrong", 0)
-    return Figures(
-        images=sum(reviews.values()),
-        open=reviews.get("open", 0),
-        accepted=wilson(accepted, accepted + reviews.get("rejected", 0), nothing="none is decided"),
-        read=sum(stands.values()),
-        wrong=wilson(newly, newly + stands.get("right", 0), nothing="the model says nothing that could be counted"),
-    )
 
 
 def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:

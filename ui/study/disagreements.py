@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
 from core.consensus import counted
-from core.studies import Item, Question, Study, StudyData, Vote
+from core.studies import Item, Question, Study, StudyData, Vote, wording
+from core.study_report import Disagreement, StudyReport
 from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
-from study.questions import wording
-from study.report_types import Disagreement, StudyReport
 from ui.diff import word_diff
 from ui.explore.parts import Size, bar, differences, key, picture, pill
 from ui.markup import Child, Html, el

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from core.figures import percent
+from core.study_report import NONE, QuestionResult, Slice, Slices, StudyReport
 from core.words import count_of
-from study.intervals import percent
-from study.report_types import QuestionResult, Slice, Slices, StudyReport
-from study.slices import NONE
 from ui.markup import Child, Html, el
 from ui.study.plots import (
     LOW,

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from core.image_filter import LONGEST_ADDRESS
-from core.studies import LONGEST_WHY, Item, Question, Rules, Study, asked
+from core.studies import LONGEST_WHY, Item, Question, Rules, Study, asked, wording
 from core.words import count_of
 from services.studies.control_items import MADE
 from services.studies.item_filter import model_name
-from study.questions import wording
 from ui.explore.parts import Size, button, picture, pill
 from ui.markup import Child, Html, el
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong

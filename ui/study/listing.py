@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from core.stored_studies import LogEntry
 from core.studies import Study
 from core.words import count_of
-from study.templates import TEMPLATES, Template
+from services.studies.templates import TEMPLATES, Template
 from ui.explore.parts import bar, icon, pill
 from ui.frame import page
 from ui.markup import Child, Html, el

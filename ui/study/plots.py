@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import log10
 
+from core.figures import Mean, Proportion, percent
 from core.studies import SCALE
-from study.agreement import Agreement, Measure
-from study.intervals import Mean, Proportion, percent
-from study.report_types import Slice, WorkerFigures
+from core.study_report import Agreement, Measure, Slice, WorkerFigures
 from ui.markup import Child, Html, el
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)

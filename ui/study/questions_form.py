@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from core.studies import Question, QuestionKind, Rules
 from services.studies.draft_form import short_name
-from study.templates import TEMPLATES
+from services.studies.templates import TEMPLATES
 from ui.explore.parts import button, icon
 from ui.markup import Child, Html, el
 from ui.study.fields import Problems, area, card, field, icon_button, select, text_input, tick, wrong

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.figures import percent
 from core.studies import Study, StudyData
+from core.study_report import Agreement, StudyReport
 from core.words import count_of
-from study.agreement import Agreement
-from study.intervals import percent
-from study.methods import paragraph
-from study.report_types import StudyReport
 from ui.explore.parts import bar, icon, notice
 from ui.markup import Child, Html, el, fingerprint
 from ui.study.disagreements import disagreements_box, item_address
@@ -36,7 +34,7 @@ COLUMNS = (("questions", "agreement", "timeline"), ("divided",))
 """What stands in two columns, where there is room."""
 
 
-def parts(report: StudyReport, data: StudyData) -> Mapping[str, Html | None]:
+def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, Html | None]:
     """The parts of the page by name, in their order; None where there is nothing to show."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     times = [vote.submitted for vote in data.votes if vote.kind == "item" and vote.worker not in excluded]
@@ -52,7 +50,7 @@ def parts(report: StudyReport, data: StudyData) -> Mapping[str, Html | None]:
         "timeline": timeline(report, sorted(times)),
         "workers": workers_box(report),
         "comments": _comments(report, data),
-        "methods": methods(report),
+        "methods": methods(paragraph),
     }
 
 
@@ -105,7 +103,7 @@ def copy_methods() -> Html:
     return el("button", "Copy methods paragraph", type="button", class_="btn", data_copy_from="#methods-text")
 
 
-def methods(report: StudyReport) -> Html:
+def methods(paragraph: str) -> Html:
     """The paragraph, ready to paste."""
     return el(
         "section",
@@ -115,7 +113,7 @@ def methods(report: StudyReport) -> Html:
             el("span", class_="grow"),
             el("button", "Copy", type="button", class_="btn s", data_copy_from="#methods-text", id="copy-methods"),
         ),
-        el("p", paragraph(report), id="methods-text", class_="methods"),
+        el("p", paragraph, id="methods-text", class_="methods"),
         class_="card box",
         id="part-methods",
     )

@@ -223,7 +223,7 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
         def make() -> Mapping[str, Any]:
             state = studies.get(study_id).state
             found = analyses.of(study_id)
-            made = workers_parts(found) if view == "workers" else parts(found.report, found.data)
+            made = workers_parts(found) if view == "workers" else parts(found.report, found.data, found.methods)
             late = {} if analyses.is_current(found) else {"revision": ""}
             return {"state": state, "parts": sent(made), **late}
 
@@ -287,7 +287,8 @@ def workers_parts(found: Analysis) -> Mapping[str, Html | None]:
 def _results_page(analyses: Analyses, study: Study, signed_in: bool) -> str:
     """The page of results of a study that has started, as a document."""
     found = analyses.of(study.id)
-    content = el("div", layout(parts(found.report, found.data)), data_study=study.id, **_live(study, "results"))
+    shown = layout(parts(found.report, found.data, found.methods))
+    content = el("div", shown, data_study=study.id, **_live(study, "results"))
     acts = (el("span", actions(study), copy_methods(), export_menu(study), class_="r-acts"),)
     # The script for pause and close stands before ours, with the window in which it asks.
     return _document(study, "results", signed_in, [content, dialogs()], acts, ("study-acts.js",))

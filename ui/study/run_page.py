@@ -10,7 +10,7 @@ from core.panel import Panel, written_questions
 from core.studies import Question, Rules, Study, Worker
 from core.words import count_of
 from services.studies.life_cycle import NewCodes
-from study.templates import task_of
+from services.studies.templates import task_of
 from ui.explore.parts import bar, button, pill
 from ui.frame import page
 from ui.markup import Child, Html, el

@@ -8,13 +8,11 @@ from typing import Annotated, Any
 
 from core.errors import UserError
 from core.form_numbers import FormNumber, form_numbers
-from core.studies import InstructionExample, Item, Rules, Study
+from core.studies import Finding, InstructionExample, Item, RuleProblem, Rules, Study
+from core.study_report import PowerPlan
 from services.studies.draft_form import LONGEST_NAME
-from services.studies.drafts import DraftState
-from study.power import PowerPlan, items_for, plan
-from study.questions import RuleProblem
-from study.readiness import Finding
-from study.templates import task_of
+from services.studies.drafts import DraftState, power_of
+from services.studies.templates import task_of
 from ui.explore.parts import button, icon, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
@@ -278,13 +276,12 @@ def assumptions_form(assumed: Assumptions) -> Html:
 def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
     """The figures of a plan, or in words why there are none."""
     try:
-        least = items_for(assumed.width, rules, assumed.valid, assumed.accuracy)
-        needed = f"An interval of {100 * assumed.width:g} points takes {least:,} images."
-        if not items:
-            return _plan_part(el("p", "Add images to see what they will be able to say. ", needed, class_="mut"))
-        planned = plan(items, rules, assumed.valid, assumed.accuracy, assumed.minutes)
+        images, planned = power_of(rules, items, assumed.width, assumed.valid, assumed.accuracy, assumed.minutes)
     except ValueError as error:
         return _plan_part(el("p", str(error), class_="mut"))
+    needed = f"An interval of {100 * assumed.width:g} points takes {images:,} images."
+    if planned is None:
+        return _plan_part(el("p", "Add images to see what they will be able to say. ", needed, class_="mut"))
     tiles = [
         _tile(f"{100 * planned.width:.1f} points", "width of the 95 % interval"),
         _tile(f"{100 * planned.low:.1f} to {100 * planned.high:.1f} %", "the interval to expect"),

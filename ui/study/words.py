@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from core.figures import percent
 from core.studies import Question
-from study.intervals import percent
-from study.report_types import Slice
+from core.study_report import Slice
 
 
 def image_url(sha: str) -> str:

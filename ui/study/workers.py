@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.consensus import ItemOutcome, counted, outcomes_of
-from core.studies import WORK, Item, Study, StudyData, Vote
+from core.figures import Proportion, percent
+from core.studies import WORK, Item, Study, StudyData, Vote, right
+from core.study_report import StudyReport, WorkerFigures
 from core.words import count_of
-from study.control_items import right
-from study.intervals import Proportion, percent
-from study.report_types import StudyReport, WorkerFigures
 from ui.explore.parts import Tone, pill
 from ui.markup import Attribute, Child, Html, el
 from ui.study.disagreements import item_address, said_answers, worker_address

@@ -15,10 +15,10 @@ import pytest
 
 from core.csv_tables import as_written, csv_text, guarded, plain, read_csv
 from core.studies import Adjudication, Item, StudyData
+from services.studies.templates import TEMPLATES
 from study.aggregation import dawid_skene
 from study.results import analyse
 from study.tables import ANSWER_COLUMNS, RESULT_COLUMNS, VOTE_COLUMNS, answer_rows, result_rows, vote_rows
-from study.templates import TEMPLATES
 from study.turk import HEAD, turk_columns, turk_rows
 from study.turk_reading import read_time, turk_votes
 from tests.support.study_data import BIRD, START, data, excluded, item, simple, vote, votes_of

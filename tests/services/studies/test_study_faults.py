@@ -20,10 +20,10 @@ import pytest
 from PIL import Image
 
 from core.studies import ControlPolicy, Eligibility, NewItem
+from services.studies.templates import TEMPLATES
 from storage.workspace import DATABASE, Workspace
 from study.behaviour import Behaviour
 from study.simulate import HEADERS, Acknowledged, Simulation, WorkerRun, run
-from study.templates import TEMPLATES
 from study.truth import AnswerKey
 from tests.support.server_process import ServerProcess
 from tests.support.workspaces import workspace_in

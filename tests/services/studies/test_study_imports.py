@@ -31,11 +31,11 @@ from services.studies.exports import EXPORTS, ZIP, opened, parquet, zipped
 from services.studies.imports import files_of, import_items, import_votes, read_items
 from services.studies.restore import restore_study
 from services.studies.services import study_services
+from services.studies.templates import TEMPLATES
 from storage.studies.rows import append_log
 from storage.workspace import Workspace
 from study.results import analyse
 from study.tables import ANSWER_COLUMNS, RESULT_COLUMNS
-from study.templates import TEMPLATES
 from tests.support.workspaces import workspace_in
 from ui.study.routes import add_study_routes
 

@@ -16,18 +16,18 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.predictions import Prediction, encode_map
 from core.stored_studies import Candidate
-from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker, asked
+from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker, asked, right
 from services.evaluation.model_outcomes import RunMasks, measure, verdict_of
 from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
 from services.studies.drafts import AskModelUnderTest, DescribeFilter, StudyDrafts
 from services.studies.item_filter import ItemDraw, Pool, draw, items_of, model_name, note_of, pool_of
+from services.studies.templates import TEMPLATES
 from storage.curation.catalogue_check import catalogue_faults
 from storage.workspace import DATABASE, Workspace
-from study.control_items import made_controls, right
+from study.control_items import made_controls
 from study.quiz import made_quiz
 from study.readiness import findings
 from study.sampling import at_random, stratified
-from study.templates import TEMPLATES
 from tests.support.cases import made_case
 from tests.support.study_cases import LABELS, MODEL, object_runs, road_runs
 from tests.support.workspaces import workspace_in

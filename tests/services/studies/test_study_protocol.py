@@ -26,7 +26,7 @@ import pytest
 from PIL import Image
 
 from core.csv_tables import csv_text
-from core.studies import ControlPolicy, NewItem, Rules
+from core.studies import ControlPolicy, NewItem, Rules, wording
 from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, Trace
 from demo.language import caption
 from demo.render import render
@@ -34,11 +34,10 @@ from demo.scene import OBJECT_CLASSES, random_scene
 from evaluation.models import ModelUnderTest
 from pipeline.profiles.profile import load_profile
 from services.runs.predictions import model_key
+from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
 from study.methods import paragraph
-from study.questions import wording
 from study.results import analyse
-from study.templates import TEMPLATES
 from study.truth import TRUTH_COLUMNS, pixels_of, sight
 from tests.support.cases import made_case
 from tests.support.scripted import ScriptedModels

@@ -15,6 +15,7 @@ from core.csv_tables import read_csv
 from core.studies import ControlPolicy, Eligibility, NewItem, Question, Rules
 from services.studies.exports import EXPORTS, opened, zipped
 from services.studies.restore import restore_study
+from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
 from study.control_items import pictures_of
 from study.listed_items import listed_items
@@ -23,7 +24,6 @@ from study.power import plan
 from study.questions import check_rules
 from study.readiness import findings
 from study.results import analyse
-from study.templates import TEMPLATES
 from study.training import feedback, made_training
 from tests.support.annotating import BIRD_RULES, Annotator, browser_of, items_of, keep_image, mounted, picture, running
 from tests.support.study_desk import assert_counted, crew, vote

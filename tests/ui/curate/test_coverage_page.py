@@ -13,12 +13,12 @@ from PIL import Image
 from core.catalogue import GRIDS, Cell
 from core.predictions import Guess, Prediction
 from core.types import CounterfactualCaption, Edit, EditType, Task
-from services.curation.coverage import CoverageTable, Head, coverage_table, gaps
+from services.curation.coverage import CoverageTable, Head, coverage_table, figures_of, gaps
 from storage.workspace import Workspace
 from study.intervals import wilson
 from tests.support.cases import made_case
 from tests.support.workspaces import workspace_in
-from ui.curate.coverage import Look, coverage_page, figures_of
+from ui.curate.coverage import Look, coverage_page
 
 HOSTILE = '"><script>alert(1)</script>'
 MODEL = "demo/a-model"

@@ -20,9 +20,9 @@ from fastapi.testclient import TestClient
 from core.studies import Adjudication, NewItem, Question, Rules, StudyData
 from services.studies import analyses
 from services.studies.analyses import LONGEST_SECONDS, Analyses, Analysis
+from services.studies.templates import TEMPLATES
 from services.studio import Studio
 from storage.workspace import Workspace
-from study.templates import TEMPLATES
 from tests.support.study_data import ROAD, driving
 from tests.support.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, birds, cast, picture, study_of
 from ui.study.routes import add_study_routes

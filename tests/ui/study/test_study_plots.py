@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from core.studies import SCALE
+from core.study_report import Slice
 from study.agreement import agreement
 from study.intervals import bounds, wilson
-from study.report_types import Slice
 from study.results import analyse
 from tests.support.study_data import START, excluded, simple
 from ui.study.plots import (

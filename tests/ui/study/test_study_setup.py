@@ -26,11 +26,11 @@ from services.studies import draft_form as drafts
 from services.studies.control_items import MADE
 from services.studies.draft_saves import form_state
 from services.studies.drafts import StudyCommand
+from services.studies.templates import TEMPLATES
 from services.studio import Studio
 from storage.studies.studies import Studies
 from study.control_items import pictures_of
 from study.questions import problems_of
-from study.templates import TEMPLATES
 from tests.services.runs.test_predictions import Bright
 from tests.support.scripted import studio_in
 from tests.support.serving import until

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from core.consensus import Status
+from core.figures import Bounds, Mean, Proportion
 from core.studies import Adjudication, ApprovalVerdict, Exclusion, Question, Rules, Study
-from study.agreement import Agreement
-from study.intervals import Bounds, Mean, Proportion
+
+NONE = "(none)"
+"""The part of the images that have no class, edit type, sample or verdict, where others have one."""
 
 
 @dataclass(frozen=True)
@@ -246,3 +248,61 @@ class StudyReport:
     conditions: Conditions
     notes: tuple[str, ...]
     """What a reader has to know before they trust a figure: no votes, one worker, still running."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure of agreement, or the words that say why there is none."""
+
+    value: float | None
+    """1 is full agreement, 0 what chance gives (for the raw one: no agreement); below 0 is worse than chance."""
+    words: str
+    n_items: int
+    """Items with at least two votes."""
+    raters: float
+    """Votes an item, the mean over those items."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The measures that have to be read together."""
+
+    raw: Measure
+    alpha: Measure
+    ac1: Measure
+    fleiss: Measure
+    ordinal: Measure | None
+    """Alpha that takes near misses on a scale for half agreement; None for questions without an order."""
+    prevalence: float | None
+    """Share of the most frequent answer in all votes, 0 to 1."""
+    frequent: str
+    """That answer."""
+    words: str
+    """What the figures mean together, for a person who does not know them."""
+
+
+@dataclass(frozen=True)
+class PowerPlan:
+    """The figures of a plan, as expected values."""
+
+    items: int
+    votes: int
+    """On items, all together: K an item."""
+    survive: float
+    """Share of the items expected to find a consensus, 0 to 1."""
+    rate: float
+    """Share of those expected to be valid by it, 0 to 1: not the true share, see `words`."""
+    low: float
+    """The Wilson interval to expect, 0 to 1."""
+    high: float
+    width: float
+    """high - low."""
+    annotators: int
+    """To finish within `minutes_each`; never fewer than K, because nobody votes twice on an item."""
+    minutes_each: float
+    """Of each of so many annotators, control items, quiz and training included."""
+    items_each: int
+    """What each of them is shown, control items, quiz and training included."""
+    hours: float
+    """Of all annotators together."""
+    words: str
