@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from PIL import Image
 
@@ -133,7 +133,6 @@ class Draft:
         with open(self._path(name), "xb") as file:
             hashed = HashedFile(file)
             yield hashed
-            hashed.flush()
         self._note(name, hashed.tell(), hashed.sha256)
 
     @contextmanager
@@ -253,41 +252,30 @@ class Draft:
         self._files.append({"name": name, "bytes": size, "sha256": sha})
 
 
-class HashedFile:
-    """A file that hashes what is written into it. Cannot seek."""
+class HashedFile(io.RawIOBase):
+    """A file that hashes what is written into it. It can neither be read nor sought, and stays open when closed."""
 
-    def __init__(self, file: Any) -> None:
-        self._file, self._hash, self._bytes = file, hashlib.sha256(), 0
-        self.closed = False
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._hash = file, hashlib.sha256()
+        self._bytes = 0
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any, /) -> int:
         """Write more bytes."""
         self._hash.update(data)
-        self._bytes += len(memoryview(data).cast("B"))
-        return int(self._file.write(data))
+        written = self._file.write(data)
+        self._bytes += written
+        return written
 
     def tell(self) -> int:
         """Return the number of bytes so far."""
         return self._bytes
 
-    def flush(self) -> None:
-        """Hand the bytes to the system."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Do nothing: some writers close their file, which `Draft.stream` does."""
-
-    def seekable(self) -> bool:
-        """Return False."""
-        return False
-
-    def readable(self) -> bool:
-        """Return False."""
-        return False
-
     def writable(self) -> bool:
         """Return True."""
         return True
+
+    def close(self) -> None:
+        """Do nothing: some writers close their file, which `Draft.stream` does."""
 
     @property
     def sha256(self) -> str:
