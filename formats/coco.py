@@ -23,7 +23,7 @@ from formats import rle
 from formats.draft import Draft, Picture
 from formats.files import Files, by_form, is_image, joined, names_by_form, stamp_of
 from formats.naming import SPLIT_OF, split_folder, standard
-from formats.pages import CLASSES, CROISSANT, SHEET, Kept
+from formats.pages import CLASSES, CROISSANT, SHEET, Description
 from formats.regions import MOST_REGIONS, area_of, class_names, mask_numbers, painted, pieces
 from formats.source import UNKNOWN, Latest, Places, Source, Survey, Tally, digest, opener, stem_of
 from formats.types import Example, Found, Report, Row, Split
@@ -36,7 +36,7 @@ _CHANGED = "The list of annotations was changed since the data set was opened: o
 _KINDS = re.compile(r"_?(instances|captions|person_keypoints|keypoints|annotations|stuff|image_info)_?(\.coco)?_?")
 
 
-def write_coco(draft: Draft, examples: Sequence[Example]) -> Kept:
+def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
     """COCO: SPLIT/NAME.png and annotations/instances_SPLIT.json, masks as run lengths."""
     ids = {name: number for number, name in enumerate(class_names(examples), start=1)}
     splits: dict[Split, dict[str, Any]] = {}
@@ -70,7 +70,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Kept:
         data = json.dumps(about, ensure_ascii=False, separators=(",", ":")).encode()
         draft.put(f"annotations/instances_{split_folder(split, 'val')}.json", data)
     first_split = split_folder(next(iter(splits), ""), "val")
-    return Kept(
+    return Description(
         "from pycocotools.coco import COCO\n\n"
         f'images = COCO("SET/annotations/instances_{first_split}.json")  # their files lie in SET/{first_split}',
         (

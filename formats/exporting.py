@@ -64,12 +64,12 @@ def export(
     require_names_of_their_own(ordered)
     with drafted(into, replace, progress, cancelled, complete) as draft:
         with draft.records(ordered):
-            kept = known.write(draft, ordered)
+            description = known.write(draft, ordered)
         schema = huggingface.row_schema({"file": None, "mask_file": None})
         with open(draft.folder / RECORDS, "rb") as lines, huggingface.row_table(draft, TYPED, schema) as add:
             for line in lines:
                 add(json.loads(line))
-        draft.put(CARD, card(test_set, ordered, known.title, kept, draft.left_out).encode())
-        draft.put(CROISSANT, croissant(test_set, kept, draft.files, _COLUMNS))
+        draft.put(CARD, card(test_set, ordered, known.title, description, draft.left_out).encode())
+        draft.put(CROISSANT, croissant(test_set, description, draft.files, _COLUMNS))
         draft.finish(layout, test_set, len(ordered))
     return into

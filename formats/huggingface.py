@@ -20,7 +20,7 @@ from formats.draft import Draft
 from formats.files import Files, joined
 from formats.image_folders import class_folders
 from formats.naming import SPLIT_OF, split_folder, standard
-from formats.pages import RECORDS, TYPED, Kept
+from formats.pages import RECORDS, TYPED, Description
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, stem_of
 from formats.tables import METADATA, METADATA_FILES, MetadataSource
 from formats.types import Example, Found, Report, Row, row_of
@@ -37,7 +37,7 @@ _LABELS = 4096
 _IMAGE_NAMES = ("image", "img", "picture", "jpg", "png")
 
 
-def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
+def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
     """Hugging Face ImageFolder: SPLIT/metadata.parquet beside SPLIT/images/ and SPLIT/masks/.
 
     In metadata.jsonl `datasets` would take labels such as 2024-01-01 for dates, and the types of columns from its first
@@ -59,7 +59,7 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
                 draft.record(picture, image, mask)
     kinds = ("images", "masks") if draft.masks else ("images",)
     splits = [split_folder(split) for split in splits_of(examples)]
-    return Kept(
+    return Description(
         f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{splits[0]}")',
         (
             ("SPLIT/images/", "the images"),
@@ -76,7 +76,7 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Kept:
     )
 
 
-def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
+def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
     """Parquet: data/SPLIT-NUMBER.parquet, images and masks inside, as `datasets` shows them."""
     schema = row_schema({"image": "Image", **({"mask": "Image"} if draft.masks else {})})
     splits: dict[str, None] = {}
@@ -89,7 +89,7 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Kept:
                 mask = None if picture.mask is None else {"bytes": picture.mask, "path": path}
                 add({"image": {"bytes": picture.data, "path": path}, "mask": mask, **picture.row})
                 draft.record(picture, place, place if mask else None)
-    return Kept(
+    return Description(
         f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{next(iter(splits))}")',
         (("data/SPLIT-NUMBER.parquet", "a row an image, with image and mask inside"),),
         shards="data/*.parquet",

@@ -23,7 +23,7 @@ from formats.common import (
 from formats.draft import Draft
 from formats.files import Files, images_in, is_image, joined
 from formats.naming import SPLIT_OF, folder_names, split_folder, standard
-from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Kept
+from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Description
 from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report, Row
 
@@ -48,7 +48,7 @@ _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
 _NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF are taken."
 
 
-def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Kept:
+def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
     """torchvision ImageFolder: SPLIT/LABEL/NAME.png; masks lie in a tree of their own.
 
     Raises UserError without labels.
@@ -67,7 +67,7 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Kept:
         draft.record(picture, *named(picture.example), details)
     draft.classes["folders"] = {folder: label for label, folder in folders.items()}
     first = split_folder(splits_of(examples)[0])
-    return Kept(
+    return Description(
         f'from torchvision.datasets import ImageFolder\n\nimages = ImageFolder("SET/{first}")',
         (
             ("SPLIT/LABEL/", "the images of a label"),

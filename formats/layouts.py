@@ -14,7 +14,7 @@ from formats.common import count_images
 from formats.draft import MANIFEST, Draft, read_manifest
 from formats.files import MOST_TABLE, Files, Inner, is_image
 from formats.naming import SPLIT_OF
-from formats.pages import RECORDS, Kept
+from formats.pages import RECORDS, Description
 from formats.records import RecordedSource
 from formats.source import Source
 from formats.types import Example, Report
@@ -30,7 +30,7 @@ class Layout:
     expected: str
     """What has to lie there, in words."""
     source: OpenSource
-    write: Callable[[Draft, Sequence[Example]], Kept] | None = None
+    write: Callable[[Draft, Sequence[Example]], Description] | None = None
     """None for one that is only read."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What a plan can say beside, and what it means, by name."""

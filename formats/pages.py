@@ -27,7 +27,7 @@ _MOST_LISTED = 40
 
 
 @dataclass(frozen=True)
-class Kept:
+class Description:
     """Description of the files of a format, for card and Croissant."""
 
     loads: str
@@ -62,7 +62,11 @@ def classes_of(examples: Sequence[Example]) -> dict[str, Any]:
 
 
 def card(
-    test_set: TestSet, examples: Sequence[Example], layout_title: str, kept: Kept, left_out: Mapping[str, int]
+    test_set: TestSet,
+    examples: Sequence[Example],
+    layout_title: str,
+    description: Description,
+    left_out: Mapping[str, int],
 ) -> str:
     """Return the page that a person reads first. Its head tells the hub and `datasets` what the files are.
 
@@ -77,7 +81,7 @@ def card(
         "- synthetic",
         "- counterfactual",
         "- dillema-studio",
-        *_configs(kept),
+        *_configs(description),
         "---",
         f"# {title}",
         "",
@@ -102,15 +106,15 @@ def card(
         "## Load it",
         "",
         "```python",
-        kept.loads,
+        description.loads,
         "```",
         "",
-        *(f"- {note}" for note in kept.notes),
+        *(f"- {note}" for note in description.notes),
         *(f"- The {what} of {count:,} images stand in `{RECORDS}` alone." for what, count in sorted(left_out.items())),
-        *([""] if kept.notes or left_out else []),
+        *([""] if description.notes or left_out else []),
         "| file | what it holds |",
         "| --- | --- |",
-        *(f"| `{file}` | {holds} |" for file, holds in kept.holds),
+        *(f"| `{file}` | {holds} |" for file, holds in description.holds),
         f"| `{RECORDS}` | a line an image: label, captions, edits; in `facts` how it was made, checked and judged |",
         f"| `{CLASSES}` | the labels, and the class numbers of the masks |",
         f"| `{CROISSANT}`, `{TYPED}` | the same for machines, as Croissant 1.1 |",
@@ -127,18 +131,20 @@ def card(
     return "\n".join(lines)
 
 
-def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> bytes:
+def croissant(
+    test_set: TestSet, description: Description, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
+) -> bytes:
     """Return the set as Croissant 1.1. `files` are the files so far (name, sha256); `columns` describe the records by
     the names of their columns.
     """
     hashes = {str(file["name"]): str(file["sha256"]) for file in files}
-    shard_kind = "application/x-parquet" if kept.shards.endswith("parquet") else "application/x-tar"
+    shard_kind = "application/x-parquet" if description.shards.endswith("parquet") else "application/x-tar"
     sets = [
         {"@type": "cr:FileSet", "@id": name, "name": name, "encodingFormat": kind, "includes": pattern}
         for name, kind, pattern in (
-            ("images", "image/png", kept.images),
-            ("masks", "image/png", kept.masks),
-            ("shards", shard_kind, kept.shards),
+            ("images", "image/png", description.images),
+            ("masks", "image/png", description.masks),
+            ("shards", shard_kind, description.shards),
         )
         if pattern
     ]
@@ -155,12 +161,12 @@ def croissant(test_set: TestSet, kept: Kept, files: Iterable[Mapping[str, Any]],
             "@type": "cr:Field",
             "@id": f"examples/{name}",
             "name": name,
-            "description": description,
+            "description": meaning,
             "dataType": "sc:Text",
             **({"repeated": True} if name == "edit_types" else {}),
             "source": {"fileObject": {"@id": TYPED}, "extract": {"column": name}},
         }
-        for name, description in columns.items()
+        for name, meaning in columns.items()
     ]
     described: dict[str, Any] = {
         "@context": _CONTEXT,
@@ -219,11 +225,11 @@ class Sheet:
         return file.getvalue()
 
 
-def _configs(kept: Kept) -> list[str]:
-    if not kept.configs:
+def _configs(description: Description) -> list[str]:
+    if not description.configs:
         return []
     lines = ["configs:", "- config_name: default", "  data_files:"]
-    for split, patterns in kept.configs:
+    for split, patterns in description.configs:
         lines += [f"  - split: {split}", "    path:", *(f'    - "{pattern}"' for pattern in patterns)]
     return lines
 
@@ -262,10 +268,10 @@ def _licences(test_set: TestSet) -> list[str]:
 
 def _plain(text: str) -> str:
     """Return a person's words in one line, with markup escaped."""
-    kept = " ".join(text.split())
+    escaped = " ".join(text.split())
     for mark in "\\`*_[]<>#|":
-        kept = kept.replace(mark, f"\\{mark}")
-    return kept
+        escaped = escaped.replace(mark, f"\\{mark}")
+    return escaped
 
 
 _cell = _plain

@@ -20,7 +20,7 @@ from formats.common import read_classes, require_each, splits_of
 from formats.draft import Draft, Picture
 from formats.files import Files, images_in, joined, open_files
 from formats.naming import split_folder, standard
-from formats.pages import CLASSES, Kept
+from formats.pages import CLASSES, Description
 from formats.source import NO_MASK, UNKNOWN, Source, Survey, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
 
@@ -38,7 +38,7 @@ _ACDC_CONDITIONS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Kept:
+def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
     """Cityscapes' folders, its masks with one list of class numbers for all. Raises UserError without masks."""
     require_each(examples, [example for example in examples if example.mask is None], "mask", "Cityscapes")
     common, number_of = _common_numbers(examples)
@@ -60,7 +60,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Kept:
         draft.record(picture, image, mask, details, mask_numbers={str(new): old for old, new in numbers.items()})
     draft.classes["masks"] = {str(number): name for number, name in common.items()}
     first = split_folder(splits_of(examples)[0] or "test", "val")
-    return Kept(
+    return Description(
         "from torchvision.datasets import Cityscapes\n\n"
         f'images = Cityscapes("SET", split="{first}", mode="fine", target_type="semantic")',
         (

@@ -23,7 +23,7 @@ from formats.common import is_sheet, pair_of_files, read_row, split_in
 from formats.draft import Draft
 from formats.files import MOST_LINE, MOST_TABLE, Files, by_form, is_image, names_by_form
 from formats.naming import split_folder
-from formats.pages import RECORDS, Kept
+from formats.pages import RECORDS, Description
 from formats.source import NO_MASK, UNKNOWN, Places, Source, Survey, Tally, mask_opener, numbered, opener, stem_of
 from formats.types import Example, Found, Report, Row, compact
 
@@ -41,7 +41,7 @@ _SAMPLE = 100
 _OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 
-def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
+def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
     """CSV: examples.csv with a row an image, images/SPLIT/NAME.png and masks/SPLIT/NAME.png."""
     columns: list[str] = []
 
@@ -59,7 +59,7 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Kept:
             table.write((text.partition("\r\n")[2] if columns else text).encode())
             columns = columns or list(row)
             draft.record(picture, image, mask)
-    return Kept(
+    return Description(
         'import pandas\n\nimages = pandas.read_csv("SET/examples.csv", keep_default_na=False, dtype=str)',
         (
             (TABLE, "a row an image, with the paths of its files"),

@@ -16,7 +16,7 @@ from formats.common import in_shards, read_row, split_in
 from formats.draft import Draft
 from formats.files import Files, is_image, tar_members
 from formats.naming import SPLIT_OF, Names, standard
-from formats.pages import CLASSES, Kept
+from formats.pages import CLASSES, Description
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, mask_opener, numbered, opener
 from formats.tables import class_list
 from formats.types import Example, Found, Report, ReportRow, Row
@@ -28,7 +28,7 @@ _SHARDS = 2
 PACKED = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
 
-def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Kept:
+def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
     """WebDataset: SPLIT-NUMBER.tar with KEY.png, KEY.json, KEY.cls and KEY.mask.png for each example."""
     numbers = {label: number for number, label in enumerate(draft.classes["labels"])}
     names = Names()
@@ -50,7 +50,7 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Kept:
                 draft.record(
                     picture, f"{shard}/{key}.png", f"{shard}/{key}.mask.png" if picture.mask is not None else None
                 )
-    return Kept(
+    return Description(
         f'import webdataset\n\nimages = webdataset.WebDataset("SET/{first}", shardshuffle=False).decode("pil")',
         (("SPLIT-NUMBER.tar", "of each example .png, .json, .cls (the number of its label) and .mask.png"),),
         shards="*.tar",

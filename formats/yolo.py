@@ -20,7 +20,7 @@ from formats.common import is_sheet, pair_of_files, read_classes, split_in, spli
 from formats.draft import Draft, Picture
 from formats.files import Files, is_image
 from formats.naming import split_folder
-from formats.pages import RECORDS, Kept
+from formats.pages import RECORDS, Description
 from formats.regions import class_names, fill_outline, mask_numbers
 from formats.source import Source, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
@@ -34,7 +34,7 @@ _SAMPLE = 20
 """Text files that are looked at to see whether they are those of YOLO."""
 
 
-def write_yolo(draft: Draft, examples: Sequence[Example]) -> Kept:
+def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
     """YOLO: images/SPLIT/NAME.png, labels/SPLIT/NAME.txt with outlines, exact masks in masks/SPLIT/, data.yaml."""
     import yaml
 
@@ -68,7 +68,7 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Kept:
     quoted = (yaml.safe_dump(name, allow_unicode=True, default_style='"', width=10_000) for name in names)
     lines = ["names:", *(f"  {number}: {name.rstrip()}" for number, name in enumerate(quoted))]
     draft.put(DATA, "\n".join([*(f"{name}: {place}" for name, place in places.items()), *lines, ""]).encode())
-    return Kept(
+    return Description(
         'from ultralytics import YOLO\n\nfigures = YOLO("yolo11n-seg.pt").val(data="SET/data.yaml")',
         (
             ("images/SPLIT/", "the images"),
