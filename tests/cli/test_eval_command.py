@@ -20,8 +20,8 @@ from services.evaluation.predicting import Predicting, Read
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
 from storage.workspace import Workspace
-from tests.services.evaluation.test_eval_cases import set_of
-from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, SEGMENTER, service_of
+from tests.services.evaluation.test_cases import set_of
+from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, SEGMENTER, service_of
 from tests.support.evaluation_cases import fill
 from tests.support.model_cases import onnx_file
 from tests.support.workspaces import workspace_in

@@ -22,8 +22,8 @@ from services.studio import Studio
 from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.scores import NewScores
 from storage.workspace import DATABASE, Workspace
-from tests.services.evaluation.test_eval_results import judged
-from tests.services.evaluation.test_eval_scoring import drawn
+from tests.services.evaluation.test_results import judged
+from tests.services.evaluation.test_scoring import drawn
 from tests.storage.test_catalogue import Busy, everything
 from tests.support.cases import made_case
 from tests.support.set_cases import picture, run_of

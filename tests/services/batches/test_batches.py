@@ -1,6 +1,6 @@
 """A data set from its plan to its test cases, by stand-ins for the models: what is made, what stops it, what fails.
 
-The real models, worker processes and kills are in `tests/services/batches/test_batches_kills.py`.
+The real models, worker processes and kills are in `tests/services/batches/test_kills.py`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from storage.curation.decisions import Target
 from storage.images import ImageFiles
 from storage.test_sets import test_sets as storage_of_test_sets
 from storage.workspace import DATABASE, Workspace
-from tests.formats.test_formats_import import encoded, mask_of, put
+from tests.formats.test_import import encoded, mask_of, put
 from tests.support.cases import made_case
 from tests.support.set_cases import CAPTION, picture, run_of
 from tests.support.workspaces import workspace_in

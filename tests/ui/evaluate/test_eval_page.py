@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.evaluation.service import OnModel
 from services.evaluation.types import EditRow
-from tests.services.evaluation.test_eval_results import BIRDS, read_all, service_of
+from tests.services.evaluation.test_results import BIRDS, read_all, service_of
 from tests.support.evaluation_cases import fill
 from tests.support.workspaces import workspace_in
 from ui.evaluate.choosing import subjects_part

@@ -1,7 +1,7 @@
 """The scripts of docs/scripting.md, run as they stand there but for the address of the studio.
 
-The first one and the agent's run in test_browser_records_demo.py, against the studio as it is served, with the embedded
-models.
+The first one and the agent's run in tests/browser/test_records_demo.py, against the studio as it is served, with the
+embedded models.
 """
 
 from __future__ import annotations

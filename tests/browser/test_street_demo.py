@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_browser_drawing_demo import generate, pixels, tick
-from tests.browser.test_browser_results import press
+from tests.browser.test_drawing_demo import generate, pixels, tick
+from tests.browser.test_results import press
 from tests.support.browser import settled
 from tests.support.desk import STREET, Desk, desk_of, lines
 from tests.support.explorer import DEMO_SECONDS

@@ -140,7 +140,7 @@ from functools import partial
 from pathlib import Path
 from services.batches.cluster import RayPool, on_ray
 from tests.support.batch_workers import scripted
-from tests.services.batches.test_batches_cluster import run
+from tests.services.batches.test_cluster import run
 
 def wait(told):
     if told.stage == "images":

@@ -1,6 +1,6 @@
 """A process that is killed loses nothing that it was told is saved, and leaves nothing half done.
 
-Run as a program, this file is that process: `test_storage_kill.py WORKSPACE HOW`.
+Run as a program, this file is that process: `tests/storage/test_kill.py WORKSPACE HOW`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The server is killed again and again while annotators work: what it said was saved is there, once, and they go on.
 
-`make soak` alone runs it; test_study_kill.py and test_browser_annotate.py kill as well, in less time.
+`make soak` alone runs it; test_study_kill.py and tests/browser/test_annotate.py kill as well, in less time.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from services.batches.pools import Does, InTurn, ProcessPool, lost
 from services.batches.service import BatchService
 from services.batches.work import Lot, Order, Piece
 from storage.workspace import Workspace
-from tests.services.batches.test_batches_cluster import images, plan_of, run
+from tests.services.batches.test_cluster import images, plan_of, run
 from tests.support.batch_workers import Poisoned, here, scripted
 from tests.support.workspaces import workspace_in
 

@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import expect
 
 from core.types import Task
-from tests.browser.test_browser_gallery import chip, count, idle, opened
-from tests.services.evaluation.test_eval_results import judged
-from tests.services.evaluation.test_eval_scoring import drawn
+from tests.browser.test_gallery import chip, count, idle, opened
+from tests.services.evaluation.test_results import judged
+from tests.services.evaluation.test_scoring import drawn
 from tests.support.cases import made_case
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here

@@ -25,7 +25,7 @@ from formats.naming import Names, folded
 from formats.reading import read
 from formats.types import Split
 from tests.formats.test_formats import SET, STREET, Maker, assert_same
-from tests.formats.test_formats_import import BOAT, encoded, names, picture, put, told
+from tests.formats.test_import import BOAT, encoded, names, picture, put, told
 
 SQUARE = [[0, 0, 24, 0, 24, 32, 0, 32]]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_browser_text import add_keyword, keyword_chip
+from tests.browser.test_text import add_keyword, keyword_chip
 from tests.support.browser import settled
 from tests.support.demo_server import replies_free
 from tests.support.desk import (

@@ -24,7 +24,7 @@ from services.evaluation.service import EvaluationService
 from services.evaluation.types import Asked
 from storage.curation.case_columns import Floats, Outcome
 from storage.workspace import Workspace
-from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, read_all, service_of
+from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, read_all, service_of
 from tests.support.cases import made_case
 from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture, run_of

@@ -26,7 +26,7 @@ from services.evaluation.retraining.results import Retrained
 from services.evaluation.retraining.shifts import ShiftClasses
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
-from tests.services.evaluation.test_eval_results import ROADS, SEGMENTER, STREETS
+from tests.services.evaluation.test_results import ROADS, SEGMENTER, STREETS
 from tests.support import retrain_cases
 from tests.support.evaluation_cases import fill
 from tests.support.retrain_cases import QUICK, draft, masked, planned, quiet, sides

@@ -20,7 +20,7 @@ from core.test_sets import SetEntry
 from services.evaluation.service import OnModel
 from services.evaluation.types import Asked, Cell
 from services.runs.predictions import Predictor
-from tests.services.evaluation.test_eval_predictions import Counted
+from tests.services.evaluation.test_predictions import Counted
 from tests.support.evaluation_cases import fill
 from tests.support.explorer import encoded
 from tests.support.model_cases import CLASSES, MEAN, STD, onnx_file

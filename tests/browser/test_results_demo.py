@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_browser_drawing_demo import pixels
+from tests.browser.test_drawing_demo import pixels
 from tests.support.browser import settled
 from tests.support.demo_server import browsing_demo, images_held
 from tests.support.explorer import DEMO_SECONDS, choose_a_model_that_is_none, open_start, shows_every_check

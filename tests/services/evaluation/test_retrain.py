@@ -32,8 +32,8 @@ from services.evaluation.subjects import Cases
 from services.evaluation.types import Asked, Subject
 from services.test_sets.hashes import hashes_of
 from storage.workspace import Workspace
-from tests.services.evaluation.test_eval_cases import set_of
-from tests.services.evaluation.test_eval_results import (
+from tests.services.evaluation.test_cases import set_of
+from tests.services.evaluation.test_results import (
     BIRDS,
     CLASSIFIER,
     OBJECTS,

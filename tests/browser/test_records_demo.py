@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect
 
 from pipeline.run_files.embedded import require_run_in
 from storage.workspace import Workspace
-from tests.browser.test_browser_records import downloaded, drop, item
+from tests.browser.test_records import downloaded, drop, item
 from tests.cli.test_offline import GUARD, ROOT
 from tests.support.browser import browsing, settled
 from tests.support.explorer import DEMO_SECONDS, mark_page, open_start, reloaded_by_itself, serving_stand_ins, upload

@@ -14,7 +14,7 @@ from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from services.evaluation.service import DraftEvaluationStudy, EvaluationService
 from services.evaluation.types import Asked, Subject
 from storage.workspace import Workspace
-from tests.services.evaluation.test_eval_results import BIRDS, OBJECTS, judged, read_all, service_of
+from tests.services.evaluation.test_results import BIRDS, OBJECTS, judged, read_all, service_of
 from tests.support.evaluation_cases import fill, model_of
 from tests.support.workspaces import workspace_in
 

@@ -17,8 +17,8 @@ from playwright.sync_api import Page, expect
 
 from core.settings import ConditioningSettings
 from pipeline.conditioning import condition
-from tests.browser.test_browser_drawing import control, shown, slide
-from tests.browser.test_browser_records import downloaded
+from tests.browser.test_drawing import control, shown, slide
+from tests.browser.test_records import downloaded
 from tests.support.browser import settled
 from tests.support.demo_server import browsing_demo, images_held
 from tests.support.explorer import DEMO_SECONDS, open_start

@@ -16,7 +16,7 @@ from services.evaluation.commands import ForetellFaults
 from services.evaluation.ranking import kinds_of
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
-from tests.services.evaluation.test_eval_results import BIRDS, ROADS, read_all, service_of
+from tests.services.evaluation.test_results import BIRDS, ROADS, read_all, service_of
 from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture
 from tests.support.workspaces import workspace_in

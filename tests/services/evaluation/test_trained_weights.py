@@ -33,7 +33,7 @@ from services.evaluation.retraining.weights import MARK, disk_of, remove_old, tr
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
 from tests.evaluation.test_trainings import checkpoint, training
-from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, ROADS, service_of
+from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, ROADS, service_of
 from tests.support.evaluation_cases import fill
 from tests.support.model_cases import CLASSES, transformers_folder
 from tests.support.retrain_cases import QUICK, planned, quiet

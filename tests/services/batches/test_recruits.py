@@ -14,7 +14,7 @@ from services.batches import planning, service
 from services.batches import worker_start as recruits
 from services.batches.pools import ProcessPool
 from services.batches.worker_start import recruited
-from tests.services.batches.test_batches_cluster import plan_of, run
+from tests.services.batches.test_cluster import plan_of, run
 from tests.support.batch_workers import here, scripted
 
 PATIENCE = 60

@@ -22,7 +22,7 @@ from services.evaluation.retraining.results import MOST_OPENED, retrained_facts
 from services.evaluation.retraining.training import Behind
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
-from tests.services.evaluation.test_eval_results import BIRDS, CLASSIFIER, ROADS
+from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, ROADS
 from tests.support import retrain_cases
 from tests.support.evaluation_cases import fill
 from tests.support.retrain_cases import QUICK, draft, masked, planned, quiet, sides

@@ -20,7 +20,7 @@ from evaluation.retraining.arm_statistics import GENERATED
 from evaluation.retraining.stored_training import Training, learnt
 from services.evaluation.retraining import jobs as retrainings
 from services.evaluation.service import model_choice_key
-from tests.services.evaluation.test_eval_results import BIRDS, ROADS, read_all
+from tests.services.evaluation.test_results import BIRDS, ROADS, read_all
 from tests.support.evaluation_cases import fill
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here

@@ -14,7 +14,7 @@ from services.evaluation.facts import facts_of, json_text
 from services.evaluation.scoring import Scored, agreement_words, score_images
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
-from tests.services.evaluation.test_eval_results import BIRDS, judged, read_all, service_of
+from tests.services.evaluation.test_results import BIRDS, judged, read_all, service_of
 from tests.support.cases import made_case
 from tests.support.set_cases import CAPTION, picture
 from tests.support.workspaces import workspace_in
