@@ -338,8 +338,8 @@ def prepared(
 ) -> None:
     """A workspace of so many test cases, eight a run. They share some images of so many pixels a side; or, if they are
     `apart`, each has one of its own, without a file, and the last one of each run is a reconstruction. The catalogue is
-    made as its steps make it in an older workspace. Of a tenth of the classes nobody decided about an image yet. Runs
-    have the tasks in turns, and where there are `mask_classes` a mask each, without a file.
+    filled by its views. Of a tenth of the classes nobody decided about an image yet. Runs have the tasks in turns, and
+    where there are `mask_classes` a mask each, without a file.
     """
     fate = random.Random(size)
     with Workspace(folder) as workspace:
