@@ -69,7 +69,7 @@ bench-gpu: $(RUN_READY) ## How fast the real models are on this GPU; needs no we
 	@exec $(BIN)/python -m benchmarks.gpu $(ARGS)
 
 cluster: $(BATCH_READY) ## A Ray cluster of two nodes on this machine, to try batches on one; Ctrl-C ends it
-	@exec $(BIN)/python -m services.batches.cluster
+	@exec $(BIN)/python -m experiments.toy_cluster
 
 screenshots: $(TEST_READY) chromium ## Make the pictures of docs/ anew
 	@exec $(BIN)/python -m docs.screenshots $(ARGS)

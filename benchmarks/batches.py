@@ -103,7 +103,8 @@ class _Timed:
                 super().close()
 
         made = Pool(order, self._workers, Sleeper)
-        made.ready()
+        while len(made.processes) < made.workers:
+            made.wait(0.1)
         self._began = time.perf_counter()
         return made
 

@@ -17,9 +17,8 @@ from PIL import Image
 from core.batches import Pass
 from demo.render import render
 from demo.scene import random_scene
-from services.batches.engine import Engine, Told
+from services.batches.engine import Engine, ProgressEvent
 from services.batches.plan_file import plan_from_text
-from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
 from services.batches.work import Order
 from storage.workspace import Workspace
@@ -116,11 +115,8 @@ class _Watch:
     def pool(self, order: Order) -> Any:
         """The workers, once they answer. The time of the pass ends when they are let go."""
         self._pool = pool = self._make(order)
-        if isinstance(pool, ProcessPool):
-            pool.ready()
-        else:
-            while len(pool.processes) < len(pool._slots):
-                pool.wait(0.1)
+        while len(pool.processes) < pool.workers:
+            pool.wait(0.1)
         close, self._began, self._done = pool.close, time.perf_counter(), 0
 
         def closed() -> None:
@@ -131,10 +127,10 @@ class _Watch:
         pool.close = closed
         return pool
 
-    def tell(self, told: Told) -> None:
+    def tell(self, event: ProgressEvent) -> None:
         """Something was done."""
-        self._stage, before = told.stage, self._done
-        self._done += told.done
+        self._stage, before = event.stage, self._done
+        self._done += event.done
         if any(before < length <= self._done for length in LENGTHS):
             self._look()
 

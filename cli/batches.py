@@ -8,26 +8,277 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
 
-from services.batches.worker_start import recruited
+from cli.common import INTERRUPTED, SOME_FAILED, TERMINATED, WAITS, WRONG
+from core.batches import Pass
+from core.errors import UserError
+from core.progress import Pace, Progress
+from core.terminal import ProgressLine, Terminated, remaining, stop_on_signals
+from pipeline.models.machine import share_cores, this_machine
+from services.batches.cluster import on_ray
+from services.batches.engine import Engine, ProgressEvent
+from services.batches.plan_file import read_plan
+from services.batches.pools import Pool, ProcessPool
+from services.batches.service import BatchService, BatchStatus
+from services.batches.shards import Progress as ShardProgress
+from services.batches.shards import hand_out, merge, merged_in_words, progress, take_back, work
+from services.batches.status import BatchWatch
+from services.batches.work import Order
+from storage.workspace import Workspace
+
+LISTED = 12
+"""Captions of a sample, and reasons for failures, that are shown."""
+
 
 MOST_WORKERS = 256
 MOST_SHARDS = 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives the exit code."""
+    """Run one command and return the exit code."""
     options = _parser().parse_args(arguments)
-    if options.command in ("run", "resume") and options.ray is None:
-        options.recruits.append(recruited())  # before anything else, as it takes longest
+    share_cores()
     try:
-        from cli.batch_commands import done
+        if getattr(options, "shard", None) is not None:
+            return run_shard(options)
+        with Workspace(options.workspace) as workspace:
+            return int(COMMANDS[options.command](BatchService(workspace), workspace, options))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    except Terminated:
+        return TERMINATED
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
-        return done(options)
-    finally:
-        for one in options.recruits:
-            one.close()
+
+def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Choose the items of a plan, and write down what is to be done with them. Nothing is made yet."""
+    number = service.plan(read_plan(Path(options.plan)))
+    _print(service.status(number))
+    _print_estimate(workspace, number)
+    print(f"Run it: python -m pipeline batch run {number}")
+    return 0
+
+
+def run(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Work on a batch, from where it stands to its end. The captions wait for a yes before images are drawn."""
+    number = _number(service, options.batch)
+    order, line = service.order(number), ProgressLine()
+    if options.yes and service.status(number).batch.approved is None:
+        workspace.batches.approve(number, ahead=True)
+    workers = options.workers or order.plan.run.workers
+
+    paces: dict[Pass, tuple[Pace, int]] = {}
+
+    def tell(event: ProgressEvent) -> None:
+        status = next(one for one in service.status(number).passes if one.stage == event.stage)
+        done, total, failed = status.total - status.left, status.total, status.number("failed")
+        pace, before = paces.setdefault(event.stage, (Pace(status.left), done))
+        note = f"{done:,} of {total:,}{f', {failed:,} failed' if failed else ''}"
+        line(Progress(status.title, 0, 0, pace.seconds_left(done - before), note))
+
+    with stop_on_signals() as stop, _pools(options, workers) as pool:
+        outcome = Engine(workspace, number, order, pool, stop.asked, tell).run()
+    line.clear()
+    status = service.status(number)
+    _print(status)
+    if outcome == "approval":
+        _print_sample(service, number)
+        _print_estimate(workspace, number)
+        print(f"Approve them: python -m pipeline batch approve {number}, then: python -m pipeline batch run {number}")
+        return WAITS
+    if stop.asked.is_set():
+        return INTERRUPTED
+    return SOME_FAILED if any(one.number("failed") for one in status.passes) else 0
+
+
+def run_shard(options: argparse.Namespace) -> int:
+    """Do one shard of the lots that are handed out. The workspace's database is not opened."""
+    if not options.batch.isdecimal():
+        raise UserError("A shard is told the number of its batch, which `batch hand-out` says, not its plan.")
+    shard, of = options.shard
+    workspace, line, pace = Path(options.workspace).expanduser().absolute(), ProgressLine(), list[tuple[Pace, int]]()
+
+    def tell(found: ShardProgress) -> None:
+        if not pace:
+            pace.append((Pace(found.left + 1), found.answered - 1))
+        own, before = pace[0]
+        note = f"{found.answered:,} of {found.lots:,} lots"
+        line(Progress(f"Shard {shard} of {of}", 0, 0, own.seconds_left(found.answered - before), note))
+
+    with stop_on_signals() as stop, _pools(options, options.workers) as pool:
+        found = work(workspace, int(options.batch), shard, of, pool, stop.asked, tell)
+    line.clear()
+    print(f"Shard {shard} of {of}: {found.answered:,} of {found.lots:,} lots are done.")
+    return INTERRUPTED if found.left else 0
+
+
+def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Write the lots of the pass that a batch is at into the workspace: `run --shard` does them, in any job."""
+    return _handed_out(service, workspace, _number(service, options.batch))
+
+
+def merge_shards(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Record what shards have done, and hand out what is next when all of them have ended."""
+    number = _number(service, options.batch)
+    found = merge(workspace, number, service.order(number))
+    print(merged_in_words(found))
+    if found.left:
+        return SOME_FAILED
+    return _handed_out(service, workspace, number)
+
+
+def take_lots_back(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Forget what was handed out, with what shards did and nobody merged: `run` without shards can go on then."""
+    number = _number(service, options.batch)
+    print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
+    return 0
+
+
+def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int:
+    outcome = hand_out(workspace, number, service.order(number))
+    status = service.status(number)
+    _print(status)
+    if outcome == "approval":
+        _print_sample(service, number)
+        print(
+            f"Approve them: python -m pipeline batch approve {number}, then: python -m pipeline batch hand-out {number}"
+        )
+        return WAITS
+    if outcome == "shards":
+        found = progress(workspace.folder, number)
+        left = found.left if found is not None else 0
+        print(
+            f"{left:,} lots wait for shards: python -m pipeline batch run {number} --shard 1/N, to N/N, and then: "
+            f"python -m pipeline batch merge {number}"
+        )
+        return 0
+    return SOME_FAILED if any(one.number("failed") for one in status.passes) else 0
+
+
+def status(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """How far a batch is, or all of them."""
+    if options.batch is not None:
+        number = _number(service, options.batch)
+        _print(service.status(number))
+        if (found := progress(workspace.folder, number)) is not None:
+            print(f"  With shards: {found.answered:,} of {found.lots:,} lots are done, and not merged yet")
+        return 0
+    held = service.all()
+    for one in held:
+        images = one.passes[-1]
+        print(f"{one.batch.id:>4}  {one.batch.name}: {one.words}; {images.number('done'):,} of {images.total:,} images")
+    if not held:
+        print("No batch yet: python -m pipeline batch plan PLAN.toml")
+    return 0
+
+
+def sample(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+    """Some of the captions that wait to be drawn."""
+    _print_sample(service, _number(service, options.batch))
+    return 0
+
+
+def approve(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Say yes to the captions: the images are drawn from now on."""
+    workspace.batches.approve(_number(service, options.batch))
+    return 0
+
+
+def stop(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Have whoever works on a batch stop at the end of the lots that are out; `run` goes on."""
+    workspace.batches.set_wish(_number(service, options.batch), "pause")
+    return 0
+
+
+def retry_failed(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
+    """Plan what failed again; `run` then tries it."""
+    number = _number(service, options.batch)
+    again = workspace.batches.retry_failed(number, options.reason)
+    print(f"{again:,} planned again." if again else "Nothing has failed.")
+    return 0
+
+
+def report(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+    """What was made, what it took, and all that failed, by reason."""
+    number = _number(service, options.batch)
+    held = service.status(number)
+    _print(held)
+    for one in held.passes:
+        if one.seconds_each is not None:
+            print(f"  {one.title}: {one.seconds_each:.3g} s of a worker each")
+    if held.cost is not None:
+        print(f"  Cost so far: {held.cost:.2f} {held.currency}".rstrip())
+    for group in service.failures(number)[:LISTED]:
+        what = "failed" if group.state == "failed" else "not done"
+        examples = ", ".join(group.examples)
+        print(f"  {group.number:,} {what} ({group.stage}): {group.reason} Such as {examples}.")
+    return 0
+
+
+def _print(status: BatchStatus) -> None:
+    print(f"Batch {status.batch.id}, {status.batch.name}: {status.words}.")
+    print(f"  {status.sources:,} source images")
+    for one in status.passes:
+        if not one.total:
+            continue
+        parts = [f"{one.number('done'):,} of {one.total:,} done"]
+        parts += [f"{one.number(state):,} {state}" for state in ("failed", "skipped") if one.number(state)]
+        parts += [remaining(one.seconds_left)] if status.batch.running else []
+        print(f"  {one.title}: {', '.join(part for part in parts if part)}")
+    for note in status.batch.notes:
+        print(f"  {note}")
+
+
+def _print_estimate(workspace: Workspace, number: int) -> None:
+    watch = BatchWatch(workspace, _workers)
+    for sentence in watch.estimate(watch.view(number)).words():
+        print(f"  {sentence}")
+
+
+def _print_sample(service: BatchService, number: int) -> None:
+    for one in service.sample(number, LISTED):
+        print(f"  {one.key}\n    {one.caption}\n    {one.edits}\n    {one.new_caption}")
+
+
+def _number(service: BatchService, named: str) -> int:
+    """The batch of a number, or of a plan's file, which is planned where it is not yet."""
+    return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
+
+
+def _workers() -> int:
+    """One a core; where there is a GPU one, since its memory holds the models once."""
+    return 1 if this_machine().gpu else max(1, len(os.sched_getaffinity(0)))
+
+
+def _pools(options: argparse.Namespace, workers: int | None) -> AbstractContextManager[Callable[[Order], Pool]]:
+    if options.ray is not None:
+        return on_ray(workers, options.ray)
+    return nullcontext(partial(ProcessPool, workers=workers or _workers()))
+
+
+Do = Callable[[BatchService, Workspace, argparse.Namespace], int]
+COMMANDS: Mapping[str, Do] = {
+    "plan": plan,
+    "run": run,
+    "resume": run,
+    "hand-out": hand_out_lots,
+    "merge": merge_shards,
+    "take-back": take_lots_back,
+    "status": status,
+    "sample": sample,
+    "approve": approve,
+    "stop": stop,
+    "retry-failed": retry_failed,
+    "report": report,
+}
+"""By their names."""
 
 
 def _positive(text: str) -> int:
@@ -53,7 +304,7 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, what: str, named: str = "its number, or the file of its plan") -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=what.split(".")[0].lower(), description=what)
         one.add_argument("--workspace", default=argparse.SUPPRESS, help="as above")
-        one.set_defaults(command=name, recruits=[])
+        one.set_defaults(command=name)
         if named:
             one.add_argument("plan" if name == "plan" else "batch", help=named)
         return one

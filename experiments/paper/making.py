@@ -19,11 +19,11 @@ from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
 from pipeline.seams import Models
-from services.batches.engine import Engine, Told
+from services.batches.engine import Engine, ProgressEvent
 from services.batches.plan_file import plan_from_text
 from services.batches.pools import HerePool, Pool, ProcessPool
 from services.batches.service import BatchService
-from services.batches.work import Order
+from services.batches.work import Order, Worker
 from storage.workspace import Workspace
 
 SEED = 1
@@ -112,7 +112,7 @@ def plan_text(family: Family, data: Path, recipe: str, size: Size) -> str:
 
 
 def _pool(workers: int, order: Order) -> Pool:
-    return ProcessPool(order, workers) if workers > 1 else HerePool(order, _models())
+    return ProcessPool(order, workers) if workers > 1 else HerePool(order, lambda order: Worker(order, _models()))
 
 
 @lru_cache(maxsize=1)
@@ -126,12 +126,12 @@ class _Progress:
     def __init__(self, what: str) -> None:
         self._what, self._done, self._said = what, 0, 0
 
-    def tell(self, told: Told) -> None:
+    def tell(self, event: ProgressEvent) -> None:
         """Something was done."""
-        self._done += told.done
+        self._done += event.done
         if self._done - self._said >= 100:
             self._said = self._done
-            print(f"  {self._what}: {self._done:,} pieces of work are done, at the {told.stage}", flush=True)
+            print(f"  {self._what}: {self._done:,} pieces of work are done, at the {event.stage}", flush=True)
 
 
 def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:

@@ -3,8 +3,6 @@
 The only module that imports Ray (`requirements-batch.txt`), and only when it is used. What travels is paths, keys and
 plain data: each machine reads the data set and writes the images itself, under the same paths as here. That it can is
 looked at on every machine before the first lot goes out.
-
-`python -m services.batches.cluster` starts a cluster of two nodes on this machine, to try it out.
 """
 
 from __future__ import annotations
@@ -13,34 +11,27 @@ import logging
 import os
 import secrets
 import signal
-import subprocess
-import sys
-import sysconfig
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.batches import Done
 from core.errors import CannotLoad, UserError
 from core.version import version
-from services.batches.pools import (
-    AHEAD,
-    MOST_DEATHS_AT_START,
-    Does,
-    InTurn,
-    Returned,
-    is_alone,
-    lost,
-    single_threaded,
+from services.batches.pools import LOTS_AHEAD, Died, Slot, WorkerPool
+from services.batches.work import Lot, Order, Worker
+from services.batches.worker_process import (
+    Answer,
+    LotDone,
+    MakeRunner,
+    Ready,
+    single_threaded_runner,
     with_helpers,
 )
-from services.batches.work import Lot, Order, Worker
 
 ANSWERS_WITHIN = 120.0
 """Seconds in which a node of the cluster has to say what it sees."""
@@ -69,49 +60,28 @@ def on_ray(workers: int | None = None, address: str = "") -> Iterator[Callable[[
         ray.shutdown()
 
 
-@dataclass(eq=False)
-class _Slot:
-    """An actor with what it has."""
+@dataclass(eq=False, kw_only=True)
+class ActorSlot(Slot):
+    """An actor on some machine of the cluster."""
 
     actor: Any
-    begins: Any
-    """The reference to the answer of its start; None once it is ready for lots."""
-    process: int = 0
-    helpers: int = 0
-    """That the actor has, as it says when it is ready."""
-    lots: dict[Any, Lot] = field(default_factory=dict)
-    """By the references to what becomes of them, in the order in which the actor begins with them."""
-    sent: int = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether another lot may be sent to it, as far as there is room."""
-        return self.begins is None and not any(is_alone(lot) for lot in self.lots.values())
-
-    @property
-    def awaited(self) -> tuple[Any, ...]:
-        """What it is going to answer."""
-        return tuple(self.lots) if self.begins is None else (self.begins,)
+    references: set[Any] = field(default_factory=set)
+    """To its answers that are still to come: that it is ready, and to each lot."""
 
 
-class RayPool:
-    """Does lots on Ray. An actor that dies is replaced. One that finds no room waits for a machine to join."""
+class RayPool(WorkerPool[ActorSlot]):
+    """Does lots in actors of Ray. An actor that finds no room waits for a machine to join."""
 
-    def __init__(self, order: Order, workers: int | None = None, make: Callable[[Order], Does] = Worker) -> None:
-        """Within `on_ray`, which says what `workers` is. `make` is called in the actor.
+    def __init__(self, order: Order, workers: int | None = None, make: MakeRunner = Worker) -> None:
+        """Within `on_ray`, which describes `workers`. `make` is called in the actor.
 
         Raises UserError for a node that cannot work: it does not see the data set or the workspace, or has another
         version of the studio.
         """
         self._ray = _ray()
-        self._order, self._make = order, make
-        self._deaths = 0
-        self._slots: list[_Slot] = []
-        self._held: deque[Lot] = deque()
-        """Lots that wait for an actor that has none."""
-        there = self._ray.cluster_resources()
-        self._gpus = int(there.get("GPU", 0)) > 0
-        number = workers or int(there.get("GPU" if self._gpus else "CPU", 0))
+        resources = self._ray.cluster_resources()
+        self._gpus = int(resources.get("GPU", 0)) > 0
+        number = workers or int(resources.get("GPU" if self._gpus else "CPU", 0))
         if number < 1:
             raise UserError("The cluster has neither a GPU nor a CPU to work with: start a node that has.")
         # Named like a half file, so that it is removed with those where this process is killed.
@@ -121,109 +91,62 @@ class RayPool:
         except OSError as error:
             raise UserError(f"{order.images} cannot be written to: {error.strerror}.") from error
         try:
-            self._ask_all_nodes()
-            self._slots = [self._started() for _ in range(number)]
+            self._ask_all_nodes(order)
+            super().__init__(order, number, make)
         except BaseException:
-            self.close()
+            self._token.unlink(missing_ok=True)
             raise
 
-    def room(self) -> int:
-        return 0 if self._held else sum(AHEAD - len(slot.lots) for slot in self._slots if slot.is_open)
-
-    def send(self, lot: Lot) -> None:
-        if is_alone(lot):
-            self._held.append(lot)
-            self._send_held()
-        else:
-            _send(min((slot for slot in self._slots if slot.is_open), key=lambda one: len(one.lots)), lot)
-
-    def _send_held(self) -> None:
-        """A lot of one piece, which may be one that kills, has an actor for itself: what an actor has answered just
-        before it dies gets lost, and an innocent lot beside it would be blamed.
-        """
-        for slot in self._slots:
-            if self._held and slot.begins is None and not slot.lots:
-                _send(slot, self._held.popleft())
-
-    def out(self) -> int:
-        return sum(len(slot.lots) for slot in self._slots) + len(self._held)
-
-    def wait(self, seconds: float) -> Sequence[Returned]:
-        awaited = {reference: slot for slot in self._slots for reference in slot.awaited}
-        if not awaited:
-            return ()
-        if not self._ray.wait(list(awaited), num_returns=1, timeout=seconds)[0]:
-            return ()
-        ready, _ = self._ray.wait(list(awaited), num_returns=len(awaited), timeout=0)
-        returned: list[Returned] = []
-        for reference in ready:
-            slot = awaited[reference]
-            if slot not in self._slots:  # it was buried with the lot before
-                continue
-            try:
-                said = self._ray.get(reference)
-            except self._ray.exceptions.RayError as error:
-                returned += self._buried(slot, error)
-                continue
-            if isinstance(said, Exception):
-                raise said
-            if slot.begins is not None:
-                slot.begins, (slot.process, slot.helpers) = None, said
-                continue
-            self._deaths = 0
-            returned.append(Returned(slot.lots.pop(reference), said))
-        self._send_held()
-        return returned
-
     def close(self) -> None:
-        for slot in self._slots:
-            self._ray.kill(slot.actor)
-        self._slots = []
+        super().close()
         self._token.unlink(missing_ok=True)
 
-    @property
-    def processes(self) -> tuple[int, ...]:
-        """The ids of the processes of the actors that are ready, each on its own machine."""
-        return tuple(slot.process for slot in self._slots if slot.begins is None)
-
-    def _buried(self, slot: _Slot, error: Exception) -> list[Returned]:
-        """Another actor in the place of one that died; what it had, of which it was at the first, or at several."""
-        log.warning("A worker on Ray ended before its work did: %s", str(error).strip())
-        self._ray.kill(slot.actor)  # where it is only its lot that ended
-        self._deaths += 1
-        if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):
-            raise UserError(
-                f"{self._deaths} workers on Ray ended one after another without a lot done: there may be too little "
-                f"memory for so many, so try fewer. Of the last one Ray says: {_last_line(error)}"
-            )
-        self._slots[self._slots.index(slot)] = self._started()
-        return lost(list(slot.lots.values()), slot.helpers)
-
-    def _started(self) -> _Slot:
+    def _started(self) -> ActorSlot:
         # One thread each, as in processes of one machine: so the numbers are the same wherever they are calculated.
         remote = self._ray.remote(_Actor).options(
             num_cpus=1,
             num_gpus=1 if self._gpus else 0,
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}},
-            max_concurrency=AHEAD,  # and one lot at a time, where it has no helpers
-            # What an actor had when it died is decided here and in the ledger, not repeated by Ray.
+            max_concurrency=LOTS_AHEAD,
+            # The ledger decides what becomes of the lots of a dead actor. Ray repeats nothing.
             max_restarts=0,
             max_task_retries=0,
         )
         actor = remote.remote(self._order, self._make, self._token)
-        return _Slot(actor, actor.begin.remote())
+        return ActorSlot(actor=actor, references={actor.begin.remote()})
 
-    def _ask_all_nodes(self) -> None:
+    def _post(self, slot: ActorSlot, number: int, lot: Lot) -> None:
+        slot.references.add(slot.actor.do.remote(number, lot))
+
+    def _answers(self, busy: Sequence[ActorSlot], seconds: float) -> Iterator[tuple[ActorSlot, Answer | Died]]:
+        slots = {reference: slot for slot in busy for reference in slot.references}
+        if not slots or not self._ray.wait(list(slots), num_returns=1, timeout=seconds)[0]:
+            return
+        ready, _ = self._ray.wait(list(slots), num_returns=len(slots), timeout=0)
+        for reference in ready:
+            slot = slots[reference]
+            slot.references.remove(reference)
+            try:
+                yield slot, self._ray.get(reference)
+            except self._ray.exceptions.RayError as error:
+                log.warning("A worker on Ray ended before its work did: %s", str(error).strip())
+                yield slot, Died(f"Of the last one Ray says: {_last_line(error)}")
+
+    def _end(self, slots: Sequence[ActorSlot]) -> None:
+        for slot in slots:
+            self._ray.kill(slot.actor)
+
+    def _ask_all_nodes(self, order: Order) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        look = self._ray.remote(_what_is_wrong_here)
+        look = self._ray.remote(_problem_here)
         asked = {}
         for node in self._ray.nodes():
             if node["Alive"]:
                 here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 reference = look.options(num_cpus=0, scheduling_strategy=here, max_retries=0).remote(
-                    self._order, self._token, version()
+                    order, self._token, version()
                 )
                 asked[reference] = node["NodeManagerAddress"]
         until = time.monotonic() + ANSWERS_WITHIN
@@ -242,36 +165,29 @@ class RayPool:
 
 
 class _Actor:
-    """A worker in a process that Ray started."""
+    """A worker in a process that Ray started. Without helpers it does one lot at a time."""
 
-    def __init__(self, order: Order, make: Callable[[Order], Does], token: Path) -> None:
-        self._order, self._make, self._token = order, make, token
+    def __init__(self, order: Order, make: MakeRunner, token: Path) -> None:
+        self._order, self._make, self._token = with_helpers(order, workers=1), make, token
+        self._one_at_a_time: AbstractContextManager[object] = nullcontext() if self._order.helpers else threading.Lock()
 
-    def begin(self) -> tuple[int, int] | UserError:
-        """The id of its process and how many helpers it has, or why it cannot work: its machine may have joined after
-        all were asked.
-        """
-        if wrong := _what_is_wrong_here(self._order, self._token, version()):
-            return UserError(f"A node that has joined the cluster {wrong}")
+    def begin(self) -> Ready | UserError:
+        """Make the runner. Its machine may have joined after all nodes were asked, so it is asked here too."""
+        if problem := _problem_here(self._order, self._token, version()):
+            return UserError(f"A node that has joined the cluster {problem}")
         try:
-            order = with_helpers(self._order, workers=1)
-            helpers = order.helpers or 0
-            self._turns = InTurn(self._make(replace(order, profile=single_threaded(order.profile))), helpers)
+            self._runner = single_threaded_runner(self._order, self._make)
         except CannotLoad as error:
             return error
-        return os.getpid(), helpers
+        return Ready(os.getpid())
 
-    def do(self, number: int, lot: Lot) -> tuple[Done, ...] | CannotLoad:
-        """What became of a lot, whose number says when it is its turn, or why no lot can be done."""
-        try:
-            return self._turns.do(number, lot)
-        except CannotLoad as error:
-            return error
-
-
-def _send(slot: _Slot, lot: Lot) -> None:
-    slot.lots[slot.actor.do.remote(slot.sent, lot)] = lot
-    slot.sent += 1
+    def do(self, number: int, lot: Lot) -> LotDone | CannotLoad:
+        """Do a lot; return the error if no lot can be done."""
+        with self._one_at_a_time:
+            try:
+                return LotDone(number, self._runner.do(lot))
+            except CannotLoad as error:
+                return error
 
 
 def _last_line(error: Exception) -> str:
@@ -279,10 +195,10 @@ def _last_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
-def _what_is_wrong_here(order: Order, token: Path, wanted: str) -> str:
+def _problem_here(order: Order, token: Path, required: str) -> str:
     """Why this machine cannot work, as what follows "The node"; "" where it can."""
-    if version() != wanted:
-        return f"has version {version()} of the studio, and {wanted} is needed: install the same one."
+    if version() != required:
+        return f"has version {version()} of the studio, and {required} is needed: install the same one."
     root = Path(order.plan.data.root)
     if not os.path.exists(root):
         return f"does not see the data set: mount {root} there under the same path."
@@ -350,37 +266,3 @@ def _handlers_kept() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
-
-
-def main() -> int:
-    """A cluster of two nodes with a CPU each, on this machine, until Ctrl-C. Gives the exit code."""
-    os.environ.update({_NO_CLUSTERS: "0", "RAY_AUTH_MODE": "token"})
-    try:
-        _ray()
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    from ray.cluster_utils import Cluster
-
-    if not _has_token():
-        # Into ~/.ray/auth_token, unless there is one: there it is found by whoever connects from this account.
-        command = [str(Path(sysconfig.get_path("scripts")) / "ray"), "get-auth-token", "--generate"]
-        subprocess.run(command, capture_output=True, check=True)
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    try:
-        cluster.add_node(num_cpus=1)
-        print(
-            "Two nodes are up, with a CPU each. They listen on this machine only, and ask for a token. Use them:\n"
-            f"  python -m pipeline batch run PLAN.toml --ray {cluster.address}\nCtrl-C ends them.",
-            flush=True,
-        )
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-    except KeyboardInterrupt:
-        pass
-    finally:
-        cluster.shutdown()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,27 +6,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from core.batches import Batch, Done, Pass
 from core.errors import UserError
 from pipeline.recipes import recipe_of
 from services.batches.planning import Planner, lot_of
-from services.batches.pools import Pool, Returned
+from services.batches.pools import HerePool, Pool, Returned, work_off
 from services.batches.shards import handed_out
 from services.batches.work import Lot, Order, stages_of
 from storage.workspace import Workspace
-
-LOOK_EVERY = 0.5
-"""Seconds until it is seen that a person wants it to stop."""
 
 Outcome = Literal["done", "approval", "paused", "cancelled"]
 
 
 @dataclass(frozen=True)
-class Told:
-    """Something that happened, for whoever watches."""
+class ProgressEvent:
+    """A lot that has come back."""
 
     batch: Batch
     stage: Pass
@@ -44,7 +43,7 @@ class Engine:
         order: Order,
         pool: Callable[[Order], Pool],
         stop: threading.Event | None = None,
-        tell: Callable[[Told], None] = lambda told: None,
+        tell: Callable[[ProgressEvent], None] = lambda event: None,
     ) -> None:
         self._workspace, self._ledger, self._number = workspace, workspace.batches, batch
         self._order, self._pool, self._tell = order, pool, tell
@@ -82,7 +81,7 @@ class Engine:
             self._ahead = self._pool(self._order)
 
     def _has_work(self, stage: Pass) -> bool:
-        """Whether workers do anything in a pass."""
+        """True if workers do anything in a pass."""
         return stage == "images" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:
@@ -94,44 +93,28 @@ class Engine:
         self._ledger.finish(self._number)
         return "done"
 
-    # Lots go out and come back
-
     def _work(self, batch: Batch) -> Outcome | None:
-        """Do what is planned of the batch's pass; why it stopped before the end."""
-        lot = self._next(batch)
-        if lot is None:
+        """Do what is planned of the batch's pass. Return why it stopped before the end, or None."""
+        if "planned" not in self._ledger.counts(self._number)[batch.stage]:
             return None
-        if not self._has_work(batch.stage):
-            return self._pass_over(batch, lot)
-        pool, self._ahead = self._ahead or self._pool(self._order), None
-        out: dict[int, Lot] = {}
-        try:
-            while lot is not None or out:
-                if (stopped := self._asked_to_stop()) is not None:
-                    return stopped
-                while lot is not None and pool.room() > 0:
-                    out[id(lot)] = lot
-                    pool.send(lot)
-                    lot = self._next(batch)
-                for returned in pool.wait(LOOK_EVERY):
-                    self._take(batch, returned)
-                    del out[id(returned.lot)]
-                    if lot is None:
-                        lot = self._next(batch)  # what has come back may be tried again
-            return None
-        finally:
-            pool.close()
-            left = [*out.values(), *([lot] if lot is not None else [])]
-            self._ledger.give_back([piece.id for one in left for piece in one.pieces])
+        stopped: Outcome | None = None
 
-    def _pass_over(self, batch: Batch, lot: Lot | None) -> Outcome | None:
-        """Of a pass in which the recipe has no stage, all is done at once."""
-        while lot is not None:
-            self._ledger.record(self._number, [Done(piece.id) for piece in lot.pieces], self._order.plan.images.tries)
-            if (stopped := self._asked_to_stop()) is not None:
-                return stopped
-            lot = self._next(batch)
-        return None
+        def is_stopped() -> bool:
+            nonlocal stopped
+            stopped = self._asked_to_stop()
+            return stopped is not None
+
+        # What is still leased at the end is planned again when the batch is let go.
+        with closing(work_off(self._pool_for(batch.stage), partial(self._next, batch), is_stopped)) as lots:
+            for returned in lots:
+                self._take(batch, returned)
+        return stopped
+
+    def _pool_for(self, stage: Pass) -> Pool:
+        if not self._has_work(stage):
+            return HerePool(self._order, lambda order: _NothingToDo())
+        pool, self._ahead = self._ahead or self._pool(self._order), None
+        return pool
 
     def _asked_to_stop(self) -> Outcome | None:
         if self._stop.is_set():
@@ -141,15 +124,22 @@ class Engine:
 
     def _take(self, batch: Batch, returned: Returned) -> None:
         pieces = [piece.id for piece in returned.lot.pieces]
-        if returned.died or returned.untouched:
-            self._ledger.give_back(pieces, died=returned.died)
+        if returned.died:
+            self._ledger.give_back(pieces, died=True)
         else:
             self._ledger.record(self._number, returned.done, self._order.plan.images.tries)
         failed = sum(bool(one.failed) for one in returned.done)
-        self._tell(Told(batch, batch.stage, len(returned.done) - failed, failed))
+        self._tell(ProgressEvent(batch, batch.stage, len(returned.done) - failed, failed))
 
     def _next(self, batch: Batch) -> Lot | None:
         claimed = self._ledger.claim(self._number, batch.stage)
         if not claimed:
             return None
         return lot_of(self._ledger, batch.stage, claimed)
+
+
+class _NothingToDo:
+    """Does the lots of a pass in which the recipe has no stage."""
+
+    def do(self, lot: Lot) -> tuple[Done, ...]:
+        return tuple(Done(piece.id) for piece in lot.pieces)

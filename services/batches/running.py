@@ -25,7 +25,7 @@ from core.progress import OnCount
 from formats.layouts import LAYOUTS
 from pipeline.models.machine import this_machine
 from services.batches.data_roots import DataRoots
-from services.batches.engine import Engine, Told
+from services.batches.engine import Engine
 from services.batches.plan_file import BatchPlan, plan_from_text, require_layout
 from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService
@@ -324,16 +324,13 @@ class BatchRuns:
         """Work on a batch until it is done or stopped; gives what went wrong, in a sentence."""
         try:
             order = self._service.order(run.number)
-            Engine(self._workspace, run.number, order, self.pool, run.stop, self._told).run()
+            Engine(self._workspace, run.number, order, self.pool, run.stop, lambda event: self._changes.tell()).run()
         except UserError as error:
             return str(error)
         except Exception as error:  # the thread must outlive a mistake in the work
             log.exception("the batch %d failed", run.number)
             return f"The studio itself failed ({type(error).__name__}): the terminal says more."
         return ""
-
-    def _told(self, _told: Told) -> None:
-        self._changes.tell()
 
 
 @cache

@@ -13,9 +13,9 @@ import json
 import os
 import shutil
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,7 @@ from pipeline.methods import read_lineage
 from pipeline.profiles.profile import load_profile
 from services.batches.plan_file import plan_from_text, settings_of
 from services.batches.planning import Planner, lot_of
-from services.batches.pools import Pool
+from services.batches.pools import Pool, work_off
 from services.batches.work import Lot, Order, Piece
 from storage.batches.ledger import MOST_DEATHS
 from storage.images import remove_files_of
@@ -40,8 +40,6 @@ from storage.workspace import IMAGES, THUMBNAILS, Workspace
 SHARDS = "shards"
 """The folder of a workspace in which they are."""
 LOTS, ANSWERS = "lots.jsonl", "*-of-*.jsonl"
-LOOK_EVERY = 0.5
-"""Seconds until it is seen that a person wants it to stop."""
 RECORDED_TOGETHER = 32
 """Lots that are merged in one transaction."""
 
@@ -159,58 +157,44 @@ def work(
         )
     answered = {number for number, _ in _answers(folder)}
     own = [(number, lot) for number, lot, _ in _lots(folder) if number % of == shard - 1]
-    todo = deque((number, lot) for number, lot in own if number not in answered)
+    todo = [(number, lot) for number, lot in own if number not in answered]
     done = len(own) - len(todo)
     with _answering(folder, shard, of) as file:
         if todo:
-            for number, results in _worked_off(pool(_order(workspace, header)), todo, stop or threading.Event()):
-                _append(file, _line({"lot": number, "done": [_plain_done(one) for one in results]}))
-                done += 1
-                tell(Progress(len(own), done))
+            worked_off = _worked_off(pool(_order(workspace, header)), todo, stop or threading.Event())
+            with closing(worked_off) as answers:
+                for number, results in answers:
+                    _append(file, _line({"lot": number, "done": [_plain_done(one) for one in results]}))
+                    done += 1
+                    tell(Progress(len(own), done))
     return Progress(len(own), done)
 
 
 def _worked_off(
-    pool: Pool, todo: deque[tuple[int, Lot]], stop: threading.Event
-) -> Iterator[tuple[int, tuple[Done, ...]]]:
-    """What became of each lot, by its number here, in any order. As in the ledger, a lot whose worker died goes out
-    again piece by piece, and a piece with which so many died is set aside.
+    pool: Pool, lots: Sequence[tuple[int, Lot]], stop: threading.Event
+) -> Generator[tuple[int, tuple[Done, ...]]]:
+    """Do lots, and yield the number of each with what became of it, in any order. As in the ledger, a lot whose worker
+    died goes out again piece by piece, and a piece with which too many died is set aside.
     """
-    numbers: dict[int, int] = {}
-    """By the piece."""
-    missing: dict[int, set[int]] = {}
-    """Of each lot that is begun, the pieces that nothing is known of."""
-    results: dict[int, list[Done]] = {}
+    numbers = {piece.id: number for number, lot in lots for piece in lot.pieces}
+    sizes = {number: len(lot.pieces) for number, lot in lots}
+    results = defaultdict[int, list[Done]](list)
     deaths = Counter[int]()
-    lots: deque[Lot] = deque()
-    for number, lot in todo:
-        numbers |= {piece.id: number for piece in lot.pieces}
-        missing[number], results[number] = {piece.id for piece in lot.pieces}, []
-        lots.append(lot)
-    try:
-        while (lots or pool.out()) and not stop.is_set():
-            while lots and pool.room() > 0:
-                pool.send(lots.popleft())
-            for returned in pool.wait(LOOK_EVERY):
-                known = list(returned.done)
-                if returned.untouched:
-                    lots.appendleft(returned.lot)
-                elif returned.died:
-                    deaths.update(piece.id for piece in returned.lot.pieces)
-                    for piece in returned.lot.pieces:
-                        if deaths[piece.id] < MOST_DEATHS:
-                            lots.append(replace(returned.lot, pieces=(piece,)))
-                        else:
-                            reason = f"Its worker died {MOST_DEATHS} times while it had this."
-                            known.append(Done(piece.id, failed=reason, final=True))
-                for one in known:
-                    number = numbers[one.id]
-                    results[number].append(one)
-                    missing[number].discard(one.id)
-                    if not missing[number]:
-                        yield number, tuple(results.pop(number))
-    finally:
-        pool.close()
+    queue = deque(lot for _, lot in lots)
+    for returned in work_off(pool, lambda: queue.popleft() if queue else None, stop.is_set):
+        done = list(returned.done)
+        for piece in returned.lot.pieces if returned.died else ():
+            deaths[piece.id] += 1
+            if deaths[piece.id] < MOST_DEATHS:
+                queue.append(replace(returned.lot, pieces=(piece,)))
+            else:
+                reason = f"Its worker died {MOST_DEATHS} times while it had this."
+                done.append(Done(piece.id, failed=reason, final=True))
+        for one in done:
+            number = numbers[one.id]
+            results[number].append(one)
+            if len(results[number]) == sizes[number]:
+                yield number, tuple(results.pop(number))
 
 
 def merge(workspace: Workspace, batch: int, order: Order) -> Progress:

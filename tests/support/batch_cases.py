@@ -13,7 +13,7 @@ from core.settings import CaptionSettings
 from core.types import Task
 from services.batches.pools import HerePool, Pool, Returned
 from services.batches.running import BatchRuns
-from services.batches.work import Order
+from services.batches.work import Order, Worker
 from services.studio import Studio
 from tests.support.scripted import ScriptedCaptioner, ScriptedModels
 from tests.support.serving import until
@@ -80,7 +80,7 @@ class Gate:
 
 class _GatedPool(HerePool):
     def __init__(self, order: Order, models: ScriptedModels, gate: Gate) -> None:
-        super().__init__(order, models)
+        super().__init__(order, lambda order: Worker(order, models))
         self._gate = gate
 
     def wait(self, seconds: float) -> Sequence[Returned]:

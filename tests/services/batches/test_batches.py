@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,11 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.types import CounterfactualCaption, CounterfactualCaptions, Trace
 from services.batches import planning
-from services.batches.engine import Engine, Outcome, Told
+from services.batches.engine import Engine, Outcome, ProgressEvent
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, Returned
 from services.batches.service import BatchService
-from services.batches.work import Lot, Order
+from services.batches.work import Lot, Order, Worker
 from storage.workspace import Workspace
 from tests.support.batch_kills import plan_file
 from tests.support.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
@@ -60,12 +61,17 @@ def worked(
     models: ScriptedModels | None = None,
     pool: Callable[[Order], Pool] | None = None,
     stop: threading.Event | None = None,
-    tell: Callable[[Told], None] = lambda told: None,
+    tell: Callable[[ProgressEvent], None] = lambda event: None,
 ) -> Outcome:
     """What becomes of it in this process, with stand-ins for the models."""
     order = BatchService(workspace).order(number)
-    make = pool or (lambda order: HerePool(order, models or ScriptedModels()))  # type: ignore[arg-type]
+    make = pool or partial(HerePool, make=partial(Worker, models=models or ScriptedModels()))  # type: ignore[arg-type]
     return Engine(workspace, number, order, make, stop, tell).run()
+
+
+def stand_in(order: Order) -> Worker:
+    """A worker with stand-ins for the models."""
+    return Worker(order, ScriptedModels())  # type: ignore[arg-type]
 
 
 def test_a_data_set_becomes_test_cases_after_a_yes(workspace: Workspace, tmp_path: Path) -> None:
@@ -256,7 +262,10 @@ def test_a_recipe_without_a_language_model_needs_no_worker_for_it(workspace: Wor
             super().send(lot)
 
     workspace.batches.approve(number, ahead=True)
-    assert worked(workspace, number, pool=lambda order: Noted(order, ScriptedModels())) == "done"  # type: ignore[arg-type]
+    assert (
+        worked(workspace, number, pool=lambda order: Noted(order, lambda order: Worker(order, ScriptedModels())))
+        == "done"
+    )  # type: ignore[arg-type]
     assert set(stages) == {"captions", "images"}
     assert BatchService(workspace).status(number).passes[2].number("done") == SOURCES
 
@@ -289,7 +298,7 @@ class Shuffled(HerePool):
     """Takes several lots at a time, and does the last one first."""
 
     def __init__(self, order: Order, backwards: bool) -> None:
-        super().__init__(order, ScriptedModels())  # type: ignore[arg-type]
+        super().__init__(order, stand_in)
         self._backwards = backwards
 
     def room(self) -> int:
@@ -315,7 +324,7 @@ class Dying(HerePool):
 def test_a_source_that_kills_its_worker_is_set_aside(workspace: Workspace, tmp_path: Path) -> None:
     images(tmp_path / "data")
     number = planned(workspace, tmp_path)
-    assert worked(workspace, number, pool=lambda order: Dying(order, ScriptedModels())) == "approval"  # type: ignore[arg-type]
+    assert worked(workspace, number, pool=lambda order: Dying(order, stand_in)) == "approval"
     (group,) = BatchService(workspace).failures(number)
     assert group.examples == ["test/boat/3.png"] and "died 3 times" in group.reason
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from core.batches import Done
 from core.errors import UserError
 from services.batches import planning, service
-from services.batches.engine import Told
+from services.batches.engine import ProgressEvent
 from services.batches.io_workers import HelperDied, Helpers, Unread
 from services.batches.plan_file import read_plan
-from services.batches.pools import Does, InTurn, ProcessPool, lost
+from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
-from services.batches.work import Lot, Order, Piece
+from services.batches.work import Order, Piece
+from services.batches.worker_process import MakeRunner
 from storage.workspace import Workspace
 from tests.services.batches.test_cluster import images, plan_of, run
 from tests.support.batch_workers import Poisoned, here, scripted
@@ -38,9 +36,7 @@ def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "AT_ONCE", 2)
 
 
-def helped(
-    helpers: int, kept: list[ProcessPool], make: Callable[[Order], Does] = scripted
-) -> Callable[..., ProcessPool]:
+def helped(helpers: int, kept: list[ProcessPool], make: MakeRunner = scripted) -> Callable[..., ProcessPool]:
     """Makes one worker with so many helpers, and keeps it."""
 
     def pool(order: Order) -> ProcessPool:
@@ -66,7 +62,7 @@ def test_helpers_make_the_same_images_and_end_with_their_worker(tmp_path: Path) 
         pools: list[ProcessPool] = []
         seen: set[psutil.Process] = set()
 
-        def look(told: Told, pools: list[ProcessPool] = pools, seen: set[psutil.Process] = seen) -> None:
+        def look(event: ProgressEvent, pools: list[ProcessPool] = pools, seen: set[psutil.Process] = seen) -> None:
             seen.update(helpers_of(pools[-1]))
 
         assert run(plan, tmp_path / str(number), helped(number, pools), look) == expected
@@ -82,7 +78,7 @@ def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, v
     pools: list[ProcessPool] = []
     killed: list[psutil.Process] = []
 
-    def kill(told: Told) -> None:
+    def kill(event: ProgressEvent) -> None:
         stage = len(pools)
         if stage in (1, 3) and len(killed) < stage:  # once while sources are read, and once while images are saved
             found = helpers_of(pools[-1])
@@ -147,89 +143,3 @@ def test_what_is_asked_of_a_helper_that_has_died_is_refused(tmp_path: Path) -> N
                 helpers.load("0" * 64, "", {})()
     finally:
         helpers.close()
-
-
-# What a lot does to others
-
-
-def lot(number: int, pieces: int = 2) -> Lot:
-    """One with so many pieces."""
-    return Lot(number, "images", tuple(Piece(10 * number + at, at, "", "", "", 0) for at in range(pieces)))
-
-
-class Held:
-    """A worker that holds each lot until it is let go."""
-
-    def __init__(self) -> None:
-        self.begun: list[int] = []
-        self._changed = threading.Condition()
-        self._free: set[int] = set()
-
-    def do(self, lot: Lot) -> tuple[Done, ...]:
-        with self._changed:
-            self.begun.append(lot.number)
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: lot.number in self._free)
-        return ()
-
-    def let(self, number: int) -> None:
-        with self._changed:
-            self._free.add(number)
-            self._changed.notify_all()
-
-    def until(self, *begun: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: self.begun == list(begun), 60), self.begun
-
-
-def test_lots_begin_in_their_order_two_at_a_time_and_one_piece_alone() -> None:
-    worker = Held()
-    turns = InTurn(worker, 1)
-    lots = [lot(0), lot(1), lot(2, 1), lot(3), lot(4)]
-    with ThreadPoolExecutor(len(lots)) as threads:
-        asked = [threads.submit(turns.do, one.number, one) for one in reversed(lots)][::-1]
-        worker.until(0, 1)
-        worker.let(1)
-        asked[1].result(60)
-        assert worker.begun == [0, 1], "the one that is alone waits for all before it"
-        worker.let(0)
-        worker.until(0, 1, 2)
-        worker.let(2)
-        asked[2].result(60)
-        worker.until(0, 1, 2, 3, 4)
-        worker.let(3)
-        worker.let(4)
-
-
-def test_without_helpers_they_begin_one_after_another() -> None:
-    worker = Held()
-    turns = InTurn(worker, 0)
-    with ThreadPoolExecutor(2) as threads:
-        second, first = threads.submit(turns.do, 1, lot(1)), threads.submit(turns.do, 0, lot(0))
-        worker.until(0)
-        worker.let(0)
-        first.result(60)
-        worker.until(0, 1)
-        worker.let(1)
-        second.result(60)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "helpers", "died"),
-    [
-        ((2, 2), 0, 1),
-        ((2, 2), 2, 2),
-        ((1, 2), 2, 1),
-        ((2, 1), 2, 1),
-        ((2,), 2, 1),
-        ((), 2, 0),
-    ],
-)
-def test_of_the_lots_of_a_dead_worker_those_that_it_was_at_are_told_apart(
-    sizes: Sequence[int], helpers: int, died: int
-) -> None:
-    lots = [lot(number, pieces) for number, pieces in enumerate(sizes)]
-    found = lost(lots, helpers)
-    assert [one.lot for one in found] == lots
-    assert [one.died for one in found] == [place < died for place in range(len(lots))]
-    assert all(one.died != one.untouched for one in found)

@@ -22,7 +22,7 @@ from demo.render import render
 from demo.scene import random_scene
 from services.batches import planning, service
 from services.batches.cluster import RayPool, on_ray
-from services.batches.engine import Engine, Told
+from services.batches.engine import Engine, ProgressEvent
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService
@@ -84,7 +84,7 @@ def plan_of(folder: Path, sources: int) -> Path:
     return file
 
 
-def run(plan: Path, workspace: Path, pool: Pools, tell: Callable[[Told], None] = lambda told: None) -> Images:
+def run(plan: Path, workspace: Path, pool: Pools, tell: Callable[[ProgressEvent], None] = lambda event: None) -> Images:
     """The images of a plan that is run to its end."""
     with Workspace(workspace) as opened:
         batches = BatchService(opened)
@@ -120,8 +120,8 @@ def test_one_node_and_two_make_the_images_of_one_process_also_when_an_actor_is_k
         pools.append(RayPool(order, make=scripted))
         return pools[-1]
 
-    def kill(told: Told) -> None:
-        if told.stage == "images" and not killed:
+    def kill(event: ProgressEvent) -> None:
+        if event.stage == "images" and not killed:
             killed.append(pools[-1].processes[0])
             os.kill(killed[0], signal.SIGKILL)
 
@@ -142,8 +142,8 @@ from services.batches.cluster import RayPool, on_ray
 from tests.support.batch_workers import scripted
 from tests.services.batches.test_cluster import run
 
-def wait(told):
-    if told.stage == "images":
+def wait(event):
+    if event.stage == "images":
         print("drawing", flush=True)
         sys.stdin.readline()
 
@@ -191,7 +191,7 @@ def test_what_no_worker_can_do_is_told_in_a_sentence(tmp_path: Path, two_nodes: 
     with on_ray(address=two_nodes):
         with pytest.raises(UserError, match="weights of the captioner are not there"):
             run(plan, tmp_path / "weights", partial(RayPool, make=not_there))
-        with pytest.raises(UserError, match="3 workers on Ray ended one after another without a lot done"):
+        with pytest.raises(UserError, match="3 workers ended one after another without a lot done"):
             run(plan, tmp_path / "deadly", partial(RayPool, workers=1, make=Deadly))
         with workspace_in(tmp_path / "gone") as opened:
             batches = BatchService(opened)

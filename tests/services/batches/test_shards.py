@@ -21,7 +21,7 @@ from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, Returned
 from services.batches.service import BatchService
 from services.batches.shards import Progress, hand_out, handed_out, merge, progress, take_back, work
-from services.batches.work import Order
+from services.batches.work import Order, Worker
 from storage.workspace import Workspace
 from tests.services.batches.test_batches import images
 from tests.support.batch_kills import drawn_data, plan_file, run
@@ -51,9 +51,14 @@ def planned(workspace: Workspace, folder: Path, more: str = "") -> tuple[int, Or
     return number, service.order(number)
 
 
+def stand_in(order: Order) -> Worker:
+    """A worker with stand-ins for the models."""
+    return Worker(order, ScriptedModels())  # type: ignore[arg-type]
+
+
 def here(order: Order) -> Pool:
     """Stand-ins for the models, in this process."""
-    return HerePool(order, ScriptedModels())  # type: ignore[arg-type]
+    return HerePool(order, stand_in)
 
 
 def at_a_loss(order: Order) -> Pool:
@@ -62,7 +67,7 @@ def at_a_loss(order: Order) -> Pool:
     def reply(prompt: str) -> str:
         return "?" if "label boat" in prompt else answer(prompt)
 
-    return HerePool(order, ScriptedModels(ScriptedLanguageModel(reply)))  # type: ignore[arg-type]
+    return HerePool(order, lambda order: Worker(order, ScriptedModels(ScriptedLanguageModel(reply))))  # type: ignore[arg-type]
 
 
 def all_shards(workspace: Workspace, number: int) -> None:
@@ -181,7 +186,7 @@ class Dying(HerePool):
 def test_a_source_that_kills_its_worker_is_set_aside(workspace: Workspace, tmp_path: Path) -> None:
     number, order = planned(workspace, tmp_path)
     hand_out(workspace, number, order)
-    work(workspace.folder, number, 1, 1, lambda order: Dying(order, ScriptedModels()))  # type: ignore[arg-type]
+    work(workspace.folder, number, 1, 1, lambda order: Dying(order, stand_in))
     assert merge(workspace, number, order).left == 0
     (group,) = BatchService(workspace).failures(number)
     assert group.examples == ["test/boat/3.png"] and "died 3 times" in group.reason
