@@ -63,7 +63,7 @@ class Sleeper:
         models: Any = SleepingModels()
         self._worker = Worker(order, models)
         # They come while real models are loaded.
-        asked = [self._worker._beside.load("", "", {}) for _ in range(order.helpers or 0)]
+        asked = [self._worker._io.load("", "", {}) for _ in range(order.helpers or 0)]
         assert all(isinstance(one(), Unread) for one in asked)
         _drawing()
 

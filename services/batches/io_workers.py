@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from PIL import Image
 
@@ -38,7 +39,7 @@ from storage.thumbnails import ThumbnailFiles
 MOST_HELPERS = 4
 """Of a worker: they encode 50 images of 512 pixels a second, more than one GPU draws."""
 
-AT_ONCE = 8
+THREADS = 8
 """Files that a worker without helpers has at the disk at a time."""
 
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -106,7 +107,7 @@ class Unread:
 
 
 class FileWork:
-    """Does it, in whichever process it is made. Safe to use from many threads."""
+    """Reads and writes the files of a batch, in any process. Safe to use from many threads."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -162,57 +163,56 @@ class FileWork:
         self._files.settle()
 
 
-class Beside(Protocol):
-    """Has it done."""
+class IoWorkers(ABC):
+    """Do the work of `FileWork` beside the models. Each call returns a function that waits for the result."""
 
     def read(self, piece: Piece) -> Callable[[], Opened | Unread]:
-        """Gives what `FileWork.read` does; so do the others."""
-        ...
+        """As `FileWork.read`."""
+        return self._submit("read", piece)
 
-    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]: ...
+    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]:
+        """As `FileWork.load`."""
+        return self._submit("load", source, mask, classes)
 
-    def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]: ...
+    def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]:
+        """As `FileWork.save`."""
+        return self._submit("save", image, in_galleries)
 
+    @abstractmethod
     def close(self) -> None:
-        """End whatever does it, once all is done that was asked for."""
-        ...
+        """End the workers, once all is done that was asked for."""
+
+    @abstractmethod
+    def _submit(self, method: str, *arguments: Any) -> Callable[[], Any]: ...
 
 
-class Here:
-    """Does it in threads of this process, so that many files wait for the disk at the same time: each takes it some
-    milliseconds, in which the core would have nothing to do.
+class IoThreads(IoWorkers):
+    """Threads of this process, so that many files wait for the disk at the same time: each takes it some milliseconds,
+    in which the core would have nothing to do.
     """
 
     def __init__(self, files: FileWork) -> None:
         self._files = files
-        self._threads = ThreadPoolExecutor(AT_ONCE, "files")
-
-    def read(self, piece: Piece) -> Callable[[], Opened | Unread]:
-        return self._threads.submit(self._files.read, piece).result
-
-    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]:
-        return self._threads.submit(self._files.load, source, mask, classes).result
-
-    def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]:
-        return self._threads.submit(self._files.save, image, in_galleries).result
+        self._threads = ThreadPoolExecutor(THREADS, "files")
 
     def close(self) -> None:
         self._threads.shutdown()
+
+    def _submit(self, method: str, *arguments: Any) -> Callable[[], Any]:
+        return self._threads.submit(getattr(self._files, method), *arguments).result
 
 
 class HelperDied(Exception):
     """A helper ended before its work did."""
 
 
-class Helpers:
-    """Has it done in processes, which end with this one. What a helper had that dies raises HelperDied, and so does all
-    that is asked for after that.
-    """
+class Helpers(IoWorkers):
+    """Processes, which end with this one. If a helper dies, its pending and later calls raise HelperDied."""
 
     def __init__(self, order: Order, number: int) -> None:
         # A thread for each, which waits for it. The pools of Python would leave semaphores behind where this process is
         # killed.
-        self._waiting = ThreadPoolExecutor(number, "helpers")
+        self._threads = ThreadPoolExecutor(number, "helpers")
         self._free: SimpleQueue[Connection] = SimpleQueue()
         context = multiprocessing.get_context("spawn")
         for _ in range(number):
@@ -221,32 +221,26 @@ class Helpers:
             theirs.close()  # or its end would not end the connection
             self._free.put(ours)
 
-    def read(self, piece: Piece) -> Callable[[], Opened | Unread]:
-        return self._waiting.submit(self._asked, "read", piece).result
-
-    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]:
-        return self._waiting.submit(self._asked, "load", source, mask, classes).result
-
-    def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]:
-        return self._waiting.submit(self._asked, "save", image, in_galleries).result
-
     def close(self) -> None:
-        self._waiting.shutdown()
+        self._threads.shutdown()
         while not self._free.empty():
             self._free.get().close()
 
-    def _asked(self, *asked: Any) -> Any:
+    def _submit(self, method: str, *arguments: Any) -> Callable[[], Any]:
+        return self._threads.submit(self._call, method, *arguments).result
+
+    def _call(self, *call: Any) -> Any:
         connection = self._free.get()  # there is one, as there are no more threads than helpers
         try:
-            connection.send(asked)
-            said = connection.recv()
+            connection.send(call)
+            result = connection.recv()
         except (EOFError, OSError) as error:
             raise HelperDied from error
         finally:
             self._free.put(connection)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 def data_set_of(plan: BatchPlan) -> DataSet:
@@ -257,9 +251,9 @@ def data_set_of(plan: BatchPlan) -> DataSet:
 
 
 def helpers_here(workers: int = 1) -> int:
-    """Helpers that suit each of so many workers of this machine: none without a GPU, as models fill the cores then."""
+    """Number of helpers for each of `workers` on this machine: none without a GPU, as models fill the cores then."""
     if sys.platform == "linux" and not any(os.path.exists(device) for device in _GPUS):
-        return 0  # told without torch, which takes seconds to be loaded
+        return 0  # without asking torch, which takes seconds to load
     if not this_machine().gpu:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -267,8 +261,8 @@ def helpers_here(workers: int = 1) -> int:
 
 
 def end_with_parent() -> None:
-    """From now on this process ends when the one that started it does, however that ends: nobody wants what it is at,
-    and it holds memory.
+    """End this process when the one that started it ends, however that ends: nobody needs its result, and it takes
+    memory.
     """
     parent = multiprocessing.parent_process()
 
@@ -287,9 +281,9 @@ def _help(connection: Connection, order: Order) -> None:
     files = FileWork(order)
     with suppress(EOFError, OSError):
         while True:
-            what, *given = connection.recv()
+            method, *arguments = connection.recv()
             try:
-                said = getattr(files, what)(*given)
+                result = getattr(files, method)(*arguments)
             except UserError as error:
-                said = UserError(str(error))
-            connection.send(said)
+                result = UserError(str(error))
+            connection.send(result)

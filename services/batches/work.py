@@ -28,7 +28,17 @@ from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of
 from pipeline.seams import Models
 from pipeline.stages.generation import PlannedImage
-from services.batches.io_workers import Beside, FileWork, Helpers, Here, Opened, Order, Piece, Unread, data_set_of
+from services.batches.io_workers import (
+    FileWork,
+    Helpers,
+    IoThreads,
+    IoWorkers,
+    Opened,
+    Order,
+    Piece,
+    Unread,
+    data_set_of,
+)
 
 __all__ = ["Lot", "Order", "Piece", "Worker", "data_set_of", "stages_of"]
 
@@ -72,7 +82,7 @@ class Worker:
         self._driver = Driver(order.profile, self._models)
         self._recipe = recipe_of(order.plan.make.recipe)
         self._files = FileWork(order)
-        self._beside: Beside = Helpers(order, order.helpers) if order.helpers else Here(self._files)
+        self._io: IoWorkers = Helpers(order, order.helpers) if order.helpers else IoThreads(self._files)
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
@@ -93,18 +103,18 @@ class Worker:
 
     def close(self) -> None:
         """End its helpers, and its threads."""
-        self._beside.close()
+        self._io.close()
         if self._at_models is not None:
             self._at_models.shutdown()
 
     def _sources(self, lot: Lot) -> _Sources:
         """The source of each piece, by its number; one that is wanted for several images once."""
         if lot.stage == "captions":
-            return {piece.id: self._beside.read(piece) for piece in lot.pieces}
+            return {piece.id: self._io.read(piece) for piece in lot.pieces}
         asked: dict[str, Asked[Opened | Unread]] = {}
         for piece in lot.pieces:
             if piece.source not in asked:
-                asked[piece.source] = self._beside.load(piece.source, piece.mask, piece.mask_classes)
+                asked[piece.source] = self._io.load(piece.source, piece.mask, piece.mask_classes)
         return {piece.id: asked[piece.source] for piece in lot.pieces}
 
     def _timed(self, lot: Lot, sources: _Sources) -> tuple[Finish, float]:
@@ -183,7 +193,7 @@ class Worker:
                 failed[piece.id] = source
                 continue
             if piece.source not in stores:
-                stores[piece.source] = _Saving(MemoryStore(source.image, piece.values, source.mask), self._beside)
+                stores[piece.source] = _Saving(MemoryStore(source.image, piece.values, source.mask), self._io)
             wanted.setdefault(piece.source, []).append(piece)
         works = [
             SourceWork(
@@ -247,9 +257,9 @@ class Worker:
 class _Saving(MemoryStore):
     """The store of a source whose images are saved as soon as they are there."""
 
-    def __init__(self, held: MemoryStore, beside: Beside) -> None:
+    def __init__(self, held: MemoryStore, io: IoWorkers) -> None:
         super().__init__(held.source(), held.values(), held.mask())
-        self._beside = beside
+        self._io = io
         self.saved: dict[tuple[CounterfactualCaption | None, int], Asked[SavedCase]] = {}
         """By caption and seed."""
         self.failed: dict[tuple[CounterfactualCaption | None, int], Exception] = {}
@@ -257,7 +267,7 @@ class _Saving(MemoryStore):
         """By the picture itself: images of one source share its control image, which is written once."""
 
     def save_case(self, case: TestCase) -> None:
-        image = self._beside.save(case.image, in_galleries=True)
+        image = self._io.save(case.image, in_galleries=True)
         artifacts = {name: self._artifact(picture) for name, picture in case.artifacts.items()}
         lineage, checks = case.lineage, case.checks
 
@@ -268,7 +278,7 @@ class _Saving(MemoryStore):
 
     def _artifact(self, picture: Image.Image) -> Asked[StoredImage]:
         if id(picture) not in self._artifacts:
-            self._artifacts[id(picture)] = picture, self._beside.save(picture, in_galleries=False)
+            self._artifacts[id(picture)] = picture, self._io.save(picture, in_galleries=False)
         return self._artifacts[id(picture)][1]
 
     def tell(self, event: Event) -> None:
