@@ -35,13 +35,14 @@ from evaluation.retraining.arm_statistics import (
     WonBack,
     beside_controls,
 )
-from evaluation.retraining.data_split import SIDES, Pictured, Shared, Side, shared
+from evaluation.retraining.data_split import SIDES, Side
 from evaluation.retraining.stored_training import Training, learnt, right_of
 from evaluation.retraining.training import Arm, Augmentation, Example, TrainingRecipe
 from evaluation.segmentation import mean_iou
 from experiments.paper.annotators import vote
 from experiments.paper.prioritising import doubtful_first, ours
 from experiments.paper.reading import CANNOT_TELL, VALID, WEIGHTS, Numbers, Read, one_thread
+from experiments.paper.shared_images import Pictured, Shared, shared
 from experiments.paper.size import Size
 from experiments.paper.validity import sides_of
 from experiments.paper.world import Family, mask_file, side

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from pydantic import ValidationError
 
 from core.errors import UserError
-from core.image_filter import ImageFilter
 from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -144,11 +142,7 @@ class EvaluationService:
             found.setdefault(choice.key, choice)
         for asked in self._workspace.models_under_test.all():
             if kind in (None, asked.model.identity.kind):
-                try:
-                    wanted = UnderTestSettings.model_validate(asked.settings)
-                except ValidationError:  # of a version that knew other kinds of models
-                    continue
-                choice = self._choice(wanted, cases, False, asked.model)
+                choice = self._choice(UnderTestSettings.model_validate(asked.settings), cases, False, asked.model)
                 found.setdefault(choice.key, choice)
         return tuple(found.values())
 
@@ -257,10 +251,6 @@ class EvaluationService:
     def entries(self, asked: Asked, cell: Cell) -> tuple[int, ...]:
         """The entries of the catalogue behind a number of `evaluate`, ascending."""
         return entries_of(self._figures(asked), cell)
-
-    def filter_of(self, asked: Asked, cell: Cell) -> ImageFilter:
-        """The same as a filter of the catalogue."""
-        return ImageFilter(entries=self.entries(asked, cell))
 
     def file(self, asked: Asked, kind: FileKind) -> bytes:
         """An export of the figures. Raises UserError as `evaluate`."""

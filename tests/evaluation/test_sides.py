@@ -11,7 +11,8 @@ from core.images import image_sha
 from core.perceptual_hashes import perceptual_hash
 from demo.render import render
 from demo.scene import random_scene
-from evaluation.retraining.data_split import Pictured, Side, shared, side_of, sides_together
+from evaluation.retraining.data_split import Side, side_of
+from experiments.paper.shared_images import Pictured, shared
 
 
 def picture(image: Image.Image, name: str, source: str) -> Pictured:
@@ -48,9 +49,3 @@ def test_pictures_on_two_sides_are_found_also_where_they_only_look_alike() -> No
     assert found[("scene 0", "again")] == (("train", "test"), True)
     assert found[("scene 1", "brighter")] == (("tune", "test"), False)
     assert len(found) == 2 and len(shared(sides, most=1)) == 1
-
-
-def test_sources_that_look_alike_go_together() -> None:
-    groups = sides_together([("b", "c"), ("c", "d"), ("e", "x")], "abcde")
-    assert groups == {"a": "a", "b": "b", "c": "b", "d": "b", "e": "e"}
-    assert len({side_of(groups[source], 3) for source in "bcd"}) == 1

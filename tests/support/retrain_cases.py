@@ -5,14 +5,16 @@ which has a fixture `filled` for that.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
 
 from core.test_sets import SetEntry
+from evaluation.retraining.data_split import SIDES, Side
+from experiments.paper.shared_images import Pictured, shared
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.retraining.training import RetrainAsked, RetrainPlan, ValidCases, part, plan, shared_images
+from services.evaluation.retraining.training import Parted, RetrainAsked, RetrainPlan, ValidCases, part, plan
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
 from services.test_sets.hashes import hashes_of
@@ -50,7 +52,18 @@ def planned(workspace: Workspace, service: EvaluationService, asked: RetrainAske
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     path, no_mask = workspace.images.path, lambda _: None
     found = plan(cases, mapping, parted, asked, path, no_mask, nobody, lambda places: places[::-1])
-    return cases, found, len(shared_images(cases, parted, looks))
+    return cases, found, len(_shared_images(cases, parted, looks))
+
+
+def _shared_images(cases: Cases, parted: Parted, looks: Mapping[str, int]) -> Sequence[object]:
+    """Images that are used on two sides, or look alike there."""
+    sides: dict[Side, list[Pictured]] = {one: [] for one in SIDES}
+    for which, images in enumerate(cases.all_images):
+        for one in SIDES:
+            for place in parted.rows(which, images, one).tolist():
+                sha, source = images.shas[place], cases.originals.shas[images.source[place]]
+                sides[one].append(Pictured(sha, source, sha, looks[sha]))
+    return shared(sides)
 
 
 def draft(workspace: Workspace, name: str, entries: list[SetEntry]) -> int:

@@ -23,6 +23,7 @@ from PIL import Image
 from core.errors import UserError
 from core.figures import Floats
 from core.progress import OnCount
+from core.types import from_plain, to_plain
 from evaluation.answers import groups_of_numbers
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_state, learnt, said_before
@@ -32,8 +33,7 @@ from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
 from services.evaluation.ranking import judged_of
-from services.evaluation.retraining.figures import pictures_of, retrained
-from services.evaluation.retraining.results import Retrained, TrainedOnce, retrained_facts, retrained_of, told_of
+from services.evaluation.retraining.results import Retrained, TrainedOnce, pictures_of, retrained, retrained_facts
 from services.evaluation.retraining.shifts import ShiftClasses, classes_of, with_shift
 from services.evaluation.retraining.training import (
     Parted,
@@ -159,9 +159,9 @@ class Retrainings:
         found, pictures = [], ""
         for one in self._workspace.retrainings.of(kept_under(asked)):
             pictures = pictures or self._look(self._evaluations.cases(asked.subject))[0]
-            held = retrained_of(one.told)
-            note = "" if held.pictures == pictures else CHANGED
-            found.append(Kept(held, one.created, one.asked, note, one.id))
+            result: Retrained = from_plain(Retrained, one.told)
+            note = "" if result.pictures == pictures else CHANGED
+            found.append(Kept(result, one.created, one.asked, note, one.id))
         return tuple(found)
 
     def opens(self, asked: Asked, number: int, on: str, arm: str = "") -> tuple[int, ...]:
@@ -219,7 +219,7 @@ class Retrainings:
         before = said_before(asked.asked.model, planned.sets, groups)
         said, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
         found = retrained(asked, cases, stored, planned, recipe, before, said, trainings)
-        self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, told_of(found))
+        self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, to_plain(found))
         return found
 
     # How it is done

@@ -21,7 +21,7 @@ from core.types import TaskKind
 from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.arm_statistics import BY_VOTES, GENERATED, RANKED
-from evaluation.retraining.data_split import SIDES, Pictured, Side, shared, side_of
+from evaluation.retraining.data_split import SIDES, Side, side_of
 from evaluation.retraining.training import (
     Arm,
     Augmentation,
@@ -337,17 +337,6 @@ def require_unseen(cases: Cases, asked: str) -> None:
     if asked not in ("", NO_TYPE, *there):
         said = ", ".join(there) or "none"
         raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {said}.", field="unseen")
-
-
-def shared_images(cases: Cases, parted: Parted, looks: Mapping[str, int]) -> Sequence[object]:
-    """Images that are used on two sides, or look alike there: empty, or what is measured says nothing."""
-    sides: dict[Side, list[Pictured]] = {one: [] for one in SIDES}
-    for which, images in enumerate(cases.all_images):
-        for one in SIDES:
-            for place in parted.rows(which, images, one).tolist():
-                sha, source = images.shas[place], cases.originals.shas[images.source[place]]
-                sides[one].append(Pictured(sha, source, sha, looks[sha]))
-    return shared(sides)
 
 
 class Examples:

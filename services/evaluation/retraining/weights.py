@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from core.words import count_of
 from evaluation.retraining.stored_training import REMOVED, is_trained, kept_state, remove_training, weights_in
 from evaluation.retraining.trained_file import header_of, with_header
 from evaluation.retraining.training import ABOUT
-from services.evaluation.retraining.results import Retrained, TrainedOnce, retrained_of
+from services.evaluation.retraining.results import Retrained, TrainedOnce
 from storage.workspace import Workspace
 
 MARK = "of.json"
@@ -133,9 +133,9 @@ def disk_of(workspace: Workspace) -> int:
 
 def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
     """All trainings of a workspace, those used last first."""
-    known = _Known(workspace)
-    folders = _folders(workspace)
-    return tuple(sorted((known.training(folder) for folder in folders), key=lambda one: one.used, reverse=True))
+    uses, latest = _uses(workspace)
+    trainings = [_kept_training(folder, uses.get(folder.name), latest) for folder in _folders(workspace)]
+    return tuple(sorted(trainings, key=lambda one: one.used, reverse=True))
 
 
 def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
@@ -189,56 +189,56 @@ def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], remo
     return "\n".join(lines)
 
 
-class _Known:
-    """What the database says of trainings."""
+@dataclass(frozen=True)
+class _Use:
+    """A retraining that a training belongs to."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._latest: dict[str, str] = {}
-        """By `kept_under`, when the latest retraining was done."""
-        self._of: dict[str, tuple[Marked, str, bool]] = {}
-        """By folder: whose it is, when the latest retraining with it was done, and whether none came after that."""
-        for row in workspace.retrainings.all():
-            latest = row.about not in self._latest
-            self._latest.setdefault(row.about, row.created)
-            found = retrained_of(row.told)
-            for one in found.trainings:
-                marked = Marked(row.about, found.model, found.title, found.split, one.arm, one.seed)
-                held = self._of.get(one.folder)
-                if held is None or (latest and not held[2]):
-                    self._of[one.folder] = marked, row.created, latest
+    of: Marked
+    created: str
+    """When the retraining was done."""
+    latest: bool
+    """True if no retraining of the same model with the same images was done after it."""
 
-    def training(self, folder: Path) -> KeptTraining:
-        """One of them."""
-        marked, created, latest = self._of.get(folder.name, (_marked(folder), "", False))
-        state, used = kept_state(folder), _used(folder)
-        arm, seed = (state.arm, state.seed) if state is not None else ("", 0)
-        if marked is not None:
-            arm, seed = marked.arm, marked.seed
-        return KeptTraining(
-            folder.name,
-            marked.model if marked is not None else "",
-            marked.title if marked is not None else "",
-            marked.split if marked is not None else "",
-            arm,
-            seed,
-            state is not None and state.done,
-            used,
-            _bytes(folder),
-            created,
-            latest,
-            self._why_kept(folder, marked, latest, used),
-        )
 
-    def _why_kept(self, folder: Path, marked: Marked | None, latest: bool, used: str) -> str:
-        if latest:
-            return "of the latest retraining"
-        if marked is None:
-            return "it does not say for what it was made"
-        if marked.about not in self._latest:
-            return "its retraining is not done"
-        if used >= self._latest[marked.about]:
-            return "used since the latest retraining"
-        return "it is being trained" if is_trained(folder) else ""
+def _uses(workspace: Workspace) -> tuple[dict[str, _Use], dict[str, str]]:
+    """The latest use of each folder of a training, and by `kept_under` when its latest retraining was done."""
+    uses: dict[str, _Use] = {}
+    latest: dict[str, str] = {}
+    for row in workspace.retrainings.all():
+        is_latest = row.about not in latest
+        latest.setdefault(row.about, row.created)
+        found: Retrained = from_plain(Retrained, row.told)
+        for one in found.trainings:
+            if one.folder not in uses or (is_latest and not uses[one.folder].latest):
+                mark_of = Marked(row.about, found.model, found.title, found.split, one.arm, one.seed)
+                uses[one.folder] = _Use(mark_of, row.created, is_latest)
+    return uses, latest
+
+
+def _kept_training(folder: Path, use: _Use | None, latest: Mapping[str, str]) -> KeptTraining:
+    """A training as it lies there. `latest` has by `kept_under` when the latest retraining was done."""
+    marked = use.of if use is not None else _marked(folder)
+    state, used = kept_state(folder), _used(folder)
+    if use is not None and use.latest:
+        why_kept = "of the latest retraining"
+    elif marked is None:
+        why_kept = "it does not say for what it was made"
+    elif marked.about not in latest:
+        why_kept = "its retraining is not done"
+    elif used >= latest[marked.about]:
+        why_kept = "used since the latest retraining"
+    else:
+        why_kept = "it is being trained" if is_trained(folder) else ""
+    shown = marked or Marked("", "", "", "", *((state.arm, state.seed) if state is not None else ("", 0)))
+    return KeptTraining(
+        *(folder.name, shown.model, shown.title, shown.split, shown.arm, shown.seed),
+        done=state is not None and state.done,
+        used=used,
+        size=_bytes(folder),
+        retraining=use.created if use is not None else "",
+        latest=use is not None and use.latest,
+        why_kept=why_kept,
+    )
 
 
 def _folders(workspace: Workspace) -> list[Path]:
@@ -260,7 +260,7 @@ def _marked(folder: Path) -> Marked | None:
 
 
 def _used(folder: Path) -> str:
-    """When its mark was written, which is done at each use; without one when it was trained."""
+    """When its mark was written, which is done at each use."""
     file = next((one for one in (folder / MARK, folder / ABOUT) if one.exists()), folder)
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="microseconds")
 

@@ -20,12 +20,13 @@ from core.evaluation_results import AUGMENTED, BEFORE, CONTROL, ON_GENERATED, ON
 from core.figures import Floats
 from core.image_filter import Between, ImageFilter
 from core.settings import UnderTestSettings
+from core.types import from_plain, to_plain
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import ARMS, BY_VOTES, GENERATED, RANKED
 from evaluation.retraining.stored_training import Training, learnt
 from services.evaluation.retraining import jobs as retrainings_module
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.retraining.results import retrained_facts, retrained_markdown, retrained_of, told_of
+from services.evaluation.retraining.results import Retrained, retrained_facts, retrained_markdown
 from services.evaluation.retraining.training import RetrainAsked, kept_under, part
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
@@ -137,7 +138,7 @@ def test_what_retraining_brings_is_measured_kept_and_not_trained_twice(
     held = retrainings.kept(BIRDS)
     assert {one.asked for one in held} == {asked.digest, replace(asked, seeds=3, arms=("generated",)).digest}
     assert [one.found for one in held] == [more, found] and not any(one.note for one in held)
-    assert retrained_of(told_of(found)) == found
+    assert from_plain(Retrained, to_plain(found)) == found
     text = retrained_markdown(found)
     assert "## On generated, unseen edit type" in text and "nan" not in text.lower()
     assert f"| {BEFORE} |" in text and f"- {BY_VOTES}: Nobody has judged" in text
@@ -289,7 +290,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
             assert trained.retrain(asked, lambda *told: steps.append(told)) == found
         assert times and {file: file.stat().st_mtime_ns for file in times} == times
         assert ("preparing masks", 0, 0) in steps
-        assert "## mIoU" in retrained_markdown(found) and retrained_of(told_of(found)) == found
+        assert "## mIoU" in retrained_markdown(found) and from_plain(Retrained, to_plain(found)) == found
         service.close()
 
 

@@ -16,9 +16,8 @@ from core.test_sets import SetEntry
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import GENERATED, Measured
 from services.curation.views import list_address
-from services.evaluation.retraining.figures import opened
 from services.evaluation.retraining.jobs import Kept, RetrainChoices, Retrainings
-from services.evaluation.retraining.results import MOST_OPENED, retrained_facts
+from services.evaluation.retraining.results import MOST_OPENED, opened, retrained_facts
 from services.evaluation.retraining.training import Behind
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
@@ -123,14 +122,11 @@ def test_a_hundred_and_twenty_five_thousand_images_make_a_small_row_whose_number
     assert all(list_address(one.entries) for one in found)
 
 
-def test_the_page_and_facts_hold_what_opens(retrainings: Retrainings) -> None:
+def test_a_number_opens_its_images_and_a_script_counts_them(retrainings: Retrainings) -> None:
     found = retrainings.retrain(QUICK, quiet)
-
-    def shown(one: object) -> str:
-        kept = Kept(one, CREATED, "x", "", 7)  # type: ignore[arg-type]
-        return str(retraining_part(PLACE, RetrainChoices("", ()), (kept,), None, ""))
-
-    assert shown(found).count("retraining/images") >= 6 and "kept=7" in shown(found)
+    kept = Kept(found, CREATED, "x", "", 7)
+    page = str(retraining_part(PLACE, RetrainChoices("", ()), (kept,), None, ""))
+    assert page.count("retraining/images") >= 6 and "kept=7" in page
     facts = retrained_facts(found, entries=False)
     assert {one["images"] for one in facts["opened"]} and not any("entries" in one for one in facts["opened"])
     assert [tuple(one["entries"]) for one in retrained_facts(found)["opened"]] == [one.entries for one in found.opened]

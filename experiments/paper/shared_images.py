@@ -1,0 +1,57 @@
+"""Finds images that are on two sides of a data set, by their hashes or because they look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from core.perceptual_hashes import NearHashes
+from evaluation.retraining.data_split import SIDES, Side
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """An image that is on a side."""
+
+    name: str
+    """For people."""
+    source: str
+    """The hash of its source image: its side hangs on it alone."""
+    sha: str
+    look: int
+    """Its `perceptual_hash`."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Two images of different sides that are one picture, or look like one."""
+
+    one: Pictured
+    other: Pictured
+    sides: tuple[Side, Side]
+    bits: int | None
+    """In how many bits their looks differ; None where they are the same file."""
+
+
+def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Shared]:
+    """Images that are on two sides, by their hashes or because they look alike; at most so many. Empty where the sides
+    are disjoint: only then does a figure of one say something of the others.
+    """
+    found: list[Shared] = []
+    held: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}
+    for side in SIDES:
+        own: tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]] = ({}, NearHashes(), {})
+        for image in sides.get(side, ()):
+            for other_side, (by_sha, near, by_look) in held.items():
+                if len(found) >= most:
+                    return found
+                if image.sha in by_sha:
+                    found.append(Shared(by_sha[image.sha], image, (other_side, side), None))
+                elif close := near.near(image.look):
+                    look, bits = min(close.items(), key=lambda one: (one[1], one[0]))
+                    found.append(Shared(by_look[look], image, (other_side, side), bits))
+            own[0].setdefault(image.sha, image)
+            own[1].add(image.look)
+            own[2].setdefault(image.look, image)
+        held[side] = own
+    return found
