@@ -109,7 +109,9 @@ def test_torch_and_torchvision_are_a_pair() -> None:
 
 def test_code_imports_only_what_the_requirements_name() -> None:
     known = _names("requirements.in") | set(sys.stdlib_module_names) | {*ROOMS, "app"}
-    extra = dict.fromkeys(("services/batches/cluster.py", "experiments/toy_cluster.py"), _names("requirements-batch.txt"))
+    extra = dict.fromkeys(
+        ("services/batches/cluster.py", "experiments/toy_cluster.py"), _names("requirements-batch.txt")
+    )
     unknown = {
         f"{path.relative_to(ROOT)}:{line} {name}"
         for path in SOURCES
