@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from storage.evaluation.models_under_test import NO_CLASS, ProbabilityRows, Stor
 from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]
+K = TypeVar("K")
+T = TypeVar("T")
 MODELS_HELD = 2
 """Models of a kind whose answers are held in memory: 250 MB each for 125,000 images and 1,000 classes."""
 
@@ -48,15 +51,18 @@ class Answered:
     """Of how many only the likeliest classes are known."""
 
 
-class _Numbered:
-    """Images that a model has read, by their numbers, and with these also those of a table, column by column."""
+class _ReadImages:
+    """The images that a model has read, each with the number of its last row; also of a table, column by column."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
+        self._rows = 0
         self._columns: tuple[Texts, Numbers, Numbers] | None = None
 
-    def add(self, numbers: Mapping[str, int]) -> None:
-        self.number.update(numbers)
+    def add(self, images: Collection[str]) -> None:
+        """Number further rows, one an image."""
+        self.number.update(zip(images, range(self._rows, self._rows + len(images)), strict=True))
+        self._rows += len(images)
         self._columns = None
 
     def of(self, cases: Cases, images: Images) -> Numbers:
@@ -73,29 +79,29 @@ class _Numbered:
 
 
 @dataclass
-class _Held:
-    """All that one classifier said."""
+class _Probabilities:
+    """The stored answers of one classifier."""
 
     last: int = 0
-    row: _Numbered = field(default_factory=_Numbered)
+    """The id of the last row that was read from the workspace, as in the two others."""
+    images: _ReadImages = field(default_factory=_ReadImages)
     likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros((0, TOP), np.uint16))
     numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     exact: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     def add(self, rows: ProbabilityRows, exact: bool) -> None:
-        first = len(self.exact)
-        self.row.add(dict(zip(rows.images, range(first, first + len(rows.images)), strict=True)))
-        self.likeliest = np.concatenate([self.likeliest, rows.likeliest]) if first else rows.likeliest
-        self.numbers = np.concatenate([self.numbers, rows.numbers]) if first else rows.numbers
+        self.images.add(rows.images)
+        self.likeliest = np.concatenate([self.likeliest, rows.likeliest]) if len(self.exact) else rows.likeliest
+        self.numbers = np.concatenate([self.numbers, rows.numbers]) if len(self.exact) else rows.numbers
         self.exact = np.concatenate([self.exact, np.full(len(rows.images), exact)])
 
 
 @dataclass
-class _HeldPixels:
-    """All that one segmenter said of masks."""
+class _PixelCounts:
+    """The stored counts of pixels that one segmenter said of masks."""
 
     last: int = 0
-    image: _Numbered = field(default_factory=_Numbered)
+    images: _ReadImages = field(default_factory=_ReadImages)
     mask: dict[str, int] = field(default_factory=dict)
     """The number of each mask."""
     both: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
@@ -109,11 +115,10 @@ class _HeldPixels:
     """Of the masks of the subject that was asked last, which these are in `mask`."""
 
     def add(self, new: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
-        known = self.image.number
-        first_time = dict.fromkeys(image for image, *_ in new if image not in known)
-        self.image.add({image: len(known) + place for place, image in enumerate(first_time)})
-        held = [(self.image.number[image], self.mask.setdefault(mask, len(self.mask))) for image, mask, _ in new]
-        self.both = np.concatenate([self.both, np.array(held, np.int64)])
+        number = self.images.number
+        self.images.add(dict.fromkeys(image for image, *_ in new if image not in number))
+        both = [(number[image], self.mask.setdefault(mask, len(self.mask))) for image, mask, _ in new]
+        self.both = np.concatenate([self.both, np.array(both, np.int64)])
         counts, sizes = np.concatenate([one for *_, one in new]), [len(one) for *_, one in new]
         came = pairs_of_images(counts["mask"], counts["said"], counts["pixels"], sizes)
         self.pairs = sparse.vstack([self.pairs, came], format="csr")
@@ -123,7 +128,7 @@ class _HeldPixels:
 
     def rows_of(self, cases: Cases, images: Images) -> Numbers:
         """The row of each image with its mask, the last that came; -1 where nothing is known of them."""
-        image, mask = self.image.of(cases, images), self._masks_of(images)
+        image, mask = self.images.of(cases, images), self._masks_of(images)
         wanted = self._keys(image, mask)
         at = np.searchsorted(self.keys, wanted, side="right") - 1
         found = np.flatnonzero((image >= 0) & (mask >= 0) & (at >= 0))
@@ -143,17 +148,16 @@ class _HeldPixels:
 
 
 @dataclass
-class _HeldDoubts:
-    """How unsure one segmenter is of images."""
+class _Doubts:
+    """The stored uncertainty of one segmenter."""
 
     last: int = 0
-    row: _Numbered = field(default_factory=_Numbered)
+    images: _ReadImages = field(default_factory=_ReadImages)
     both: Floats = field(default_factory=lambda: np.zeros((0, 2)))
     """Entropy and DeepGini of each row."""
 
     def add(self, shas: Sequence[str], both: Floats) -> None:
-        first = len(self.both)
-        self.row.add(dict(zip(shas, range(first, first + len(shas)), strict=True)))
+        self.images.add(shas)
         self.both = np.concatenate([self.both, both])
 
 
@@ -162,17 +166,17 @@ class ModelAnswers:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._held: dict[int, _Held] = {}
-        self._pixels: dict[str, _HeldPixels] = {}
-        self._doubts: dict[str, _HeldDoubts] = {}
+        self._probabilities: dict[int, _Probabilities] = {}
+        self._pixels: dict[str, _PixelCounts] = {}
+        self._doubts: dict[str, _Doubts] = {}
         self._lock = threading.Lock()
 
     def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> Answered:
         """What a classifier says of images of a subject with a label."""
         with self._lock:
-            held = self._all(model, cases)
-            row = held.row.of(cases, images)
-            likeliest, numbers, exact = held.likeliest, held.numbers, held.exact
+            stored = self._probabilities_of(model, cases)
+            row = stored.images.of(cases, images)
+            likeliest, numbers, exact = stored.likeliest, stored.numbers, stored.exact
         place = np.flatnonzero((row >= 0) & (images.label >= 0))
         row = row[place]
         label, source = images.label[place], images.source[place]
@@ -193,8 +197,8 @@ class ModelAnswers:
         if model.identity.kind == "segmentation":
             return self._doubts_of_segmenter(model.key, cases, images)
         with self._lock:
-            held = self._all(model, cases)
-            row, numbers = held.row.of(cases, images), held.numbers
+            stored = self._probabilities_of(model, cases)
+            row, numbers = stored.images.of(cases, images), stored.numbers
         unsure, gini = np.full(len(row), np.nan), np.full(len(row), np.nan)
         place = np.flatnonzero(row >= 0)
         for first in range(0, len(place), LOOKED_AT_ONCE):
@@ -204,15 +208,11 @@ class ModelAnswers:
         return unsure, gini
 
     def _doubts_of_segmenter(self, key: str, cases: Cases, images: Images) -> tuple[Floats, Floats]:
-        with self._lock:
-            held = self._doubts.pop(key, None) or _HeldDoubts()
-            shas, both, held.last = self._workspace.models_under_test.doubts(key, held.last)
+        with self._lock, _latest(self._doubts, key, _Doubts) as stored:
+            shas, both, stored.last = self._workspace.models_under_test.doubts(key, stored.last)
             if shas:
-                held.add(shas, both)
-            self._doubts[key] = held
-            while len(self._doubts) > MODELS_HELD:
-                del self._doubts[next(iter(self._doubts))]
-            row, known = held.row.of(cases, images), held.both
+                stored.add(shas, both)
+            row, known = stored.images.of(cases, images), stored.both
         found = np.full((len(row), 2), np.nan)
         found[row >= 0] = known[row[row >= 0]]
         return found[:, 0], found[:, 1]
@@ -237,8 +237,8 @@ class ModelAnswers:
         each image with its mask; -1 where it was not counted.
         """
         with self._lock:
-            held = self._counts(key)
-            return held.pairs, held.rows_of(cases, images)
+            stored = self._counts(key)
+            return stored.pairs, stored.rows_of(cases, images)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
         """How many of the pictures of a subject the model has read; of a segmenter also counted."""
@@ -247,34 +247,29 @@ class ModelAnswers:
             return sum(sha in known for sha in cases.pictures)
         with self._lock:
             if model.identity.kind == "classification":
-                return len(cases.pictures) - len(self._missing(self._all(model, cases), cases))
-            held = self._counts(model.key)
+                return len(cases.pictures) - len(_not_read(self._probabilities_of(model, cases), cases))
+            stored = self._counts(model.key)
             missing = _shas(
-                (images, images.masks.there & (held.rows_of(cases, images) < 0)) for images in cases.all_images
+                (images, images.masks.there & (stored.rows_of(cases, images) < 0)) for images in cases.all_images
             )
         without = _shas((images, ~images.masks.there) for images in cases.all_images)
         if without:
             missing |= without - self._workspace.models_under_test.latest(model.key).keys()
         return len(cases.pictures) - len(missing)
 
-    def _missing(self, held: _Held, cases: Cases) -> set[str]:
-        return _shas((images, held.row.of(cases, images) < 0) for images in cases.all_images)
+    def _probabilities_of(self, model: StoredModel, cases: Cases) -> _Probabilities:
+        """The stored answers of a classifier, with those that came since the last time."""
+        with _latest(self._probabilities, model.id, _Probabilities) as stored:
+            rows, stored.last = self._workspace.models_under_test.probabilities(model, stored.last)
+            if len(rows.images):
+                stored.add(rows, exact=True)
+            missing = _not_read(stored, cases)
+            if missing:
+                self._add_likeliest(model, stored, sorted(missing))
+        return stored
 
-    def _all(self, model: StoredModel, cases: Cases) -> _Held:
-        held = self._held.pop(model.id, None) or _Held()
-        rows, held.last = self._workspace.models_under_test.probabilities(model, held.last)
-        if len(rows.images):
-            held.add(rows, exact=True)
-        missing = self._missing(held, cases)
-        if missing:
-            self._add_earlier(model, held, sorted(missing))
-        self._held[model.id] = held
-        while len(self._held) > MODELS_HELD:
-            del self._held[next(iter(self._held))]
-        return held
-
-    def _add_earlier(self, model: StoredModel, held: _Held, shas: Sequence[str]) -> None:
-        """What was predicted image by image has the likeliest classes alone: the others count as 0."""
+    def _add_likeliest(self, model: StoredModel, stored: _Probabilities, shas: Sequence[str]) -> None:
+        """Add predictions that were made image by image. They have the likeliest classes alone: others count as 0."""
         known = self._workspace.models_under_test.latest(model.key)
         wanted = [known[sha] for sha in shas if sha in known]
         place = {name: number for number, name in reversed(list(enumerate(model.identity.classes)))}
@@ -293,18 +288,29 @@ class ModelAnswers:
             likeliest.append(first)
             numbers.append(row)
         if images:
-            held.add(ProbabilityRows(images, np.stack(likeliest), np.stack(numbers)), exact=False)
+            stored.add(ProbabilityRows(images, np.stack(likeliest), np.stack(numbers)), exact=False)
 
-    def _counts(self, key: str) -> _HeldPixels:
-        """All that one segmenter said of masks; what came since the last time is added."""
-        held = self._pixels.pop(key, None) or _HeldPixels()
-        new, held.last = self._workspace.models_under_test.pixel_counts(key, held.last)
-        if new:
-            held.add(new)
-        self._pixels[key] = held
-        while len(self._pixels) > MODELS_HELD + 1:  # the one of the checks, too
-            del self._pixels[next(iter(self._pixels))]
-        return held
+    def _counts(self, key: str) -> _PixelCounts:
+        """The stored counts of a segmenter, with those that came since the last time."""
+        with _latest(self._pixels, key, _PixelCounts, MODELS_HELD + 1) as stored:  # that of the checks, too
+            new, stored.last = self._workspace.models_under_test.pixel_counts(key, stored.last)
+            if new:
+                stored.add(new)
+        return stored
+
+
+@contextmanager
+def _latest(cache: dict[K, T], key: K, make: Callable[[], T], most: int = MODELS_HELD) -> Iterator[T]:
+    """Take a value out of a cache, and put it back as its latest one, unless its update fails."""
+    value = cache.pop(key, None) or make()
+    yield value
+    cache[key] = value
+    while len(cache) > most:
+        del cache[next(iter(cache))]
+
+
+def _not_read(stored: _Probabilities, cases: Cases) -> set[str]:
+    return _shas((images, stored.images.of(cases, images) < 0) for images in cases.all_images)
 
 
 def _shas(wanted: Iterable[tuple[Images, NDArray[np.bool_]]]) -> set[str]:

@@ -20,7 +20,7 @@ from core.settings import UnderTestSettings
 from evaluation.models import ModelUnderTest
 from pipeline.profiles.profile import load_profile
 from services.evaluation.service import BeginPredictions, EvaluationService, ShowPredictions
-from services.evaluation.stored_predictions import _HeldPixels
+from services.evaluation.stored_predictions import _PixelCounts
 from services.evaluation.subjects import Images, read_cases
 from services.evaluation.types import Asked, Subject
 from services.runs.predictions import Predictor, model_key
@@ -275,7 +275,7 @@ def test_how_unsure_a_segmenter_is_is_kept_with_what_it_says(workspace: Workspac
 
 def test_counts_are_those_of_an_image_with_its_mask_the_last_that_came(workspace: Workspace) -> None:
     fill(workspace, 2, road=True)
-    cases, held = read_cases(workspace, ALL), _HeldPixels()
+    cases, held = read_cases(workspace, ALL), _PixelCounts()
     first, images = cases.originals, cases.generated
     mask = [sha for sha, _ in images.masks]
 
