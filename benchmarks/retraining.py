@@ -22,7 +22,7 @@ from core.perceptual_hashes import BITS
 from core.settings import UnderTestSettings
 from core.test_sets import ImageHashes
 from evaluation.class_mapping import ClassMap, map_classes
-from services.evaluation.retraining.training import Parted, RetrainAsked, ValidCases, part, plan
+from services.evaluation.retraining.training import DataSplit, RetrainingQuestion, ValidCases, part, plan
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import Asked, Subject
 from services.test_sets.hashes import hashes_of
@@ -85,7 +85,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
     name = f", {size:,} test cases"
     cases = read_cases(workspace, EVERYTHING)
     mapping = map_classes(cases.labels, [f"class {number}" for number in range(CLASSES)], "classification", None)
-    asked = RetrainAsked(Asked(EVERYTHING, UnderTestSettings(source="timm", name="a model under test")))
+    asked = RetrainingQuestion(Asked(EVERYTHING, UnderTestSettings(source="timm", name="a model under test")))
     whole, parting, planning = list[float](), list[float](), list[float]()
     for _ in range(TIMES):
         read, held = _timed(lambda: hashes_of(workspace, cases.pictures))
@@ -103,7 +103,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
     ]
 
 
-def _plan(workspace: Workspace, cases: Cases, mapping: ClassMap, parted: Parted, asked: RetrainAsked) -> int:
+def _plan(workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, asked: RetrainingQuestion) -> int:
     """How many images the arm learns from that learns from most."""
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     planned = plan(cases, mapping, parted, asked, workspace.images.path, lambda _: None, nobody, lambda places: places)

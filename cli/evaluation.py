@@ -40,8 +40,8 @@ from services.evaluation.caption_ranking import foretelling_facts, foretelling_m
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
 from services.evaluation.facts import facts_of, file_of, json_text
 from services.evaluation.ranking import ranking_facts, ranking_markdown
-from services.evaluation.retraining.jobs import OnStep, Retrainings, retrain_asked
-from services.evaluation.retraining.results import retrained_facts, retrained_markdown
+from services.evaluation.retraining.jobs import OnStep, Retrainings, retraining_question
+from services.evaluation.retraining.results import result_facts, result_markdown
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_facts, trainings_markdown, trainings_of
 from services.evaluation.service import READING, EvaluationService
@@ -148,7 +148,7 @@ def _retrained(
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.shift:
         given["shift"] = version_of(workspace, options.shift).number
-    wanted = retrain_asked(asked, BeginRetraining.of(given))
+    wanted = retraining_question(asked, BeginRetraining.of(given))
     retrainings = Retrainings(workspace, service)
     try:
         found = retrainings.retrain(wanted, on_step)
@@ -156,8 +156,8 @@ def _retrained(
         line.clear()
         retrainings.close()
     if options.json:
-        return json_text(retrained_facts(found))
-    return "\n".join(printable(one) for one in retrained_markdown(found).split("\n"))
+        return json_text(result_facts(found))
+    return "\n".join(printable(one) for one in result_markdown(found).split("\n"))
 
 
 def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:

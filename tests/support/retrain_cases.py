@@ -14,14 +14,21 @@ from core.test_sets import SetEntry
 from evaluation.retraining.data_split import SIDES, Side
 from experiments.paper.shared_images import Pictured, shared
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.retraining.training import Parted, RetrainAsked, RetrainPlan, ValidCases, part, plan
+from services.evaluation.retraining.training import (
+    DataSplit,
+    RetrainingPlan,
+    RetrainingQuestion,
+    ValidCases,
+    part,
+    plan,
+)
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
 from services.test_sets.hashes import hashes_of
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import BIRDS, service_of
 
-QUICK = RetrainAsked(BIRDS, seeds=2, updates=2, batch=4, rate=0.01, arms=("generated",))
+QUICK = RetrainingQuestion(BIRDS, seeds=2, updates=2, batch=4, rate=0.01, arms=("generated",))
 """Seconds at most."""
 
 
@@ -43,7 +50,9 @@ def retrainings(filled: Workspace, evaluations: EvaluationService) -> Iterator[R
     made.close()
 
 
-def planned(workspace: Workspace, service: EvaluationService, asked: RetrainAsked) -> tuple[Cases, RetrainPlan, int]:
+def planned(
+    workspace: Workspace, service: EvaluationService, asked: RetrainingQuestion
+) -> tuple[Cases, RetrainingPlan, int]:
     """The plan of a question without votes, and how many images are on two sides."""
     cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
     looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
@@ -55,7 +64,7 @@ def planned(workspace: Workspace, service: EvaluationService, asked: RetrainAske
     return cases, found, len(_shared_images(cases, parted, looks))
 
 
-def _shared_images(cases: Cases, parted: Parted, looks: Mapping[str, int]) -> Sequence[object]:
+def _shared_images(cases: Cases, parted: DataSplit, looks: Mapping[str, int]) -> Sequence[object]:
     """Images that are used on two sides, or look alike there."""
     sides: dict[Side, list[Pictured]] = {one: [] for one in SIDES}
     for which, images in enumerate(cases.all_images):
@@ -73,7 +82,7 @@ def draft(workspace: Workspace, name: str, entries: list[SetEntry]) -> int:
     return number
 
 
-def sides(workspace: Workspace, service: EvaluationService, asked: RetrainAsked) -> tuple[Cases, tuple[str, ...]]:
+def sides(workspace: Workspace, service: EvaluationService, asked: RetrainingQuestion) -> tuple[Cases, tuple[str, ...]]:
     """The images of a question, and the side of each source."""
     cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
     looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}

@@ -15,8 +15,8 @@ from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL,
 from core.model_sections import in_bytes
 from core.types import TaskKind
 from core.words import count_of
-from services.evaluation.retraining.jobs import Kept, RetrainChoices
-from services.evaluation.retraining.results import Opened, Retrained, sides_words
+from services.evaluation.retraining.jobs import KeptResult, RetrainingChoices
+from services.evaluation.retraining.results import OpenedImages, RetrainingResult, sides_words
 from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
@@ -52,8 +52,8 @@ def retraining_waited_for() -> Html:
 
 def retraining_part(
     place: Place,
-    choices: RetrainChoices,
-    kept: Sequence[Kept],
+    choices: RetrainingChoices,
+    kept: Sequence[KeptResult],
     work: WorkView | None,
     doing: str,
     weights: Sequence[ArmWeights] = (),
@@ -115,7 +115,7 @@ def _progress(work: WorkView, doing: str) -> Html:
     )
 
 
-def _form(choices: RetrainChoices, opened: bool) -> Html:
+def _form(choices: RetrainingChoices, opened: bool) -> Html:
     arms = [tick(f"arm-{key}", ARM_NAMES[key], True, _ARM_HINTS[key], data_arm=key, class_="arm") for key in ARM_KEYS]
     types = [("", "the rarest"), *((one, one) for one in choices.edit_types), (NO_TYPE, "none: learn from all")]
     shifts = [("", "none"), *((f"{number}", words) for number, words in choices.shifts)]
@@ -163,7 +163,7 @@ def _wrong(name: str) -> Html:
     return el("p", "", class_="wrong", data_problem=name, role="alert")
 
 
-def _result(kept: Kept, place: Place, weights: Sequence[ArmWeights]) -> Html:
+def _result(kept: KeptResult, place: Place, weights: Sequence[ArmWeights]) -> Html:
     found = kept.found
     return el(
         "div",
@@ -186,7 +186,7 @@ def _result(kept: Kept, place: Place, weights: Sequence[ArmWeights]) -> Html:
     )
 
 
-def _weights(kept: Kept, place: Place, weights: Sequence[ArmWeights]) -> Html:
+def _weights(kept: KeptResult, place: Place, weights: Sequence[ArmWeights]) -> Html:
     """The weights that can be taken away."""
     lines = []
     for one in weights:
@@ -203,7 +203,7 @@ def _weights(kept: Kept, place: Place, weights: Sequence[ArmWeights]) -> Html:
     return el("details", el("summary", "Weights"), inside, class_="more-line weights", id="retraining-weights")
 
 
-def _images(place: Place, kept: Kept, one: Opened) -> str:
+def _images(place: Place, kept: KeptResult, one: OpenedImages) -> str:
     """Where the images behind a number are opened."""
     return evaluate_address("retraining/images", **_alone(place), kept=kept.number, on=one.set, arm=one.arm)
 
@@ -213,7 +213,7 @@ def _alone(place: Place) -> dict[str, Any]:
     return asdict(replace(place, beside="", other=None))
 
 
-def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:
+def _table(found: RetrainingResult, address: Callable[[OpenedImages], str]) -> Html:
     def link(words: str, on: str, arm: str = "") -> Child:
         """The words, as a link where images are kept behind them."""
         opens = found.opens(on, arm)
@@ -275,7 +275,7 @@ def _table(found: Retrained, address: Callable[[Opened], str]) -> Html:
     return join(el("div", table, class_="arms-table"), el("p", caption, class_="mut small"))
 
 
-def _opens_words(one: Opened, kind: TaskKind) -> str:
+def _opens_words(one: OpenedImages, kind: TaskKind) -> str:
     """What a link opens, with how many of them where it is not all."""
     what = count_of(one.images, "image")
     if one.arm:
@@ -296,19 +296,19 @@ def _cell(row: ArmRow | None, miou: float | None, link: Callable[[str, str, str]
     return el("td", el("b", value), el("small", more), of_classes, class_="n")
 
 
-def _left_out(found: Retrained) -> Html | None:
+def _left_out(found: RetrainingResult) -> Html | None:
     lines = [*(f"{one.name} is left out: {one.why}" for one in found.left_out), *found.notes]
     return el("ul", [el("li", line) for line in lines], class_="small notes") if lines else None
 
 
-def _earlier(kept: Sequence[Kept]) -> Html | None:
+def _earlier(kept: Sequence[KeptResult]) -> Html | None:
     if not kept:
         return None
     lines = [el("li", el("b", _when(one)), el("span", minus(one.found.answer))) for one in kept[:MOST_EARLIER]]
     return el("details", el("summary", f"Earlier ({len(kept)})"), el("ul", lines, class_="small"), class_="more-line")
 
 
-def _when(kept: Kept) -> str:
+def _when(kept: KeptResult) -> str:
     found, recipe = kept.found, kept.found.recipe
     at = datetime.fromisoformat(kept.created).strftime("%Y-%m-%d %H:%M UTC")
     seeds = f"{count_of(found.seeds, 'training')} an arm"

@@ -19,7 +19,7 @@ from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
 from services.evaluation.facts import json_text
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.retraining.results import Retrained, retrained_facts, retrained_markdown
+from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
 from services.evaluation.service import EvaluationService, about
 from services.evaluation.types import Asked
 from ui.evaluate.retraining import PART, retraining_part
@@ -41,7 +41,7 @@ class _Parts:
     def asked(self, sent: OnModel) -> Asked:
         return self._evaluations.asked(sent)
 
-    def latest(self, place: Place) -> Retrained:
+    def latest(self, place: Place) -> RetrainingResult:
         kept = self._retrainings.kept(self.asked(OnModel.of(place.fields)))
         if not kept:
             raise UserError("This model has not been trained further with these images.")
@@ -98,7 +98,7 @@ def add_retraining_routes(
         except UserError as error:
             back = ("The evaluation", place.to())
             return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-        data = retrained_markdown(found) + "\n" if kind == "markdown" else json_text(retrained_facts(found))
+        data = result_markdown(found) + "\n" if kind == "markdown" else json_text(result_facts(found))
         plain = re.sub(r"[^A-Za-z0-9]+", "-", f"retraining {found.title} {found.model}").strip("-").lower()[:80]
         end = "md" if kind == "markdown" else "json"
         headers = {**FRESH, "Content-Disposition": f'attachment; filename="{plain}.{end}"'}

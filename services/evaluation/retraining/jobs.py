@@ -33,12 +33,12 @@ from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
 from services.evaluation.ranking import judged_of
-from services.evaluation.retraining.results import Retrained, TrainedOnce, pictures_of, retrained, retrained_facts
+from services.evaluation.retraining.results import ArmTraining, RetrainingResult, pictures_of, result_facts, result_of
 from services.evaluation.retraining.shifts import ShiftClasses, classes_of, with_shift
 from services.evaluation.retraining.training import (
-    Parted,
-    RetrainAsked,
-    RetrainPlan,
+    DataSplit,
+    RetrainingPlan,
+    RetrainingQuestion,
     ValidCases,
     edit_types_of,
     kept_under,
@@ -74,13 +74,13 @@ it raises stops the work, which goes on there when it is begun again."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptResult:
     """What came of a retraining, and when."""
 
-    found: Retrained
+    found: RetrainingResult
     created: str
     asked: str
-    """`RetrainAsked.digest`."""
+    """`RetrainingQuestion.digest`."""
     note: str = ""
     """What a person has to know now, in a sentence; "" for nothing."""
     number: int = 0
@@ -88,7 +88,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class RetrainChoices:
+class RetrainingChoices:
     """What can be chosen for a retraining."""
 
     problem: str
@@ -105,7 +105,7 @@ class Retrainings:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
-        """What is trained; `of(about(asked))` finds that of a subject and a model. The result is a `Retrained`."""
+        """What is trained; `of(about(asked))` finds that of a subject and a model. The result is a `RetrainingResult`."""
         self._lock = threading.Lock()
         self._doing: dict[str, str] = {}
         self._looked: WeakKeyDictionary[Cases, tuple[str, tuple[str, ...]]] = WeakKeyDictionary()
@@ -120,11 +120,11 @@ class Retrainings:
         """Stop what is trained; it goes on where it was when it is begun again."""
         self.work.close()
 
-    def asked(self, sent: BeginRetraining) -> RetrainAsked:
+    def asked(self, sent: BeginRetraining) -> RetrainingQuestion:
         """What a command asks. Raises UserError for a model that there is not."""
-        return retrain_asked(self._evaluations.asked(sent), sent)
+        return retraining_question(self._evaluations.asked(sent), sent)
 
-    def begin(self, asked: RetrainAsked) -> WorkView:
+    def begin(self, asked: RetrainingQuestion) -> WorkView:
         """Begin to train, or go on. What is at the same subject and model already goes on. Raises UserError for what
         cannot be trained.
         """
@@ -141,27 +141,27 @@ class Retrainings:
         """What is done just now, such as "training “+ generated, all”, seed 2 of 5"; "" before it begins."""
         return self._doing.get(about(asked), "")
 
-    def choices(self, asked: Asked) -> RetrainChoices:
+    def choices(self, asked: Asked) -> RetrainingChoices:
         """What can be chosen before a model is trained further with images of a subject. Raises UserError as
         `EvaluationService.cases`.
         """
         try:
-            types = self._look(self._require(RetrainAsked(asked)))[1]
+            types = self._look(self._require(RetrainingQuestion(asked)))[1]
         except UserError as error:
-            return RetrainChoices(str(error), ())
+            return RetrainingChoices(str(error), ())
         versions = (one for held in self._workspace.test_sets.all() for one in reversed(held.versions))
-        return RetrainChoices(
+        return RetrainingChoices(
             "", types, tuple((one.number, one.words) for one in versions if one.number != asked.subject.version)
         )
 
-    def kept(self, asked: Asked) -> tuple[Kept, ...]:
+    def kept(self, asked: Asked) -> tuple[KeptResult, ...]:
         """What came of all retrainings of a model with images of a subject, the latest first."""
         found, pictures = [], ""
         for one in self._workspace.retrainings.of(kept_under(asked)):
             pictures = pictures or self._look(self._evaluations.cases(asked.subject))[0]
-            result: Retrained = from_plain(Retrained, one.told)
+            result: RetrainingResult = from_plain(RetrainingResult, one.told)
             note = "" if result.pictures == pictures else CHANGED
-            found.append(Kept(result, one.created, one.asked, note, one.id))
+            found.append(KeptResult(result, one.created, one.asked, note, one.id))
         return tuple(found)
 
     def opens(self, asked: Asked, number: int, on: str, arm: str = "") -> tuple[int, ...]:
@@ -174,7 +174,7 @@ class Retrainings:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")
         return found.entries
 
-    def weights(self, kept: Kept) -> tuple[ArmWeights, ...]:
+    def weights(self, kept: KeptResult) -> tuple[ArmWeights, ...]:
         """The weights of the best training of each arm of a result, as far as they are still there."""
         return best_weights(self._workspace, kept.found)
 
@@ -189,7 +189,7 @@ class Retrainings:
         """How many bytes all trainings of the workspace take."""
         return disk_of(self._workspace)
 
-    def retrain(self, asked: RetrainAsked, on_step: OnStep) -> Retrained:
+    def retrain(self, asked: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
         """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
         cases, stored = self._require(asked), self._evaluations.predicting.identify(asked.asked.model)
         misfit = self._evaluations.misfit(cases, stored)
@@ -218,7 +218,7 @@ class Retrainings:
         groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
         said, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
-        found = retrained(asked, cases, stored, planned, recipe, before, said, trainings)
+        found = result_of(asked, cases, stored, planned, recipe, before, said, trainings)
         self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, to_plain(found))
         return found
 
@@ -230,14 +230,14 @@ class Retrainings:
             self._looked[cases] = pictures_of(cases), edit_types_of(cases)
         return self._looked[cases]
 
-    def _act(self, asked: RetrainAsked, on_count: OnCount) -> Retrained:
+    def _act(self, asked: RetrainingQuestion, on_count: OnCount) -> RetrainingResult:
         def on_step(what: str, done: int, total: int) -> None:
             self._doing[about(asked.asked)] = what
             on_count(done, total)
 
         return self.retrain(asked, on_step)
 
-    def _require(self, sent: RetrainAsked) -> Cases:
+    def _require(self, sent: RetrainingQuestion) -> Cases:
         """Raises UserError where nothing can be trained."""
         asked, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
         if cases.view.problem:
@@ -251,7 +251,7 @@ class Retrainings:
             self._workspace.test_sets.version(sent.shift)  # one that is gone is told now
         return cases
 
-    def _valid(self, cases: Cases, parted: Parted) -> tuple[list[Outcome], ValidCases]:
+    def _valid(self, cases: Cases, parted: DataSplit) -> tuple[list[Outcome], ValidCases]:
         """The votes that may be learnt from, and which test cases count as valid: those of the sources that are tuned
         and measured with teach nothing.
         """
@@ -276,16 +276,16 @@ class Retrainings:
 
     def _with_shift(
         self,
-        asked: RetrainAsked,
+        asked: RetrainingQuestion,
         version: int,
-        planned: RetrainPlan,
+        planned: RetrainingPlan,
         cases: Cases,
-        parted: Parted,
+        parted: DataSplit,
         looks: Mapping[str, int],
         stored: StoredModel,
         learnt_from: ClassMap,
         on_step: OnStep,
-    ) -> RetrainPlan:
+    ) -> RetrainingPlan:
         rows = self._workspace.case_columns.set_rows(version)
         held = hashes_of(self._workspace, (row.image for row in rows))
         all_looks = {**looks, **{sha: one.perceptual for sha, one in held.items()}}
@@ -301,16 +301,16 @@ class Retrainings:
 
     def _trained(
         self,
-        asked: RetrainAsked,
+        asked: RetrainingQuestion,
         cases: Cases,
-        planned: RetrainPlan,
+        planned: RetrainingPlan,
         recipe: TrainingRecipe,
         stored: StoredModel,
         groups: Groups,
         on_step: OnStep,
-    ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[TrainedOnce]]:
+    ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[ArmTraining]]:
         total = len(planned.arms) * asked.seeds * recipe.updates
-        done, said, trainings = 0, {}, list[TrainedOnce]()
+        done, said, trainings = 0, {}, list[ArmTraining]()
         of = (kept_under(asked.asked), title_of(asked.asked.model), cases.view.title, asked.asked.subject.split)
         # Seed by seed: what is stopped early has all arms of the seeds that it has.
         for seed in range(asked.seeds):
@@ -331,7 +331,7 @@ class Retrainings:
 
                 said[arm.name, seed] = learnt(training, on_update)
                 state = kept_state(training.folder)
-                trainings.append(TrainedOnce(arm.name, seed, named, None if state is None else state.score))
+                trainings.append(ArmTraining(arm.name, seed, named, None if state is None else state.score))
                 done += recipe.updates
                 on_step(words, done, total)
         return said, trainings
@@ -346,15 +346,15 @@ class Retrainings:
         return {
             "work": None if work is None else work_facts(work),
             "results": [
-                retrained_facts(one.found, entries=False) | {"created": one.created, "note": one.note}
+                result_facts(one.found, entries=False) | {"created": one.created, "note": one.note}
                 for one in self.kept(asked)
             ],
         }
 
 
-def retrain_asked(asked: Asked, sent: BeginRetraining) -> RetrainAsked:
+def retraining_question(asked: Asked, sent: BeginRetraining) -> RetrainingQuestion:
     """A question about a model and a subject, in the way that a command says."""
-    return RetrainAsked(
+    return RetrainingQuestion(
         *(asked, sent.preset, tuple(dict.fromkeys(sent.arms)), sent.seeds, sent.augmentation, sent.unseen),
         *(sent.split_seed, sent.updates, sent.batch, sent.rate, sent.shift),
     )
@@ -365,11 +365,11 @@ CHANGED = "The images have changed since then: begin again to learn from them as
 
 def _training_digest(
     stored: StoredModel,
-    asked: RetrainAsked,
+    asked: RetrainingQuestion,
     arm: Arm,
     recipe: TrainingRecipe,
     seed: int,
-    planned: RetrainPlan,
+    planned: RetrainingPlan,
     groups: Groups,
 ) -> str:
     """Another one for a training that would end with other weights."""

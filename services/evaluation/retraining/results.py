@@ -21,7 +21,7 @@ from evaluation.retraining.data_split import Side
 from evaluation.retraining.stored_training import right_of
 from evaluation.retraining.training import Augmentation, TrainingRecipe
 from evaluation.segmentation import mean_iou
-from services.evaluation.retraining.training import Behind, LeftOut, Preset, RetrainAsked, RetrainPlan
+from services.evaluation.retraining.training import NotMeasured, Preset, RetrainingPlan, RetrainingQuestion, SetEntries
 from services.evaluation.service import title_of
 from services.evaluation.subjects import Cases
 from storage.evaluation.models_under_test import StoredModel
@@ -33,7 +33,7 @@ LOWEST = 10
 
 
 @dataclass(frozen=True)
-class ArmShown:
+class ArmSummary:
     """What an arm learns from."""
 
     name: str
@@ -42,7 +42,7 @@ class ArmShown:
 
 
 @dataclass(frozen=True)
-class SetShown:
+class SetSummary:
     """What the arms are measured on."""
 
     name: str
@@ -51,7 +51,7 @@ class SetShown:
 
 
 @dataclass(frozen=True)
-class Beside:
+class GainOverControl:
     """How much more an arm is right about generated images of unseen sources than a control is."""
 
     arm: str
@@ -70,7 +70,7 @@ class MiouRow:
 
 
 @dataclass(frozen=True)
-class TrainedOnce:
+class ArmTraining:
     """One training of an arm."""
 
     arm: str
@@ -83,7 +83,7 @@ class TrainedOnce:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedImages:
     """The images behind a number of the table, as the gallery shows them."""
 
     set: str
@@ -98,7 +98,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Retrained:
+class RetrainingResult:
     """All that a report tells. Accuracies are shares of images, of a segmenter shares of pixels."""
 
     kind: TaskKind
@@ -120,19 +120,19 @@ class Retrained:
     """Another digest where the images were others."""
     unseen: str
     """The edit type that no arm learnt from; "" for none."""
-    arms: tuple[ArmShown, ...]
-    sets: tuple[SetShown, ...]
+    arms: tuple[ArmSummary, ...]
+    sets: tuple[SetSummary, ...]
     rows: tuple[ArmRow, ...]
     won_back: tuple[WonBack, ...]
-    beside: tuple[Beside, ...]
+    beside: tuple[GainOverControl, ...]
     miou: tuple[MiouRow, ...]
     """Of a segmenter."""
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
-    opened: tuple[Opened, ...]
-    trainings: tuple[TrainedOnce, ...]
+    opened: tuple[OpenedImages, ...]
+    trainings: tuple[ArmTraining, ...]
 
-    def opens(self, on: str, arm: str = "") -> Opened | None:
+    def opens(self, on: str, arm: str = "") -> OpenedImages | None:
         """What opens for a set, or for an arm on it; None where nothing does."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
@@ -175,16 +175,16 @@ class Retrained:
         return " ".join(said)
 
 
-def retrained(
-    asked: RetrainAsked,
+def result_of(
+    asked: RetrainingQuestion,
     cases: Cases,
     stored: StoredModel,
-    planned: RetrainPlan,
+    planned: RetrainingPlan,
     recipe: TrainingRecipe,
     before: dict[str, Floats],
     said: dict[tuple[str, int], dict[str, Floats]],
-    trainings: Sequence[TrainedOnce],
-) -> Retrained:
+    trainings: Sequence[ArmTraining],
+) -> RetrainingResult:
     """Work out all that a report tells. `before` holds the answers of the model as it is, by set, and `answers` those
     by arm and seed once it was trained, as `evaluation.retraining.stored_training.learnt` returns them; `trainings`
     says where each of these is.
@@ -203,7 +203,7 @@ def retrained(
         name: Measured(sources[name], np.tile(right_of(kind, one), (asked.seeds, 1))) for name, one in before.items()
     }
     rows_before = Arms({ORIGINAL: measured[ORIGINAL], BEFORE: as_it_is}, ORIGINAL).rows()
-    return Retrained(
+    return RetrainingResult(
         kind=kind,
         title=cases.view.title,
         split=asked.asked.subject.split,
@@ -217,13 +217,13 @@ def retrained(
         sides=planned.sides,
         pictures=pictures_of(cases),
         unseen=planned.unseen,
-        arms=tuple(ArmShown(one.name, len(one.examples), one.augmentation) for one in planned.arms),
+        arms=tuple(ArmSummary(one.name, len(one.examples), one.augmentation) for one in planned.arms),
         sets=tuple(
-            SetShown(name, len(examples), len(np.unique(sources[name]))) for name, examples in planned.sets.items()
+            SetSummary(name, len(examples), len(np.unique(sources[name]))) for name, examples in planned.sets.items()
         ),
         rows=(*(one for one in rows_before if one.arm == BEFORE), *compared.rows()),
         won_back=compared.won_back(ON_ORIGINAL, ON_GENERATED),
-        beside=tuple(Beside(arm, control, gain) for (arm, control), gain in beside.items()),
+        beside=tuple(GainOverControl(arm, control, gain) for (arm, control), gain in beside.items()),
         miou=tuple(_miou(planned, before, said, asked.seeds)) if kind == "segmentation" else (),
         left_out=planned.left_out,
         notes=(*cases.left_out, *planned.notes),
@@ -233,8 +233,8 @@ def retrained(
 
 
 def opened(
-    behind: Mapping[str, Behind], measured: Mapping[str, Mapping[str, Measured]], kind: TaskKind
-) -> Iterator[Opened]:
+    behind: Mapping[str, SetEntries], measured: Mapping[str, Mapping[str, Measured]], kind: TaskKind
+) -> Iterator[OpenedImages]:
     """What opens for each set and for each arm on it: the images that a classifier is wrong about in most of its seeds,
     those in most of all first; of a segmenter, which is never right about all pixels, one of `LOWEST` images, of which
     the smallest share of pixels is right.
@@ -249,11 +249,11 @@ def opened(
                 number = -(-len(images) // LOWEST) if kind == "segmentation" else int((share < 0.5).sum())
                 images = images[:number]
             entries, shown = held.entries(images, MOST_OPENED)
-            yield Opened(name, arm, len(images), shown, entries)
+            yield OpenedImages(name, arm, len(images), shown, entries)
 
 
 def _miou(
-    planned: RetrainPlan,
+    planned: RetrainingPlan,
     before: Mapping[str, Floats],
     said: Mapping[tuple[str, int], Mapping[str, Floats]],
     seeds: int,
@@ -275,7 +275,7 @@ def pictures_of(cases: Cases) -> str:
     return hashlib.sha256("\n".join(sorted(cases.pictures)).encode()).hexdigest()[:16]
 
 
-def retrained_facts(found: Retrained, entries: bool = True) -> dict[str, Any]:
+def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any]:
     """All of it, JSON-ready; without `entries` the images that open are counted, and not listed."""
     facts: dict[str, Any] = to_plain(found) | {"answer": found.answer}
     if not entries:
@@ -283,7 +283,7 @@ def retrained_facts(found: Retrained, entries: bool = True) -> dict[str, Any]:
     return facts
 
 
-def retrained_markdown(found: Retrained) -> str:
+def result_markdown(found: RetrainingResult) -> str:
     """The same to read."""
     recipe = found.recipe
     begun = "from weights of chance" if found.preset == "paper" else "from the weights under test"
@@ -336,7 +336,7 @@ def retrained_markdown(found: Retrained) -> str:
     return "\n".join(lines)
 
 
-def sides_words(found: Retrained) -> str:
+def sides_words(found: RetrainingResult) -> str:
     """How the sources are parted, in a sentence or two."""
     learn, tune, test = (found.sources.get(one, 0) for one in ("train", "tune", "test"))
     split = f" of the split “{found.split}”" if found.split else ""

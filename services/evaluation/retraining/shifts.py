@@ -18,7 +18,7 @@ from core.perceptual_hashes import near_any
 from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import IGNORED
-from services.evaluation.retraining.training import Behind, Examples, LeftOut, Parted, RetrainPlan
+from services.evaluation.retraining.training import DataSplit, Examples, NotMeasured, RetrainingPlan, SetEntries
 from services.evaluation.subjects import Cases, Images, MaskOf, Masks, masks_of
 from storage.curation.case_columns import SetRow
 
@@ -73,16 +73,16 @@ def classes_of(rows: Sequence[SetRow]) -> tuple[str, ...]:
 
 
 def with_shift(
-    planned: RetrainPlan,
+    planned: RetrainingPlan,
     cases: Cases,
-    parted: Parted,
+    parted: DataSplit,
     looks: Mapping[str, int],
     rows: Sequence[SetRow],
     mapping: ClassMap,
     path: Callable[[str], Path],
     mask: Callable[[MaskOf], Path | None],
     passed_over: Sequence[str] = (),
-) -> RetrainPlan:
+) -> RetrainingPlan:
     """The same, measured also with the images of a version of a test set: all of them that have a label, or a mask with
     something that is learnt, an original or not, and that do not look like one that is learnt from or tuned with.
     `mapping` is that of their labels, `mask` says as in `plan` where a mask lies, and `passed_over` are the classes of
@@ -109,7 +109,7 @@ def with_shift(
         if left:
             notes.append(f"{_OF}, {count_of(left, 'image', 'is')} left out: {why}")
     if not wanted:
-        left_out = (*planned.left_out, LeftOut(ON_SHIFT, "None of its images can be measured with."))
+        left_out = (*planned.left_out, NotMeasured(ON_SHIFT, "None of its images can be measured with."))
         return replace(planned, left_out=left_out, notes=tuple(notes))
     if passed_over:
         named = ", ".join(f"“{one}”" for one in passed_over[:MOST_NAMED])
@@ -129,6 +129,6 @@ def with_shift(
         planned,
         sets={**planned.sets, ON_SHIFT: examples},
         set_sources={**planned.set_sources, ON_SHIFT: source[places]},
-        behind={**planned.behind, ON_SHIFT: Behind(there, entry[there])},
+        behind={**planned.behind, ON_SHIFT: SetEntries(there, entry[there])},
         notes=tuple(notes),
     )

@@ -50,7 +50,7 @@ ARM_NAMES: Mapping[ArmKey, str] = {
 """What each is called in tables. “original only” is always there: the others are compared with it."""
 SEEDS = 5
 NO_TYPE = "none"
-"""Of `RetrainAsked.unseen`: no edit type is kept from the arms."""
+"""Of `RetrainingQuestion.unseen`: no edit type is kept from the arms."""
 SEGMENTED_AT_ONCE = 8
 """Images of an update of a short fine-tuning of a segmenter."""
 MOST_TUNE = 500
@@ -60,7 +60,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class RetrainAsked:
+class RetrainingQuestion:
     """One question: what does training this model further with images of this subject gain?"""
 
     asked: Asked
@@ -120,7 +120,7 @@ def _lasting(said: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class NotMeasured:
     """An arm, or a set, that is not there."""
 
     name: str
@@ -141,7 +141,7 @@ class ValidCases:
 
 
 @dataclass(frozen=True, eq=False)
-class Behind:
+class SetEntries:
     """The entries of the catalogue by which the gallery shows the images of a set."""
 
     image: Numbers
@@ -162,7 +162,7 @@ class Behind:
 
 
 @dataclass(frozen=True, eq=False)
-class RetrainPlan:
+class RetrainingPlan:
     """What is trained, and what it is measured on."""
 
     arms: tuple[Arm, ...]
@@ -171,7 +171,7 @@ class RetrainPlan:
     sets: Mapping[str, tuple[Example, ...]]
     set_sources: Mapping[str, Numbers]
     """Of each image of each set, the number of its source."""
-    behind: Mapping[str, Behind]
+    behind: Mapping[str, SetEntries]
     """What opens the images of each set."""
     originals: int
     """On the training side."""
@@ -180,12 +180,12 @@ class RetrainPlan:
     """Another digest where a source is on another side."""
     unseen: str
     """The edit type that no arm learns from; "" for none."""
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Parted:
+class DataSplit:
     """The images of a subject by sides; of each image also whether it can be used at all."""
 
     side: tuple[Side, ...]
@@ -196,7 +196,7 @@ class Parted:
     of_unseen: Flags
     """Of each test case, whether an edit of it is of the unseen type."""
     notes: tuple[str, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[NotMeasured, ...]
 
     def rows(self, which: int, images: Images, side: Side, wanted: Flags | None = None) -> Numbers:
         """The places of those images of a side that can be used; `which` of originals, test cases, reconstructions."""
@@ -204,7 +204,7 @@ class Parted:
         return np.flatnonzero(here & self.usable[which] & (True if wanted is None else wanted))
 
 
-def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: RetrainAsked) -> Parted:
+def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: RetrainingQuestion) -> DataSplit:
     """Put the sources on sides, those that look alike on one. `looks` has the perceptual hash of each picture.
 
     An image of the training side that looks like one that is measured is left out. Raises UserError for a subject of
@@ -241,20 +241,22 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
             "measured or "
             "tuned with."
         )
-    parted = Parted(side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ())
+    parted = DataSplit(
+        side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ()
+    )
     return _with_unseen(parted, cases, asked.unseen)
 
 
 def plan(
     cases: Cases,
     mapping: ClassMap,
-    parted: Parted,
-    asked: RetrainAsked,
+    parted: DataSplit,
+    asked: RetrainingQuestion,
     path: Callable[[str], Path],
     mask: Callable[[MaskOf], Path | None],
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
-) -> RetrainPlan:
+) -> RetrainingPlan:
     """The arms and the sets. `path` says where a picture lies, `mask` where a mask with the numbers of the groups of
     the map does (None for one with nothing of them), `valid` which test cases count as valid, and `ranked`
     puts places of test cases into the order in which they are looked at. Raises UserError where there is no original,
@@ -268,7 +270,7 @@ def plan(
     learnt_from = parted.rows(1, generated, "train", ~parted.of_unseen)
     sets: dict[str, tuple[Example, ...]] = {}
     sources: dict[str, Numbers] = {}
-    behind: dict[str, Behind] = {}
+    behind: dict[str, SetEntries] = {}
     for name, images, rows in (
         (ON_ORIGINAL, cases.originals, parted.rows(0, cases.originals, "test")),
         (ON_GENERATED, generated, parted.rows(1, generated, "test", ~parted.of_unseen & ~rejected)),
@@ -279,11 +281,11 @@ def plan(
             sets[name], sources[name] = examples, images.source[places]
             # An original is no entry of the catalogue: the test cases that were made of it open in its place, as those
             # of "originals" do elsewhere on the page.
-            itself = Behind(np.arange(len(places)), cases.table.entry[images.row[places]])
+            itself = SetEntries(np.arange(len(places)), cases.table.entry[images.row[places]])
             behind[name] = _made_of(cases, images.source[places]) if name == ON_ORIGINAL else itself
         elif name == ON_UNSEEN and parted.unseen:
             why = f"No test case of the measured sources has an edit of the type “{parted.unseen}”."
-            left_out.append(LeftOut(ON_UNSEEN, why))
+            left_out.append(NotMeasured(ON_UNSEEN, why))
     for name, count in (("learn from", len(originals)), ("measure with", len(sets.get(ON_ORIGINAL, ())))):
         if not count:
             raise UserError(f"There is no original to {name}: add sources, or part them by another seed.")
@@ -302,7 +304,7 @@ def plan(
             continue
         found = _arm(key, cases, parted, learnt_from, made, valid, ranked)
         if isinstance(found, str):
-            left_out.append(LeftOut(ARM_NAMES[key], found))
+            left_out.append(NotMeasured(ARM_NAMES[key], found))
             continue
         augmentation: Augmentation = asked.augmentation if key == "augmentation" else ""
         arms.append(Arm(ARM_NAMES[key], (*originals, *found), augmentation))
@@ -311,7 +313,7 @@ def plan(
             f"“{BY_VOTES}” holds what votes find valid, and of what nobody judged what the score finds valid that "
             "was learnt from votes."
         )
-    return RetrainPlan(
+    return RetrainingPlan(
         arms=tuple(arms),
         tune=_tune(cases, parted, made, rejected),
         sets=sets,
@@ -359,20 +361,20 @@ class Examples:
         return classes[0] if len(classes) == 1 else classes
 
 
-def _made_of(cases: Cases, sources: Numbers) -> Behind:
+def _made_of(cases: Cases, sources: Numbers) -> SetEntries:
     """The test cases of the subject that were made of these sources."""
     place = np.full(len(cases.originals), -1)
     place[sources] = np.arange(len(sources))
     image = place[cases.generated.source]
     order = np.argsort(image, kind="stable")
     order = order[image[order] >= 0]
-    return Behind(image[order], cases.table.entry[cases.generated.row[order]])
+    return SetEntries(image[order], cases.table.entry[cases.generated.row[order]])
 
 
 def _arm(
     key: ArmKey,
     cases: Cases,
-    parted: Parted,
+    parted: DataSplit,
     learnt_from: Numbers,
     made: Examples,
     valid: ValidCases,
@@ -400,7 +402,7 @@ def _arm(
     return made.of(cases.generated, learnt_from)[0]
 
 
-def _tune(cases: Cases, parted: Parted, made: Examples, rejected: Flags) -> tuple[Example, ...]:
+def _tune(cases: Cases, parted: DataSplit, made: Examples, rejected: Flags) -> tuple[Example, ...]:
     """The originals of the tuning side and as many of its test cases at most, so that neither is chosen for alone."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
@@ -437,11 +439,11 @@ def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> 
     return found
 
 
-def _with_unseen(parted: Parted, cases: Cases, asked: str) -> Parted:
+def _with_unseen(parted: DataSplit, cases: Cases, asked: str) -> DataSplit:
     """The same with the edit type that no arm learns from."""
     if asked == NO_TYPE:
         return replace(
-            parted, left_out=(LeftOut(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)
+            parted, left_out=(NotMeasured(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)
         )
     of_type = _cases_of_types(cases)
 
@@ -454,7 +456,7 @@ def _with_unseen(parted: Parted, cases: Cases, asked: str) -> Parted:
     wanted = asked or next((name for name in rarest if enough(of_type[name])), "")
     if not wanted:
         why = "No edit type can be kept from the arms: its test cases are of too few."
-        return replace(parted, left_out=(LeftOut(ON_UNSEEN, why),))
+        return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))
     return replace(parted, unseen=wanted, of_unseen=of_type[wanted])
 
 

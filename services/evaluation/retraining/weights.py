@@ -21,7 +21,7 @@ from core.words import count_of
 from evaluation.retraining.stored_training import REMOVED, is_trained, kept_state, remove_training, weights_in
 from evaluation.retraining.trained_file import header_of, with_header
 from evaluation.retraining.training import ABOUT
-from services.evaluation.retraining.results import Retrained, TrainedOnce
+from services.evaluation.retraining.results import ArmTraining, RetrainingResult
 from storage.workspace import Workspace
 
 MARK = "of.json"
@@ -100,7 +100,7 @@ def mark(folder: Path, said: Marked) -> None:
     half.replace(folder / MARK)
 
 
-def best_weights(workspace: Workspace, found: Retrained) -> tuple[ArmWeights, ...]:
+def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeights, ...]:
     """Of each arm of a result those of the training that is best on the tuning images, where they are still there."""
     weights = []
     for arm in found.arms:
@@ -112,7 +112,7 @@ def best_weights(workspace: Workspace, found: Retrained) -> tuple[ArmWeights, ..
     return tuple(weights)
 
 
-def weights_file(workspace: Workspace, found: Retrained, source: str, arm: str) -> WeightsFile:
+def weights_file(workspace: Workspace, found: RetrainingResult, source: str, arm: str) -> WeightsFile:
     """The weights of an arm as a file that can be a model under test. `source` is that of the model which was trained.
     Raises UserError where they are not there.
     """
@@ -207,7 +207,7 @@ def _uses(workspace: Workspace) -> tuple[dict[str, _Use], dict[str, str]]:
     for row in workspace.retrainings.all():
         is_latest = row.about not in latest
         latest.setdefault(row.about, row.created)
-        found: Retrained = from_plain(Retrained, row.told)
+        found: RetrainingResult = from_plain(RetrainingResult, row.told)
         for one in found.trainings:
             if one.folder not in uses or (is_latest and not uses[one.folder].latest):
                 mark_of = Marked(row.about, found.model, found.title, found.split, one.arm, one.seed)
@@ -247,7 +247,7 @@ def _folders(workspace: Workspace) -> list[Path]:
     return [one for one in workspace.trainings.iterdir() if _TRAINING.fullmatch(one.name) and one.is_dir()]
 
 
-def _folder(workspace: Workspace, one: TrainedOnce) -> Path:
+def _folder(workspace: Workspace, one: ArmTraining) -> Path:
     return workspace.trainings / one.folder
 
 

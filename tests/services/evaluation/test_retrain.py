@@ -26,8 +26,8 @@ from evaluation.retraining.arm_statistics import ARMS, BY_VOTES, GENERATED, RANK
 from evaluation.retraining.stored_training import Training, learnt
 from services.evaluation.retraining import jobs as retrainings_module
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.retraining.results import Retrained, retrained_facts, retrained_markdown
-from services.evaluation.retraining.training import RetrainAsked, kept_under, part
+from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
+from services.evaluation.retraining.training import RetrainingQuestion, kept_under, part
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
 from services.evaluation.types import Asked, Subject
@@ -67,7 +67,7 @@ def test_sides_are_disjoint_and_what_is_made_of_a_source_is_on_its_side(
     filled: Workspace, evaluations: EvaluationService
 ) -> None:
     for seed in range(3):
-        asked = RetrainAsked(BIRDS, split_seed=seed, unseen="weather")
+        asked = RetrainingQuestion(BIRDS, split_seed=seed, unseen="weather")
         try:
             cases, found, on_two = planned(filled, evaluations, asked)
         except UserError as error:
@@ -90,7 +90,7 @@ def test_sides_are_disjoint_and_what_is_made_of_a_source_is_on_its_side(
 
 
 def test_arms_hold_what_they_are_named_after(filled: Workspace, evaluations: EvaluationService) -> None:
-    cases, found, _ = planned(filled, evaluations, RetrainAsked(BIRDS, unseen="weather", augmentation="augmix"))
+    cases, found, _ = planned(filled, evaluations, RetrainingQuestion(BIRDS, unseen="weather", augmentation="augmix"))
     arms = {one.name: one for one in found.arms}
     originals = set(arms[ORIGINAL].examples)
     assert found.originals == len(originals) == found.sources["train"]
@@ -138,11 +138,11 @@ def test_what_retraining_brings_is_measured_kept_and_not_trained_twice(
     held = retrainings.kept(BIRDS)
     assert {one.asked for one in held} == {asked.digest, replace(asked, seeds=3, arms=("generated",)).digest}
     assert [one.found for one in held] == [more, found] and not any(one.note for one in held)
-    assert from_plain(Retrained, to_plain(found)) == found
-    text = retrained_markdown(found)
+    assert from_plain(RetrainingResult, to_plain(found)) == found
+    text = result_markdown(found)
     assert "## On generated, unseen edit type" in text and "nan" not in text.lower()
     assert f"| {BEFORE} |" in text and f"- {BY_VOTES}: Nobody has judged" in text
-    assert retrained_facts(found)["answer"] == found.answer and found.answer in text
+    assert result_facts(found)["answer"] == found.answer and found.answer in text
 
 
 def test_the_model_as_it_is_says_here_what_it_says_elsewhere(
@@ -160,11 +160,15 @@ def test_the_model_as_it_is_says_here_what_it_says_elsewhere(
 
 def test_what_is_kept_is_found_by_later_versions_that_ask_more() -> None:
     @dataclass(frozen=True)
-    class AskedLater(RetrainAsked):
+    class AskedLater(RetrainingQuestion):
         more: int = 0
 
     assert kept_under(BIRDS) != kept_under(ROADS)
-    assert AskedLater(BIRDS, seeds=2).digest == RetrainAsked(BIRDS, seeds=2).digest != RetrainAsked(BIRDS).digest
+    assert (
+        AskedLater(BIRDS, seeds=2).digest
+        == RetrainingQuestion(BIRDS, seeds=2).digest
+        != RetrainingQuestion(BIRDS).digest
+    )
     between = ImageFilter(between=(Between("sharpness", 0.1),))
     assert kept_under(replace(BIRDS, subject=Subject(filter=between))) != kept_under(BIRDS)
 
@@ -224,7 +228,7 @@ def test_begun_cancelled_and_begun_again(retrainings: Retrainings) -> None:
         (replace(QUICK, asked=Asked(Subject(filter=ImageFilter(text="unicorn")), CLASSIFIER)), "no test"),
     ],
 )
-def test_what_cannot_be_trained_is_said(retrainings: Retrainings, asked: RetrainAsked, sentence: str) -> None:
+def test_what_cannot_be_trained_is_said(retrainings: Retrainings, asked: RetrainingQuestion, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         retrainings.retrain(asked, quiet)
 
@@ -290,7 +294,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
             assert trained.retrain(asked, lambda *told: steps.append(told)) == found
         assert times and {file: file.stat().st_mtime_ns for file in times} == times
         assert ("preparing masks", 0, 0) in steps
-        assert "## mIoU" in retrained_markdown(found) and from_plain(Retrained, to_plain(found)) == found
+        assert "## mIoU" in result_markdown(found) and from_plain(RetrainingResult, to_plain(found)) == found
         service.close()
 
 

@@ -16,9 +16,9 @@ from core.test_sets import SetEntry
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import GENERATED, Measured
 from services.curation.views import list_address
-from services.evaluation.retraining.jobs import Kept, RetrainChoices, Retrainings
-from services.evaluation.retraining.results import MOST_OPENED, opened, retrained_facts
-from services.evaluation.retraining.training import Behind
+from services.evaluation.retraining.jobs import KeptResult, RetrainingChoices, Retrainings
+from services.evaluation.retraining.results import MOST_OPENED, opened, result_facts
+from services.evaluation.retraining.training import SetEntries
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, ROADS
@@ -92,7 +92,9 @@ def test_of_a_segmenter_the_lowest_tenth_opens_and_of_a_shift_what_is_in_the_cat
     assert shift.entries == (int(cases.table.entry[cases.generated.row[case]]),)
     alone = replace(found, opened=tuple(replace(one, entries=(), shown=0) for one in found.opened))
     for one, there in ((found, False), (alone, True)):
-        shown = str(retraining_part(PLACE, RetrainChoices("", ()), (Kept(one, CREATED, "x", "", 7),), None, ""))
+        shown = str(
+            retraining_part(PLACE, RetrainingChoices("", ()), (KeptResult(one, CREATED, "x", "", 7),), None, "")
+        )
         assert ("None of these images is in the gallery." in shown) is there
         assert "the tenth of the images of which fewest pixels are right" in shown
 
@@ -101,7 +103,7 @@ def test_those_that_most_trainings_are_wrong_about_open_the_worst_first_and_so_m
     source = np.arange(5)
     right = np.array([[1, 0, 0, 0, 1], [1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], bool)
     measured = {ORIGINAL: {"set": Measured(source, right)}}
-    behind = {"set": Behind(np.array([0, 1, 2, 3, 3]), np.array([50, 51, 52, 54, 53]))}  # nothing for the last one
+    behind = {"set": SetEntries(np.array([0, 1, 2, 3, 3]), np.array([50, 51, 52, 54, 53]))}  # nothing for the last one
     whole, wrong = opened(behind, measured, "classification")
     assert (whole.arm, whole.images, whole.shown, whole.entries) == ("", 5, 4, (50, 51, 52, 53, 54))
     assert (wrong.arm, wrong.images, wrong.shown, wrong.entries) == (ORIGINAL, 3, 3, (51, 52, 53, 54))
@@ -114,7 +116,7 @@ def test_a_hundred_and_twenty_five_thousand_images_make_a_small_row_whose_number
     right = chance.random((5, size)) < 0.4
     names = ("a", "b", "c", "d", "e", "f", "g")
     measured = {name: {"set": Measured(np.arange(size), right)} for name in names}
-    behind = {"set": Behind(np.arange(size), np.sort(chance.choice(8 * size, size, replace=False)) + 1)}
+    behind = {"set": SetEntries(np.arange(size), np.sort(chance.choice(8 * size, size, replace=False)) + 1)}
     found = list(opened(behind, measured, "classification"))
     assert {len(one.entries) for one in found} == {MOST_OPENED} == {one.shown for one in found}
     assert found[0].images == size and found[1].images > size // 2
@@ -124,9 +126,9 @@ def test_a_hundred_and_twenty_five_thousand_images_make_a_small_row_whose_number
 
 def test_a_number_opens_its_images_and_a_script_counts_them(retrainings: Retrainings) -> None:
     found = retrainings.retrain(QUICK, quiet)
-    kept = Kept(found, CREATED, "x", "", 7)
-    page = str(retraining_part(PLACE, RetrainChoices("", ()), (kept,), None, ""))
+    kept = KeptResult(found, CREATED, "x", "", 7)
+    page = str(retraining_part(PLACE, RetrainingChoices("", ()), (kept,), None, ""))
     assert page.count("retraining/images") >= 6 and "kept=7" in page
-    facts = retrained_facts(found, entries=False)
+    facts = result_facts(found, entries=False)
     assert {one["images"] for one in facts["opened"]} and not any("entries" in one for one in facts["opened"])
-    assert [tuple(one["entries"]) for one in retrained_facts(found)["opened"]] == [one.entries for one in found.opened]
+    assert [tuple(one["entries"]) for one in result_facts(found)["opened"]] == [one.entries for one in found.opened]

@@ -22,7 +22,7 @@ from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import GENERATED
 from evaluation.segmentation import IGNORED
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.retraining.results import Retrained
+from services.evaluation.retraining.results import RetrainingResult
 from services.evaluation.retraining.shifts import ShiftClasses
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
@@ -46,13 +46,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         yield workspace
 
 
-def right_before(found: Retrained, on: str) -> float:
+def right_before(found: RetrainingResult, on: str) -> float:
     row = found.row(BEFORE, on)
     assert row is not None and row.accuracy.value is not None
     return row.accuracy.value
 
 
-def miou_before(found: Retrained, on: str) -> float | None:
+def miou_before(found: RetrainingResult, on: str) -> float | None:
     return next(one.value for one in found.miou if (one.arm, one.set) == (BEFORE, on))
 
 
