@@ -32,7 +32,7 @@ from pipeline.profiles.profile import load_profile
 from services.evaluation.predicting import model_key
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import read_cases
-from services.evaluation.types import Asked, Subject
+from services.evaluation.types import EvaluationQuestion, Subject
 from storage.curation.decisions import Target
 from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
 from storage.evaluation.predictions import NewPrediction
@@ -172,22 +172,22 @@ def _measured(workspace: Workspace, size: int, kind: str, classes: Sequence[str]
     def look(subject: Subject) -> None:
         service.view(subject)
         service.models(subject)
-        service.mapping(Asked(subject, WANTED))
+        service.mapping(EvaluationQuestion(subject, WANTED))
 
     try:
         opened = _timed(lambda: look(everything))
         gc.freeze()  # as the studio does before it serves: its modules are not looked through again
-        clicked = _timed(lambda: service.evaluate(Asked(everything, WANTED)))
+        clicked = _timed(lambda: service.evaluate(EvaluationQuestion(everything, WANTED)))
         fate = random.Random(size)
         filtered, decided = [], []
         wanted: list[dict[Facet, tuple[str, ...]]] = [{"class": (one,)} for one in fate.sample(classes, TIMES // 2)]
         wanted += [{"edit type": (one,)} for one in fate.sample(EDIT_TYPES, TIMES // 2)]
         for facets in wanted:
-            of_filter = Asked(Subject(None, ImageFilter(facets={"kind": (kind,), **facets})), WANTED)
+            of_filter = EvaluationQuestion(Subject(None, ImageFilter(facets={"kind": (kind,), **facets})), WANTED)
             filtered.append(_timed(partial(service.evaluate, of_filter)))
         for number in range(TIMES):  # a verdict that is there already, and its reason, would change nothing
             workspace.decisions.review(Target((fate.randrange(1, size),)), "rejected", f"reason {number}")
-            decided.append(_timed(lambda: service.evaluate(Asked(everything, WANTED))))
+            decided.append(_timed(lambda: service.evaluate(EvaluationQuestion(everything, WANTED))))
     finally:
         service.close()
     return [

@@ -24,7 +24,7 @@ from core.test_sets import ImageHashes
 from evaluation.class_mapping import ClassMap, map_classes
 from services.evaluation.retraining.training import DataSplit, RetrainingQuestion, ValidCases, part, plan
 from services.evaluation.subjects import Cases, read_cases
-from services.evaluation.types import Asked, Subject
+from services.evaluation.types import EvaluationQuestion, Subject
 from services.test_sets.hashes import hashes_of
 from storage.images import file_name
 from storage.workspace import Workspace
@@ -85,7 +85,9 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
     name = f", {size:,} test cases"
     cases = read_cases(workspace, EVERYTHING)
     mapping = map_classes(cases.labels, [f"class {number}" for number in range(CLASSES)], "classification", None)
-    asked = RetrainingQuestion(Asked(EVERYTHING, UnderTestSettings(source="timm", name="a model under test")))
+    asked = RetrainingQuestion(
+        EvaluationQuestion(EVERYTHING, UnderTestSettings(source="timm", name="a model under test"))
+    )
     whole, parting, planning = list[float](), list[float](), list[float]()
     for _ in range(TIMES):
         read, held = _timed(lambda: hashes_of(workspace, cases.pictures))

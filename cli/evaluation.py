@@ -36,7 +36,7 @@ from evaluation.report import LOSES, edits_markdown
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
 from services.curation.views import filter_of
-from services.evaluation.caption_ranking import foretelling_facts, foretelling_markdown
+from services.evaluation.caption_ranking import caption_ranking_facts, caption_ranking_markdown
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
 from services.evaluation.facts import facts_of, file_of, json_text
 from services.evaluation.ranking import ranking_facts, ranking_markdown
@@ -45,7 +45,7 @@ from services.evaluation.retraining.results import result_facts, result_markdown
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_facts, trainings_markdown, trainings_of
 from services.evaluation.service import READING, EvaluationService
-from services.evaluation.types import Asked, Evaluated, Subject
+from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
 from services.test_sets.versions import version_of
 from storage.workspace import DATABASE, Workspace
 
@@ -126,9 +126,9 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             text = ranking_markdown(found.model, found.subject.title, ranking)
             report = json_text(ranking_facts(ranking)) if options.json else _plain(text)
         elif options.command == "foretell":
-            foretold = service.foretell(asked, options.run)
-            text = foretelling_markdown(found.model, found.subject.title, foretold)
-            report = json_text(foretelling_facts(foretold)) if options.json else _plain(text)
+            foretold = service.rank_captions(asked, options.run)
+            text = caption_ranking_markdown(found.model, found.subject.title, foretold)
+            report = json_text(caption_ranking_facts(foretold)) if options.json else _plain(text)
         else:
             report = _report(found, options)
         return report, found.pending.unreadable
@@ -139,7 +139,7 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
 def _retrained(
     workspace: Workspace,
     service: EvaluationService,
-    asked: Asked,
+    asked: EvaluationQuestion,
     options: argparse.Namespace,
     line: ProgressLine,
     on_step: OnStep,
@@ -169,13 +169,13 @@ def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
     return _plain(trainings_markdown(workspace, found, removed))
 
 
-def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> Asked:
+def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> EvaluationQuestion:
     if options.filter is None and not options.test_set:
         raise UserError("Name a test set, such as “Birds@2”, or a filter with --filter.")
     version = version_of(workspace, options.test_set).number if options.test_set else None
     subject = Subject(version, filter_of(options.filter or ""), options.split)
     mapping = Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
-    return Asked(subject, _model(service, subject, options), mapping)
+    return EvaluationQuestion(subject, _model(service, subject, options), mapping)
 
 
 def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace) -> UnderTestSettings:

@@ -18,7 +18,7 @@ from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, chance_wrong, judge
 from services.evaluation.ranking import FOLDS, RANDOM, Numbers, judged_of, kinds_of, orders_facts, orders_table
-from services.evaluation.results import Found
+from services.evaluation.results import EvaluationResult
 from storage.curation.case_columns import Outcome
 
 BEFORE = "ours, before an image is made"
@@ -31,7 +31,7 @@ Kind = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Foretold:
+class RankedCaption:
     """A caption in its place of the order."""
 
     run: str
@@ -48,10 +48,10 @@ class Foretold:
 
 
 @dataclass(frozen=True)
-class Foretelling:
+class CaptionRanking:
     """An order of captions, and how good such an order was on what is known."""
 
-    captions: tuple[Foretold, ...]
+    captions: tuple[RankedCaption, ...]
     """All of them, the one that is to be drawn first in front."""
     learnt: int
     """Test cases that it was learnt from."""
@@ -61,7 +61,9 @@ class Foretelling:
     """What a person has to know, each one sentence."""
 
 
-def foretell(found: Found, votes: Sequence[Outcome], runs: Sequence[Run], seed: int = 0) -> Foretelling:
+def rank_captions(
+    found: EvaluationResult, votes: Sequence[Outcome], runs: Sequence[Run], seed: int = 0
+) -> CaptionRanking:
     """The order of the ticked captions of these runs that are not drawn yet, learnt on the evaluated test cases."""
     kinds, kind, _ = kinds_of(found.cases)
     names = [*found.cases.labels, ""]
@@ -79,7 +81,7 @@ def foretell(found: Found, votes: Sequence[Outcome], runs: Sequence[Run], seed: 
         run, place, caption, label = waiting[at]
         edits = ", ".join(edit.alternative for edit in caption.edits)
         alike = past.get(own[at], (0, 0))[1]
-        captions.append(Foretold(run, place, caption.text, label, edits, float(chance[at]), alike))
+        captions.append(RankedCaption(run, place, caption.text, label, edits, float(chance[at]), alike))
     unseen = sum(one.alike == 0 for one in captions)
     if unseen:
         notes.append(
@@ -88,7 +90,9 @@ def foretell(found: Found, votes: Sequence[Outcome], runs: Sequence[Run], seed: 
         )
     wrong = "is wrong about" if task == "classification" else "loses a class of"
     notes.append(f"A fault is an image that the model {wrong} and that no study has found invalid.")
-    return Foretelling(tuple(captions), int(known.sum()), _orders(found, said, kind, known, fault, seed), tuple(notes))
+    return CaptionRanking(
+        tuple(captions), int(known.sum()), _orders(found, said, kind, known, fault, seed), tuple(notes)
+    )
 
 
 def _counted(kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any) -> Mapping[Kind, tuple[int, int]]:
@@ -129,7 +133,9 @@ def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
     return " + ".join(name for name, _ in made), " + ".join(name for _, name in made), label
 
 
-def _orders(found: Found, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int) -> tuple[Order, ...]:
+def _orders(
+    found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
+) -> tuple[Order, ...]:
     """How good an order of the past test cases would have been that was made before them: those of a source are
     foretold from other sources.
     """
@@ -154,7 +160,7 @@ def _orders(found: Found, kinds: Sequence[Kind], kind: Numbers, known: Any, faul
     return judge(BEFORE, ours, shown), judge(RANDOM, fate.permutation(len(rows)), shown)
 
 
-def foretelling_facts(found: Foretelling) -> dict[str, Any]:
+def caption_ranking_facts(found: CaptionRanking) -> dict[str, Any]:
     """All of it, JSON-ready."""
     return {
         "learnt_from": found.learnt,
@@ -175,7 +181,7 @@ def foretelling_facts(found: Foretelling) -> dict[str, Any]:
     }
 
 
-def foretelling_markdown(model: str, title: str, found: Foretelling) -> str:
+def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> str:
     """The same to read."""
     lines = [
         "# Which captions to draw first",

@@ -35,7 +35,7 @@ ITSELF = (
 
 
 @dataclass(frozen=True, eq=False)
-class Holding:
+class MaskValidity:
     """What is known of the masks of test cases."""
 
     holds: Flags
@@ -70,7 +70,7 @@ class MaskChecks:
             self._warm = True
             self.of(cases)
 
-    def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> Holding:
+    def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> MaskValidity:
         """What is known now of the masks of a subject, for an evaluation of `model`. Images that are `broken`, by their
         SHA-256, wait for nothing.
         """
@@ -78,10 +78,10 @@ class MaskChecks:
         passed = columns.entries(ImageFilter(checks={MASK_KEPT: ("passed",)}))
         holds = np.isin(cases.table.entry[images.row], passed)
         if self.checker is None:
-            return Holding(holds, why=NOBODY)
+            return MaskValidity(holds, why=NOBODY)
         key = self._workspace.models_under_test.key_of(model_key(self.checker))
         if model is not None and key == model.key:
-            return Holding(holds, why=ITSELF)
+            return MaskValidity(holds, why=ITSELF)
         pairs, row = self._answers.pairs(key, cases, images)
         before = self._answers.pairs(key, cases, cases.originals)[1][images.source]
         place = np.flatnonzero((row >= 0) & (before >= 0))
@@ -90,7 +90,7 @@ class MaskChecks:
         waiting = np.flatnonzero(images.masks.there & ((row < 0) | (before < 0))).tolist()
         unchecked = sum(images.shas[at] not in broken for at in waiting)
         why = f"{unchecked:,} masks of test cases are not checked yet: whether they hold is not known."
-        return Holding(holds, unchecked, why if unchecked else "")
+        return MaskValidity(holds, unchecked, why if unchecked else "")
 
     def _held(
         self,

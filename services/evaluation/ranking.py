@@ -17,7 +17,7 @@ from core.figures import Floats
 from core.types import TaskKind
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, judge
-from services.evaluation.results import Found
+from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import OUTCOMES, Scored
 from services.evaluation.subjects import Cases, Images
 from storage.curation.case_columns import Outcome
@@ -78,7 +78,7 @@ class Ranking:
 
 
 def rank(
-    found: Found,
+    found: EvaluationResult,
     entropy: Floats | None,
     gini: Floats | None,
     score: Scored | str,
@@ -133,7 +133,7 @@ def rank(
     )
 
 
-def part_of(found: Found, places: Numbers) -> Found:
+def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
     """The figures of some of the test cases alone, so that the others are not learnt from."""
     held = found.cases.generated
     images = Images(
@@ -171,7 +171,7 @@ def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
 
 
 def _chance_wrong(
-    found: Found,
+    found: EvaluationResult,
     kinds: list[tuple[str, ...]],
     kind: Numbers,
     entropy: Floats | None,
@@ -268,7 +268,7 @@ def _by_doubt(score: Floats) -> Numbers:
     return by_score(np.where(np.isfinite(score), score, -math.inf))
 
 
-def _cases_of(found: Found, order: Numbers, wrong: Floats, valid: Floats) -> tuple[RankedCase, ...]:
+def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Floats) -> tuple[RankedCase, ...]:
     cases, table = found.cases, found.cases.table
     images = cases.generated
     rows, labels, names = images.row[order], [*cases.labels, ""], [*found.names, ""]

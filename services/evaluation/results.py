@@ -21,10 +21,10 @@ from evaluation.segmentation import Losses, loss_effect, right_pixels, segmentat
 from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
-from services.evaluation.mask_validity import Holding
+from services.evaluation.mask_validity import MaskValidity
 from services.evaluation.scoring import OUTCOMES, Scored
-from services.evaluation.segmented import Counted, Flags, PixelCells, SegmentedLosses, cells_of, losses_of
-from services.evaluation.stored_predictions import Answered, ModelAnswers
+from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, SegmenterCounts, cells_of, losses_of
+from services.evaluation.stored_predictions import ClassifierAnswers, ModelAnswers
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
 from storage.curation.case_columns import REJECTED, Outcome
@@ -44,7 +44,7 @@ STANDING: Mapping[TaskKind, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class EvaluationResult:
     """The figures, and the columns behind them, by which numbers open their images."""
 
     evaluated: Evaluated
@@ -70,7 +70,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class _Standing:
-    """How a segmenter stands on each image: the columns of `Found` with these names."""
+    """How a segmenter stands on each image: the columns of `EvaluationResult` with these names."""
 
     right: NDArray[np.int8]
     said: Numbers
@@ -97,8 +97,8 @@ def evaluate(
     pending: Pending,
     votes: Sequence[Outcome],
     score: Callable[[], Scored | str],
-    holding: Holding,
-) -> Found:
+    holding: MaskValidity,
+) -> EvaluationResult:
     """All figures. `votes` are what studies say of test cases, `score` gives, in a thread beside this one, how likely
     people find images valid or why nobody can tell, and `holding` what is known of masks. Raises ValueError for sources
     of several splits.
@@ -136,7 +136,7 @@ class _Evaluation:
         self._answers, self._pending, self._votes, self._notes = answers, pending, votes, notes
         self._beside, self._score = beside, beside.submit(score)
 
-    def classified(self) -> Found:
+    def classified(self) -> EvaluationResult:
         cases = self._cases
         first, cased, control = (
             self._answers.classified(self._model, self._mapping, cases, images) for images in cases.all_images
@@ -166,13 +166,13 @@ class _Evaluation:
         )
         read = np.zeros(len(right), bool)
         read[cased.place] = True
-        return Found(evaluated, cases, right, said, before, before_said, compared, read, cases.labels)
+        return EvaluationResult(evaluated, cases, right, said, before, before_said, compared, read, cases.labels)
 
     def _compared(
         self,
-        first: Answered,
-        cased: Answered,
-        control: Answered,
+        first: ClassifierAnswers,
+        cased: ClassifierAnswers,
+        control: ClassifierAnswers,
         before: NDArray[np.int8],
         right: NDArray[np.int8],
     ) -> tuple[Effectiveness, dict[EditTable, tuple[EditRow, ...]], bool]:
@@ -191,12 +191,13 @@ class _Evaluation:
         newly = (right == WRONG) & (before[cases.generated.source] == RIGHT)
         return found, *self._edits(after, of_original, of_control, newly, EDIT_TABLES)
 
-    def segmented(self, holding: Holding) -> Found:
+    def segmented(self, holding: MaskValidity) -> EvaluationResult:
         cases, holds = self._cases, holding.holds
         if holding.why:
             self._notes.append(holding.why)
         first, cased, control = (
-            Counted(*self._answers.segmented(self._model, self._mapping, cases, images)) for images in cases.all_images
+            SegmenterCounts(*self._answers.segmented(self._model, self._mapping, cases, images))
+            for images in cases.all_images
         )
         self._note_masks(len(cases.generated) - len(cased.place))
         names = self._mapping.group_names
@@ -249,7 +250,7 @@ class _Evaluation:
         )
         read = np.zeros(len(stood.right), bool)
         read[cased.place] = True
-        return Found(
+        return EvaluationResult(
             *(evaluated, cases, stood.right, stood.said, stood.before, stood.before_said, stood.compared),
             *(read, lost.names, cells.result()),
         )
@@ -265,7 +266,7 @@ class _Evaluation:
             self._notes.append(f"Of {without:,} test cases no class map is kept.")
 
     def _edits_of_pixels(
-        self, first: Counted, cased: Counted, control: Counted, right: NDArray[np.int8]
+        self, first: SegmenterCounts, cased: SegmenterCounts, control: SegmenterCounts, right: NDArray[np.int8]
     ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool]:
         """The tables of edits by the share of right pixels; an image of which a class is lost is one that is wrong."""
         after = np.full(len(right), np.nan)
@@ -437,7 +438,7 @@ def strata_of(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[st
     return stratum, said
 
 
-def _spread(answered: Answered, images: int) -> tuple[NDArray[np.int8], Numbers]:
+def _spread(answered: ClassifierAnswers, images: int) -> tuple[NDArray[np.int8], Numbers]:
     """Of each image how the model stands, and what it says."""
     right, said = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
     right[answered.place], said[answered.place] = answered.answers.right, answered.answers.said
@@ -458,7 +459,7 @@ def _comparable(cases: Cases, before: NDArray[np.int8], right: NDArray[np.int8])
     return (before != UNKNOWN) & has_case
 
 
-def _means(answered: Answered, sources: int) -> Floats:
+def _means(answered: ClassifierAnswers, sources: int) -> Floats:
     """The mean probability of the true class by source; NaN where it is not known."""
     return _means_of(answered.true, answered.answers.source, sources)
 
@@ -471,7 +472,7 @@ def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
     return np.divide(total, number, out=np.full(sources, np.nan), where=number > 0)
 
 
-def entries_of(found: Found, cell: Cell) -> tuple[int, ...]:
+def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
     """The entries of the catalogue behind a number, ascending. Of "originals" and "confusion before" those are the test
     cases of the sources, as originals are no entries.
     """
@@ -481,7 +482,7 @@ def entries_of(found: Found, cell: Cell) -> tuple[int, ...]:
     return tuple(sorted(table.entry[images.row[wanted]].tolist()))
 
 
-def _wanted(found: Found, cell: Cell) -> NDArray[np.bool_]:
+def _wanted(found: EvaluationResult, cell: Cell) -> NDArray[np.bool_]:
     cases = found.cases
     source, label = cases.generated.source, cases.generated.label
     if cell.kind == "controls":

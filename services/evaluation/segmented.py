@@ -27,7 +27,7 @@ _Class = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Counted:
+class SegmenterCounts:
     """The pixels of the images of a subject, of one of its three kinds."""
 
     place: NDArray[np.int64]
@@ -92,7 +92,9 @@ class SegmentedLosses:
     controls: Losses
 
 
-def losses_of(cases: Cases, mapping: ClassMap, first: Counted, cased: Counted, control: Counted) -> SegmentedLosses:
+def losses_of(
+    cases: Cases, mapping: ClassMap, first: SegmenterCounts, cased: SegmenterCounts, control: SegmenterCounts
+) -> SegmentedLosses:
     """What a segmenter misses on originals and loses on test cases and reconstructions. Protected are the classes that
     the task of each image names; of an original those of all its test cases.
     """
@@ -161,8 +163,8 @@ def _flags(held: tuple[NDArray[np.int64], list[list[int]]], classes: int) -> Fla
 def cells_of(
     cases: Cases,
     names: Sequence[str],
-    first: Counted,
-    cased: Counted,
+    first: SegmenterCounts,
+    cased: SegmenterCounts,
     lost: SegmentedLosses,
     kept: Flags,
     shares: tuple[Floats, Floats],
@@ -186,7 +188,7 @@ def cells_of(
     )
 
 
-def _packed(counted: Counted, size: int, shares: Floats, absent: Flags) -> NDArray[np.uint8]:
+def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) -> NDArray[np.uint8]:
     """As `PixelCells.said` has it; `absent` are the groups that no mask has."""
     columns = np.append(absent, True)
 

@@ -21,7 +21,7 @@ from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report
 from pipeline.profiles.profile import Profile
 from services.changes import Changes
 from services.commands import Commands
-from services.evaluation.caption_ranking import Foretelling, foretell, foretelling_facts
+from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
 from services.evaluation.commands import (
     STUDY_IMAGES,
     BeginPredictions,
@@ -40,16 +40,25 @@ from services.evaluation.commands import (
 )
 from services.evaluation.control import ControlPlan, ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
-from services.evaluation.mask_validity import Holding, MaskChecks
+from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
-from services.evaluation.results import Found, entries_of, evaluate
+from services.evaluation.results import EvaluationResult, entries_of, evaluate
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study import StudyPlan, draft_study, plan_study
 from services.evaluation.subjects import Cases, Numbers, read_cases
-from services.evaluation.types import Asked, Cell, ClassMapping, Evaluated, ModelChoice, Pending, Subject, SubjectView
+from services.evaluation.types import (
+    Cell,
+    ClassMapping,
+    Evaluated,
+    EvaluationQuestion,
+    ModelChoice,
+    Pending,
+    Subject,
+    SubjectView,
+)
 from services.runs.execution import Execution
 from services.runs.predictions import model_key
 from services.work_queue import WorkQueue, WorkView
@@ -85,7 +94,7 @@ class EvaluationService:
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
         """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
         self._cases: dict[tuple[str, int], Cases] = {}
-        self._found: dict[tuple[str, int], Found] = {}
+        self._found: dict[tuple[str, int], EvaluationResult] = {}
         self._score: tuple[Texts, list[Outcome], Scored | str] | None = None
         self._lock = threading.Lock()
 
@@ -101,7 +110,9 @@ class EvaluationService:
         commands.add(ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
         commands.add(DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
         commands.add(RankTestCases, lambda asked: ranking_facts(self.rank(self.asked(asked), asked.most)))
-        commands.add(ForetellFaults, lambda asked: foretelling_facts(self.foretell(self.asked(asked), asked.runs)))
+        commands.add(
+            ForetellFaults, lambda asked: caption_ranking_facts(self.rank_captions(self.asked(asked), asked.runs))
+        )
         commands.add(ShowEvaluation, lambda asked: facts_of(self.evaluate(self.asked(asked))))
 
     def close(self) -> None:
@@ -156,12 +167,12 @@ class EvaluationService:
 
     # Asking a model
 
-    def asked(self, sent: OnModel) -> Asked:
+    def asked(self, sent: OnModel) -> EvaluationQuestion:
         """What a command asks. Raises UserError for a model that there is not."""
         subject = sent.subject
-        return Asked(subject, self._wanted(sent, subject), sent.mapping)
+        return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping)
 
-    def mapping(self, asked: Asked) -> ClassMapping | None:
+    def mapping(self, asked: EvaluationQuestion) -> ClassMapping | None:
         """What the labels are for the model, before anything is computed; None where nobody has loaded it yet (`look`).
         Raises UserError for a file of one's own that cannot be read.
         """
@@ -174,7 +185,7 @@ class EvaluationService:
             problem = "None of the labels is a class of the model: map them by a file of your own."
         return ClassMapping(stored.identity, report_of(mapping), problem)
 
-    def look(self, asked: Asked) -> WorkView:
+    def look(self, asked: EvaluationQuestion) -> WorkView:
         """Begin to load the model, so that `mapping` can be told."""
 
         def work(on_count: OnCount) -> str:
@@ -183,7 +194,7 @@ class EvaluationService:
 
         return self._line_up(LOOKING, about(asked), work)
 
-    def begin(self, asked: Asked) -> WorkView:
+    def begin(self, asked: EvaluationQuestion) -> WorkView:
         """Have the model read what it has not read. One that is at it already goes on. The result of the work is a
         `services.evaluation.predicting.Read`. Raises UserError for a subject that cannot be evaluated.
         """
@@ -214,7 +225,7 @@ class EvaluationService:
             return replace(read, unchecked=str(error))
         return read
 
-    def pending(self, asked: Asked) -> Pending:
+    def pending(self, asked: EvaluationQuestion) -> Pending:
         """How many images of a subject the model has still to read."""
         cases, stored = self.cases(asked.subject), self.predicting.stored(asked.model)
         broken = self.predicting.broken(cases.pictures)
@@ -242,21 +253,21 @@ class EvaluationService:
 
     # Figures
 
-    def evaluate(self, asked: Asked) -> Evaluated:
+    def evaluate(self, asked: EvaluationQuestion) -> Evaluated:
         """All figures, of what the model has read. Raises UserError where there can be none: for a subject that cannot
         be evaluated, a model that nobody has loaded, and one of another kind of task.
         """
         return self._figures(asked).evaluated
 
-    def entries(self, asked: Asked, cell: Cell) -> tuple[int, ...]:
+    def entries(self, asked: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """The entries of the catalogue behind a number of `evaluate`, ascending."""
         return entries_of(self._figures(asked), cell)
 
-    def file(self, asked: Asked, kind: FileKind) -> bytes:
+    def file(self, asked: EvaluationQuestion, kind: FileKind) -> bytes:
         """An export of the figures. Raises UserError as `evaluate`."""
         return file_of(self.evaluate(asked), kind)
 
-    def rank(self, asked: Asked, most: int = 100) -> Ranking:
+    def rank(self, asked: EvaluationQuestion, most: int = 100) -> Ranking:
         """In which order to look at the test cases, the first `most` of them. Raises UserError as `evaluate`."""
         found, stored = self._figures(asked), self.predicting.stored(asked.model)
         if stored is None:  # its file has gone since the figures were made
@@ -266,7 +277,7 @@ class EvaluationService:
         votes, passed = columns.outcomes(), columns.passed(cases.table.entry[cases.generated.row])
         return rank(found, entropy, gini, self._scored(cases.table, votes), passed, votes, most)
 
-    def ranked(self, asked: Asked, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
+    def ranked(self, asked: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
         """The entries of some test cases in the order of `rank`, which is learnt from these test cases and votes alone.
         Raises UserError as `rank`.
         """
@@ -279,13 +290,13 @@ class EvaluationService:
         score = score_images(table, columns.checks(), votes) if votes else NOT_JUDGED
         return tuple(one.entry for one in rank(part, entropy, gini, score, passed, votes, len(entries)).first)
 
-    def foretell(self, asked: Asked, runs: Sequence[str]) -> Foretelling:
+    def rank_captions(self, asked: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
         """Which captions of these runs, that are not drawn yet, to draw first. Raises UserError as `rank`, and for an
         unknown run.
         """
         found = self._figures(asked)
         waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
-        return foretell(found, self._workspace.case_columns.outcomes(), waiting)
+        return rank_captions(found, self._workspace.case_columns.outcomes(), waiting)
 
     def _doubts(self, stored: StoredModel, cases: Cases) -> tuple[Floats, Floats] | tuple[None, None]:
         """How unsure a model is of each test case, in two ways; None of one that never tells."""
@@ -296,11 +307,11 @@ class EvaluationService:
 
     # A study of validity
 
-    def study_plan(self, asked: Asked, judged: int = STUDY_IMAGES) -> StudyPlan:
+    def study_plan(self, asked: EvaluationQuestion, judged: int = STUDY_IMAGES) -> StudyPlan:
         """What a study of so many images would say. Raises UserError where none can be drafted."""
         return plan_study(self._figures(asked), judged)
 
-    def draft_study(self, asked: Asked, judged: int = STUDY_IMAGES) -> str:
+    def draft_study(self, asked: EvaluationQuestion, judged: int = STUDY_IMAGES) -> str:
         """The id of a new draft with such a sample. Raises UserError as `study_plan`."""
         found, stored = self._figures(asked), self.predicting.stored(asked.model)
         if stored is None:  # its file has gone since the figures were made
@@ -309,7 +320,7 @@ class EvaluationService:
 
     # How it is done
 
-    def _figures(self, asked: Asked) -> Found:
+    def _figures(self, asked: EvaluationQuestion) -> EvaluationResult:
         key = (repr(asked), self._workspace.saved())
         with self._lock:
             if key in self._found:
@@ -322,7 +333,7 @@ class EvaluationService:
         misfit = self.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
-        columns, holding = self._workspace.case_columns, Holding(np.zeros(0, bool))
+        columns, holding = self._workspace.case_columns, MaskValidity(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
             holding = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
@@ -346,7 +357,7 @@ class EvaluationService:
                 self._score = held
         return held[2]
 
-    def class_map(self, asked: Asked, cases: Cases, stored: StoredModel) -> ClassMap:
+    def class_map(self, asked: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
         """What the labels are for the model. Raises UserError for a file of one's own that cannot be read."""
         own = None
         if asked.mapping.strip():
@@ -423,7 +434,7 @@ class EvaluationService:
         return work_facts(self.work.view(sent.work))
 
 
-def about(asked: Asked) -> str:
+def about(asked: EvaluationQuestion) -> str:
     """What work with a question is found by."""
     return hashlib.sha256(repr((asked.subject, asked.model)).encode()).hexdigest()[:24]
 

@@ -39,7 +39,7 @@ LOOKED_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class ClassifierAnswers:
     """What a classifier says of some images; those of which nothing is known, or that have no label, are not there."""
 
     place: Numbers
@@ -171,7 +171,7 @@ class ModelAnswers:
         self._doubts: dict[str, _Doubts] = {}
         self._lock = threading.Lock()
 
-    def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> Answered:
+    def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> ClassifierAnswers:
         """What a classifier says of images of a subject with a label."""
         with self._lock:
             stored = self._probabilities_of(model, cases)
@@ -183,12 +183,12 @@ class ModelAnswers:
         if not len(place):
             nothing = np.zeros(0, np.int64)
             none = Answers(nothing, nothing.astype(np.int8), nothing, np.zeros(0))
-            return Answered(place, none, np.zeros(0), 0)
+            return ClassifierAnswers(place, none, np.zeros(0), 0)
         classes = likeliest[row].astype(np.int64)
         classes[classes == NO_CLASS] = -1
         guesses = Guesses(classes, np.zeros(classes.shape))
         answers, true = answers_of(mapping, label, source, guesses, numbers, row)
-        return Answered(place, answers, true.probability, int((~exact[row]).sum()))
+        return ClassifierAnswers(place, answers, true.probability, int((~exact[row]).sum()))
 
     def doubts(self, model: StoredModel, cases: Cases, images: Images) -> tuple[Floats, Floats]:
         """Entropy and DeepGini of what a model says of each image, of a segmenter means over pixels; NaN where that is

@@ -18,7 +18,7 @@ from core.types import TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.validity import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
-from services.evaluation.results import STANDING, Found, strata_of
+from services.evaluation.results import STANDING, EvaluationResult, strata_of
 from services.evaluation.subjects import Cases, Numbers
 from services.studies import draft_form
 from services.studies.drafts import QUIZ
@@ -77,7 +77,7 @@ class StudyPlan:
         return said
 
 
-def plan_study(found: Found, judged: int) -> StudyPlan:
+def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
     """How many images of each stratum to judge, of at most `judged` in all. Raises UserError where no test case can be
     judged: where none can be compared, and of a segmenter where no question of the template is about what they show.
     """
@@ -93,7 +93,7 @@ def plan_study(found: Found, judged: int) -> StudyPlan:
     return StudyPlan(rows, width, kind, not_asked)
 
 
-def draft_study(workspace: Workspace, found: Found, plan: StudyPlan, model: str) -> str:
+def draft_study(workspace: Workspace, found: EvaluationResult, plan: StudyPlan, model: str) -> str:
     """The id of a new draft with such a sample, drawn at random within each stratum: the same questions for all, each
     where it applies. `model` is what the predictions of the model are stored under. Raises UserError as `plan_study`.
     """
@@ -127,7 +127,7 @@ def draft_study(workspace: Workspace, found: Found, plan: StudyPlan, model: str)
     return study
 
 
-def _judgeable(found: Found) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
+def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
     """The test cases of this workspace that can be compared and asked about, by their places; the stratum of each;
     their names; and how many are left out since there is no question about what they show.
     """

@@ -81,7 +81,7 @@ class ModelChoice:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EvaluationQuestion:
     """One question: what does this model make of this subject?"""
 
     subject: Subject

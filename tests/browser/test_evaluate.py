@@ -18,7 +18,7 @@ from playwright.sync_api import expect
 from core.settings import UnderTestSettings
 from core.test_sets import SetEntry
 from services.evaluation.service import OnModel
-from services.evaluation.types import Asked, Cell
+from services.evaluation.types import Cell, EvaluationQuestion
 from services.runs.predictions import Predictor
 from tests.services.evaluation.test_predictions import Counted
 from tests.support.evaluation_cases import fill
@@ -88,7 +88,7 @@ def address(server: Server, view: str, **more: str) -> str:
     return f"{server[0]}evaluate/?{urlencode({'filter': view, **more})}"
 
 
-def asked(studio: Studio, view: str, **more: str) -> Asked:
+def asked(studio: Studio, view: str, **more: str) -> EvaluationQuestion:
     """What a page asks that does not say which model: that of the profile."""
     return studio.evaluations.asked(OnModel(filter=view, **more))  # type: ignore[arg-type]
 

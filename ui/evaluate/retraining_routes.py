@@ -21,7 +21,7 @@ from services.evaluation.facts import json_text
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
 from services.evaluation.service import EvaluationService, about
-from services.evaluation.types import Asked
+from services.evaluation.types import EvaluationQuestion
 from ui.evaluate.retraining import PART, retraining_part
 from ui.evaluate.routes import API, FRESH, At
 from ui.evaluate.words import EVALUATE, Place
@@ -38,7 +38,7 @@ class _Parts:
     def __init__(self, evaluations: EvaluationService, retrainings: Retrainings) -> None:
         self._evaluations, self._retrainings = evaluations, retrainings
 
-    def asked(self, sent: OnModel) -> Asked:
+    def asked(self, sent: OnModel) -> EvaluationQuestion:
         return self._evaluations.asked(sent)
 
     def latest(self, place: Place) -> RetrainingResult:

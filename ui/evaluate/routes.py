@@ -31,7 +31,7 @@ from services.evaluation.service import (
     model_choice_key,
 )
 from services.evaluation.study import StudyPlan
-from services.evaluation.types import Asked, Cell, CellKind, Evaluated, ModelChoice, Pending
+from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
 from services.work_queue import WorkView
 from ui.evaluate.choosing import LONGEST_MAPPING, Stand, control_part
 from ui.evaluate.comparing import comparison_part
@@ -79,7 +79,7 @@ class _Pages:
     def __init__(self, evaluations: EvaluationService) -> None:
         self.evaluations = evaluations
 
-    def asked(self, place: Place) -> Asked:
+    def asked(self, place: Place) -> EvaluationQuestion:
         """Raises UserError for what cannot be asked."""
         return self.evaluations.asked(ShowEvaluation.of(place.fields))
 
@@ -269,7 +269,7 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
             return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
         return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
-    def _html(asked: Asked, found: Evaluated) -> bytes:
+    def _html(asked: EvaluationQuestion, found: Evaluated) -> bytes:
         return report_html(found, evaluations.rank(asked), thumbnail).encode()
 
     @app.get(f"{EVALUATE}report/{{kind}}", include_in_schema=False)

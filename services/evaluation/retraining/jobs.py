@@ -58,7 +58,7 @@ from services.evaluation.retraining.weights import (
 from services.evaluation.scoring import score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
 from services.evaluation.subjects import Cases, MaskOf, Numbers
-from services.evaluation.types import Asked
+from services.evaluation.types import EvaluationQuestion
 from services.test_sets.hashes import hashes_of
 from services.work_queue import WorkQueue, WorkView
 from storage.curation.case_columns import Outcome
@@ -137,11 +137,11 @@ class Retrainings:
             self._doing.pop(named, None)
             return self.work.view(self.work.start(RETRAINING, named, lambda on_count: self._act(asked, on_count)))
 
-    def doing(self, asked: Asked) -> str:
+    def doing(self, asked: EvaluationQuestion) -> str:
         """What is done just now, such as "training “+ generated, all”, seed 2 of 5"; "" before it begins."""
         return self._doing.get(about(asked), "")
 
-    def choices(self, asked: Asked) -> RetrainingChoices:
+    def choices(self, asked: EvaluationQuestion) -> RetrainingChoices:
         """What can be chosen before a model is trained further with images of a subject. Raises UserError as
         `EvaluationService.cases`.
         """
@@ -154,7 +154,7 @@ class Retrainings:
             "", types, tuple((one.number, one.words) for one in versions if one.number != asked.subject.version)
         )
 
-    def kept(self, asked: Asked) -> tuple[KeptResult, ...]:
+    def kept(self, asked: EvaluationQuestion) -> tuple[KeptResult, ...]:
         """What came of all retrainings of a model with images of a subject, the latest first."""
         found, pictures = [], ""
         for one in self._workspace.retrainings.of(kept_under(asked)):
@@ -164,7 +164,7 @@ class Retrainings:
             found.append(KeptResult(result, one.created, one.asked, note, one.id))
         return tuple(found)
 
-    def opens(self, asked: Asked, number: int, on: str, arm: str = "") -> tuple[int, ...]:
+    def opens(self, asked: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
         """The entries of the catalogue behind a set, or an arm on it, of a result that is kept. Raises UserError where
         nothing opens.
         """
@@ -178,7 +178,7 @@ class Retrainings:
         """The weights of the best training of each arm of a result, as far as they are still there."""
         return best_weights(self._workspace, kept.found)
 
-    def weights_file(self, asked: Asked, number: int, arm: str) -> WeightsFile:
+    def weights_file(self, asked: EvaluationQuestion, number: int, arm: str) -> WeightsFile:
         """Those of one arm of a result that is kept, as a file. Raises UserError where they are not there."""
         held = next((one.found for one in self.kept(asked) if one.number == number), None)
         if held is None:
@@ -267,7 +267,7 @@ class Retrainings:
         foretold = score.chance[cases.generated.row] >= score.view.own.threshold
         return votes, ValidCases(judged, foretold)
 
-    def _ranked(self, asked: Asked, cases: Cases, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
+    def _ranked(self, asked: EvaluationQuestion, cases: Cases, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
         """Places of test cases in the order in which they are looked at."""
         entries = cases.table.entry[cases.generated.row[places]]
         place = dict(zip(entries.tolist(), places.tolist(), strict=True))
@@ -352,7 +352,7 @@ class Retrainings:
         }
 
 
-def retraining_question(asked: Asked, sent: BeginRetraining) -> RetrainingQuestion:
+def retraining_question(asked: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:
     """A question about a model and a subject, in the way that a command says."""
     return RetrainingQuestion(
         *(asked, sent.preset, tuple(dict.fromkeys(sent.arms)), sent.seeds, sent.augmentation, sent.unseen),

@@ -32,7 +32,7 @@ from evaluation.retraining.training import (
     short,
 )
 from services.evaluation.subjects import Cases, Images, MaskOf
-from services.evaluation.types import Asked
+from services.evaluation.types import EvaluationQuestion
 from services.runs.predictions import model_key
 from storage.curation.case_columns import REJECTED
 
@@ -63,7 +63,7 @@ Flags = NDArray[np.bool_]
 class RetrainingQuestion:
     """One question: what does training this model further with images of this subject gain?"""
 
-    asked: Asked
+    asked: EvaluationQuestion
     preset: Preset = "short"
     """A short fine-tuning, or the paper's 90 epochs from weights of chance."""
     arms: tuple[ArmKey, ...] = ARM_KEYS
@@ -99,7 +99,7 @@ class RetrainingQuestion:
         return replace(found, **{name: value for name, value in changed.items() if value})  # type: ignore[arg-type]
 
 
-def kept_under(asked: Asked) -> str:
+def kept_under(asked: EvaluationQuestion) -> str:
     """What all retrainings of a model with images of a subject are kept under, in later versions of the studio too."""
     subject = asked.subject
     named = {"version": subject.version, "filter": subject.filter.address, "split": subject.split}

@@ -11,7 +11,7 @@ from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, E
 from demo.language import caption
 from demo.scene import random_scene
 from pipeline.profiles.profile import load_profile
-from services.evaluation.types import Asked, Subject
+from services.evaluation.types import EvaluationQuestion, Subject
 from services.studio import put_together
 from tests.support.demo_server import demo_models
 from tests.support.evaluation_cases import drawn, model_of
@@ -43,7 +43,7 @@ def test_three_sources_get_their_reconstructions_and_an_excess(tmp_path: Path) -
         assert work.state == "done" and work.result.drawn == SOURCES, work.error or work.result
         assert studio.evaluations.view(ALL).controls == SOURCES
 
-        asked = Asked(ALL, model_of("classification"))
+        asked = EvaluationQuestion(ALL, model_of("classification"))
         read = studio.evaluations.work.wait(studio.evaluations.begin(asked).id, SECONDS)
         assert read.state == "done", read.error
         found = studio.evaluations.evaluate(asked)

@@ -11,7 +11,7 @@ import pytest
 from cli.evaluation import main
 from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, EditType, StageValue, Task, Trace
 from evaluation.effectiveness import UNKNOWN, WRONG
-from services.evaluation.caption_ranking import BEFORE, foretelling_facts
+from services.evaluation.caption_ranking import BEFORE, caption_ranking_facts
 from services.evaluation.commands import ForetellFaults
 from services.evaluation.ranking import kinds_of
 from services.evaluation.service import EvaluationService
@@ -79,7 +79,7 @@ def test_a_caption_whose_like_has_failed_is_drawn_before_one_whose_like_has_not(
     one = run_with(workspace, good[2], [caption(good, "nothing happens"), caption(good, "not ticked", used=False)])
     other = run_with(workspace, bad[2], [caption(bad, "it fails here")])
     empty = workspace.runs.create(picture(9), Task("classification", "bird"), "demo", "Empty", {})
-    found = service.foretell(BIRDS, [one, other, empty])
+    found = service.rank_captions(BIRDS, [one, other, empty])
     assert [(held.run, held.place, held.text) for held in found.captions] == [
         (other, 0, "it fails here"),
         (one, 0, "nothing happens"),
@@ -96,7 +96,7 @@ def test_a_caption_whose_like_has_failed_is_drawn_before_one_whose_like_has_not(
 
     # What no past test case is like is told by what is more general.
     new = run_with(workspace, bad[2], [CounterfactualCaption("never seen", (Edit("a", "no such word", bad[0]),))])
-    (told,) = service.foretell(BIRDS, [new, new]).captions
+    (told,) = service.rank_captions(BIRDS, [new, new]).captions
     assert told.alike == 0 and 0 < told.chance < 1
 
 
@@ -105,7 +105,7 @@ def test_what_is_drawn_already_is_left_out(service: EvaluationService) -> None:
     texts = [one.lineage.counterfactual for one in held.test_cases[:2]]
     value = StageValue(CounterfactualCaptions(tuple(texts)), Trace("person"), "k")
     service._workspace.runs.append_value(held.id, "counterfactuals", value)
-    found = service.foretell(BIRDS, [held.id])
+    found = service.rank_captions(BIRDS, [held.id])
     assert not found.captions and "Left out: 2 × caption is drawn already." in found.notes
 
 
@@ -115,7 +115,7 @@ def test_a_script_and_the_command_line_get_the_same(
     _, bad = best_and_worst(service)
     run = run_with(service._workspace, bad[2], [caption(bad, "a | b")])
     sent = ForetellFaults(filter="kind=classification", runs=(run,))
-    facts = foretelling_facts(service.foretell(service.asked(sent), sent.runs))
+    facts = caption_ranking_facts(service.rank_captions(service.asked(sent), sent.runs))
     asked = ["foretell", "--filter", "kind=classification", "--workspace", str(folder), "--run", run]
     assert main([*asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts))
@@ -148,7 +148,7 @@ def test_captions_of_a_segmentation_are_foretold_by_what_was_lost(
 
     calm, storm = waiting(good, "nothing happens"), waiting(bad, "it is lost here")
     bird = run_with(workspace, "bird", [caption(("weather", "foggy", "bird"), "of another task")])
-    told = service.foretell(ROADS, [calm, storm, bird])
+    told = service.rank_captions(ROADS, [calm, storm, bird])
     assert [(one.run, one.label) for one in told.captions] == [(storm, ""), (calm, "")]
     first, last = told.captions
     assert 1 >= first.chance > last.chance >= 0 and first.alike > 0 and last.alike > 0
@@ -158,8 +158,8 @@ def test_captions_of_a_segmentation_are_foretold_by_what_was_lost(
     assert ours.faults[0.05] > random.faults[0.05]
     assert any("run is of a classification: only captions of a segmentation" in note for note in told.notes)
     assert told.notes[-1].startswith("A fault is an image that the model loses a class of")
-    assert not service.foretell(ROADS, []).captions
+    assert not service.rank_captions(ROADS, []).captions
     arguments = ["foretell", "--filter", "kind=segmentation", "--workspace", str(folder), "--run", calm, "--run", storm]
     assert main([*arguments, "--json"]) == 0
-    facts = foretelling_facts(service.foretell(ROADS, [calm, storm]))
+    facts = caption_ranking_facts(service.rank_captions(ROADS, [calm, storm]))
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts))

@@ -22,7 +22,7 @@ from pipeline.profiles.profile import load_profile
 from services.evaluation.service import BeginPredictions, EvaluationService, ShowPredictions
 from services.evaluation.stored_predictions import _PixelCounts
 from services.evaluation.subjects import Images, read_cases
-from services.evaluation.types import Asked, Subject
+from services.evaluation.types import EvaluationQuestion, Subject
 from services.runs.predictions import Predictor, model_key
 from services.studio import Studio
 from storage.evaluation.models_under_test import PIXELS
@@ -82,7 +82,7 @@ def counting(service: EvaluationService) -> list[Counted]:
     return loaded
 
 
-def read_all(service: EvaluationService, asked: Asked) -> object:
+def read_all(service: EvaluationService, asked: EvaluationQuestion) -> object:
     done = service.work.wait(service.begin(asked).id, 60)
     assert done.state == "done", done.error
     return done.result
@@ -90,7 +90,7 @@ def read_all(service: EvaluationService, asked: Asked) -> object:
 
 def test_all_images_are_read_once_and_kept_by_the_identity(workspace: Workspace, service: EvaluationService) -> None:
     fill(workspace, 3)
-    loaded, asked = counting(service), Asked(ALL, CLASSIFIER)
+    loaded, asked = counting(service), EvaluationQuestion(ALL, CLASSIFIER)
     assert service.mapping(asked) is None, "nobody loaded it yet"
     read_all(service, asked)
     assert service.pending(asked).left == 0 and loaded[0].asked == service.pending(asked).images == 3 * 12
@@ -116,7 +116,7 @@ def test_all_images_are_read_once_and_kept_by_the_identity(workspace: Workspace,
 
 def test_a_cancelled_work_keeps_what_it_read_and_goes_on(workspace: Workspace, service: EvaluationService) -> None:
     fill(workspace, 4)
-    loaded, asked = counting(service), Asked(ALL, CLASSIFIER)
+    loaded, asked = counting(service), EvaluationQuestion(ALL, CLASSIFIER)
     cases, calls = service.cases(ALL), list[tuple[int, int]]()
 
     def stop_early(done: int, total: int) -> None:
@@ -161,7 +161,7 @@ def test_cancel_by_command_stops_the_work(studio: Studio) -> None:
 
 def test_a_broken_image_is_passed_over_and_told(workspace: Workspace, service: EvaluationService) -> None:
     fill(workspace, 2)
-    asked, cases = Asked(ALL, CLASSIFIER), service.cases(ALL)
+    asked, cases = EvaluationQuestion(ALL, CLASSIFIER), service.cases(ALL)
     broken = cases.generated.shas[3]
     path = workspace.images.path(broken)
     good = path.read_bytes()
@@ -180,7 +180,7 @@ def test_a_model_that_fails_ends_the_work_with_its_sentence_and_keeps_what_it_di
     workspace: Workspace, service: EvaluationService
 ) -> None:
     fill(workspace, 2)
-    loaded, asked = counting(service), Asked(ALL, CLASSIFIER)
+    loaded, asked = counting(service), EvaluationQuestion(ALL, CLASSIFIER)
     load = service.predicting.load
 
     def failing(wanted: UnderTestSettings) -> Predictor:
@@ -204,10 +204,10 @@ def test_changed_weights_are_another_model_with_predictions_of_its_own(
 ) -> None:
     run_of(workspace, 1, [10, 11], CLASSES[0])
     first = onnx_file(tmp_path / "net.onnx")
-    read_all(service, Asked(ALL, first))
+    read_all(service, EvaluationQuestion(ALL, first))
     before = service.predicting.stored(first)
     second = onnx_file(tmp_path / "net.onnx", seed=3)
-    asked = Asked(ALL, second)
+    asked = EvaluationQuestion(ALL, second)
     assert service.pending(asked).read == 0
     read_all(service, asked)
     after = service.predicting.stored(second)
@@ -232,7 +232,7 @@ def test_another_identity_under_the_same_settings_gets_a_key_of_its_own(workspac
 
 def test_pixels_of_masks_are_counted_once(workspace: Workspace, service: EvaluationService) -> None:
     fill(workspace, 2, road=True)
-    asked = Asked(ALL, SEGMENTER)
+    asked = EvaluationQuestion(ALL, SEGMENTER)
     read_all(service, asked)
     stored = service.predicting.stored(SEGMENTER)
     assert stored is not None
@@ -249,7 +249,7 @@ def test_pixels_of_masks_are_counted_once(workspace: Workspace, service: Evaluat
 
 def test_how_unsure_a_segmenter_is_is_kept_with_what_it_says(workspace: Workspace, service: EvaluationService) -> None:
     fill(workspace, 1, road=True)
-    asked = Asked(ALL, SEGMENTER)
+    asked = EvaluationQuestion(ALL, SEGMENTER)
     read_all(service, asked)
     stored, cases = service.predicting.stored(SEGMENTER), service.cases(ALL)
     assert stored is not None

@@ -18,10 +18,10 @@ from core.types import Check
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from services.evaluation.commands import RankTestCases
 from services.evaluation.ranking import Ranking, rank, ranking_facts
-from services.evaluation.results import Found
+from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import NOT_JUDGED, score_images
 from services.evaluation.service import EvaluationService
-from services.evaluation.types import Asked
+from services.evaluation.types import EvaluationQuestion
 from storage.curation.case_columns import Floats, Outcome
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, read_all, service_of
@@ -53,7 +53,7 @@ def service(folder: Path) -> Iterator[EvaluationService]:
         made.close()
 
 
-def parts(service: EvaluationService) -> tuple[Found, Floats, Floats, Floats]:
+def parts(service: EvaluationService) -> tuple[EvaluationResult, Floats, Floats, Floats]:
     """The figures, how unsure the model is in two ways, and no check."""
     found, stored = service._figures(BIRDS), service.predicting.stored(BIRDS.model)
     assert stored is not None
@@ -89,7 +89,7 @@ def test_what_the_model_has_not_read_is_ranked_by_its_kin(service: EvaluationSer
     right = found.right.copy()
     unread = found.cases.generated.source < SCENES // 2
     right[unread] = UNKNOWN
-    half = Found(**{**vars(found), "right": right})
+    half = EvaluationResult(**{**vars(found), "right": right})
     doubt = np.where(unread, np.nan, unsure)
     ranking = rank(half, doubt, doubt, NOT_JUDGED, none, (), 1000)
     assert (ranking.cases, ranking.known) == (10 * SCENES, 5 * SCENES)
@@ -100,7 +100,7 @@ def test_what_the_model_has_not_read_is_ranked_by_its_kin(service: EvaluationSer
     wrong = found.right[unread] == WRONG
     assert of_unread[wrong].mean() > of_unread[~wrong].mean(), "edits that break other sources break these"
 
-    nothing = Found(**{**vars(found), "right": np.full_like(right, UNKNOWN)})
+    nothing = EvaluationResult(**{**vars(found), "right": np.full_like(right, UNKNOWN)})
     blind = rank(nothing, none, none, NOT_JUDGED, none, (), 3)
     assert not blind.orders and blind.notes[0] == (
         "The model has read none of these test cases: how good the order is cannot be told."
@@ -111,7 +111,7 @@ def test_what_the_model_cannot_say_comes_last(service: EvaluationService) -> Non
     found, unsure, gini, none = parts(service)
     right, lost = found.right.copy(), found.cases.generated.label == found.cases.generated.label[0]
     right[lost] = UNKNOWN
-    ranking = rank(Found(**{**vars(found), "right": right}), unsure, gini, NOT_JUDGED, none, (), 1000)
+    ranking = rank(EvaluationResult(**{**vars(found), "right": right}), unsure, gini, NOT_JUDGED, none, (), 1000)
     assert 0 < lost.sum() < len(lost) and ranking.known == (~lost).sum()
     label = found.cases.labels[found.cases.generated.label[0]]
     assert {one.label for one in ranking.first[ranking.known :]} == {label}
@@ -125,7 +125,7 @@ def test_no_image_is_foretold_from_itself_or_its_kin(service: EvaluationService)
     entries = found.cases.table.entry[found.cases.generated.row][own].tolist()
 
     def chances(changed: np.ndarray) -> list[float]:
-        ranking = rank(Found(**{**vars(found), "right": changed}), unsure, gini, NOT_JUDGED, none, (), 1000)
+        ranking = rank(EvaluationResult(**{**vars(found), "right": changed}), unsure, gini, NOT_JUDGED, none, (), 1000)
         return [next(one.wrong for one in ranking.first if one.entry == entry) for entry in entries]
 
     before = chances(right)
@@ -166,7 +166,7 @@ def test_a_model_whose_file_has_gone_is_said(tmp_path: Path) -> None:
     with workspace_in(tmp_path / "workspace") as workspace:
         fill(workspace, 1)
         service = service_of(workspace)
-        asked = Asked(OBJECTS, CLASSIFIER.model_copy(update={"file": str(file)}))
+        asked = EvaluationQuestion(OBJECTS, CLASSIFIER.model_copy(update={"file": str(file)}))
         read_all(service, asked)
         assert service.rank(asked, 3).first
         file.unlink()

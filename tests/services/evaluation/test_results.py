@@ -40,7 +40,7 @@ from services.evaluation.facts import FILE_KINDS, facts_of
 from services.evaluation.mask_validity import ITSELF, NOBODY
 from services.evaluation.model_outcomes import RunMasks, verdict_with_masks
 from services.evaluation.service import EvaluationService
-from services.evaluation.types import EDIT_TABLES, Asked, Cell, Subject
+from services.evaluation.types import EDIT_TABLES, Cell, EvaluationQuestion, Subject
 from services.runs.predictions import model_key
 from services.studio import Studio
 from storage.workspace import Workspace
@@ -56,7 +56,7 @@ CLASSIFIER = model_of("classification")
 SEGMENTER = model_of("segmentation")
 OBJECTS = Subject(filter=ImageFilter(facets={"kind": ("classification",)}))
 STREETS = Subject(filter=ImageFilter(facets={"kind": ("segmentation",)}))
-BIRDS, ROADS = Asked(OBJECTS, CLASSIFIER), Asked(STREETS, SEGMENTER)
+BIRDS, ROADS = EvaluationQuestion(OBJECTS, CLASSIFIER), EvaluationQuestion(STREETS, SEGMENTER)
 
 
 def service_of(workspace: Workspace) -> EvaluationService:
@@ -89,7 +89,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationServic
         made.close()
 
 
-def read_all(service: EvaluationService, asked: Asked) -> None:
+def read_all(service: EvaluationService, asked: EvaluationQuestion) -> None:
     done = service.work.wait(service.begin(asked).id, 60)
     assert done.state == "done", done.error
 
@@ -349,7 +349,7 @@ def test_masks_that_nobody_checked_are_told_and_what_hinders_the_checks_stops_no
     assert service.read(SEGMENTER, cases, counted).note == ""
     assert service.evaluate(ROADS).unchecked == 0 and seen[-1][0] <= seen[-1][1] == 48
     # The one that checks cannot vouch for itself.
-    itself = Asked(STREETS, checker)
+    itself = EvaluationQuestion(STREETS, checker)
     read_all(service, itself)
     assert service.evaluate(itself).notes.count(ITSELF) == 1
     nobody = service._profile.model_copy(update={"checks": CheckSettings()})
@@ -407,7 +407,7 @@ def test_a_version_of_streets_has_the_figures_of_its_images(workspace: Workspace
     of_streets = ImageFilter(facets={"kind": ("segmentation",), "recipe": ("dillema",)})
     held = sets.cases(workspace.catalogue.test_cases(workspace.catalogue.ids(of_streets)))
     sets.add(version, [SetEntry(one.image, source=one.source, test_case=one.id) for one in held])
-    of_version = Asked(Subject(version=version), SEGMENTER)
+    of_version = EvaluationQuestion(Subject(version=version), SEGMENTER)
     read_all(service, of_version)
     one, other = service.evaluate(of_version), service.evaluate(ROADS)
     assert one.segmentation is not None and one.segmentation.cases == 20
@@ -418,7 +418,7 @@ def test_a_version_of_streets_has_the_figures_of_its_images(workspace: Workspace
 
 def test_two_sets_of_a_segmenter_stand_side_by_side(whole: EvaluationService) -> None:
     foggy = ImageFilter(facets={"kind": ("segmentation",), "weather": ("foggy",)})
-    pair = whole.evaluate(ROADS), whole.evaluate(Asked(Subject(filter=foggy), SEGMENTER))
+    pair = whole.evaluate(ROADS), whole.evaluate(EvaluationQuestion(Subject(filter=foggy), SEGMENTER))
     shown = comparison_part(pair, (Place(filter="kind=segmentation"), Place(filter="weather=foggy")))
     losses = [one.losses for one in pair]
     assert losses[0] is not None and losses[1] is not None
@@ -430,7 +430,9 @@ def test_two_sets_of_a_segmenter_stand_side_by_side(whole: EvaluationService) ->
 
 
 def test_a_filter_has_the_figures_of_its_images_alone(whole: EvaluationService) -> None:
-    foggy = Asked(Subject(filter=ImageFilter(facets={"kind": ("classification",), "weather": ("foggy",)})), CLASSIFIER)
+    foggy = EvaluationQuestion(
+        Subject(filter=ImageFilter(facets={"kind": ("classification",), "weather": ("foggy",)})), CLASSIFIER
+    )
     evaluated = whole.evaluate(foggy)
     assert evaluated.effectiveness is not None
     of_all = set(whole.entries(BIRDS, Cell("wrong"))) & set(whole.entries(foggy, Cell("generated")))
@@ -442,16 +444,16 @@ def test_what_is_unmapped_is_told_before_and_a_file_has_the_last_word(whole: Eva
     label = whole.cases(OBJECTS).labels[0]
     usual = whole.mapping(BIRDS)
     assert usual is not None and not usual.report.unmapped and not usual.problem
-    without = Asked(OBJECTS, CLASSIFIER, f"label,model class\n{label},\n")
+    without = EvaluationQuestion(OBJECTS, CLASSIFIER, f"label,model class\n{label},\n")
     told = whole.mapping(without)
     assert told is not None and [row.label for row in told.report.unmapped] == [label]
     found = whole.evaluate(without).effectiveness
     assert found is not None and found.left_out > 0
     assert set(whole.entries(without, Cell("left out"))) == set(whole.entries(BIRDS, Cell("class", label)))
-    toml = Asked(OBJECTS, CLASSIFIER, f'[labels]\n"{label}" = []\n')
+    toml = EvaluationQuestion(OBJECTS, CLASSIFIER, f'[labels]\n"{label}" = []\n')
     assert facts_of(whole.evaluate(toml))["figures"] == facts_of(whole.evaluate(without))["figures"]
     with pytest.raises(UserError, match="line 2"):
-        whole.mapping(Asked(OBJECTS, CLASSIFIER, "label,model class\nbird\n"))
+        whole.mapping(EvaluationQuestion(OBJECTS, CLASSIFIER, "label,model class\nbird\n"))
 
 
 def test_files_say_the_same_and_hold_no_nan(whole: EvaluationService) -> None:
@@ -547,7 +549,7 @@ def test_a_subject_that_says_little_is_told_and_breaks_nothing(
     mapping = service.mapping(BIRDS)
     assert mapping is not None and [row.label for row in mapping.report.unmapped] == ["gearbox"]
     assert service.evaluate(BIRDS).effectiveness.left_out == 2  # type: ignore[union-attr]
-    only = Asked(Subject(filter=ImageFilter(facets={"class": ("gearbox",)})), CLASSIFIER)
+    only = EvaluationQuestion(Subject(filter=ImageFilter(facets={"class": ("gearbox",)})), CLASSIFIER)
     assert service.mapping(only).problem.startswith("None of the labels is a class")  # type: ignore[union-attr]
     nothing = service.evaluate(only)
     assert "cannot tell" in nothing.answer
@@ -567,7 +569,7 @@ def test_masks_that_are_missing_are_told(workspace: Workspace, service: Evaluati
 
 def test_a_model_of_another_kind_is_refused(workspace: Workspace, service: EvaluationService) -> None:
     run_of(workspace, 1, [10], "bird")
-    asked = Asked(OBJECTS, SEGMENTER)
+    asked = EvaluationQuestion(OBJECTS, SEGMENTER)
     done = service.work.wait(service.begin(asked).id, 60)
     assert done.state == "failed" and "choose a classifier" in done.error
     with pytest.raises(UserError, match="choose a classifier"):
@@ -584,7 +586,7 @@ def test_figures_follow_what_is_read_and_what_is_decided(workspace: Workspace, s
         evaluated.notes
     )
     workspace.test_cases.review(first, "accepted")
-    good = Asked(Subject(filter=ImageFilter(facets={"review": ("accepted",)})), CLASSIFIER)
+    good = EvaluationQuestion(Subject(filter=ImageFilter(facets={"review": ("accepted",)})), CLASSIFIER)
     assert service.evaluate(good).effectiveness.cases == 1  # type: ignore[union-attr]
     workspace.test_cases.review(second, "accepted")
     assert service.evaluate(good).effectiveness.cases == 2  # type: ignore[union-attr]

@@ -30,7 +30,7 @@ from services.evaluation.retraining.results import RetrainingResult, result_fact
 from services.evaluation.retraining.training import RetrainingQuestion, kept_under, part
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
-from services.evaluation.types import Asked, Subject
+from services.evaluation.types import EvaluationQuestion, Subject
 from services.test_sets.hashes import hashes_of
 from storage.workspace import Workspace
 from tests.services.evaluation.test_cases import set_of
@@ -216,16 +216,18 @@ def test_begun_cancelled_and_begun_again(retrainings: Retrainings) -> None:
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (replace(QUICK, asked=Asked(STREETS, SEGMENTER)), "It has 1 source"),
-        (replace(QUICK, asked=Asked(STREETS, CLASSIFIER)), "choose a segmenter"),
-        (replace(QUICK, asked=Asked(OBJECTS, SEGMENTER)), "choose a classifier"),
+        (replace(QUICK, asked=EvaluationQuestion(STREETS, SEGMENTER)), "It has 1 source"),
+        (replace(QUICK, asked=EvaluationQuestion(STREETS, CLASSIFIER)), "choose a segmenter"),
+        (replace(QUICK, asked=EvaluationQuestion(OBJECTS, SEGMENTER)), "choose a classifier"),
         (
-            replace(QUICK, asked=Asked(OBJECTS, UnderTestSettings(source="http", address="http://127.0.0.1:9"))),
+            replace(
+                QUICK, asked=EvaluationQuestion(OBJECTS, UnderTestSettings(source="http", address="http://127.0.0.1:9"))
+            ),
             "behind HTTP cannot be trained further",
         ),
         (replace(QUICK, batch=1), "2 images at least"),
         (replace(QUICK, unseen="fashion"), "“fashion”: there are time of day, weather"),
-        (replace(QUICK, asked=Asked(Subject(filter=ImageFilter(text="unicorn")), CLASSIFIER)), "no test"),
+        (replace(QUICK, asked=EvaluationQuestion(Subject(filter=ImageFilter(text="unicorn")), CLASSIFIER)), "no test"),
     ],
 )
 def test_what_cannot_be_trained_is_said(retrainings: Retrainings, asked: RetrainingQuestion, sentence: str) -> None:
@@ -241,20 +243,20 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="It has 1 source: to learn, to tune and to measure"):
             trained.retrain(QUICK, quiet)
         with pytest.raises(UserError, match="An ONNX file cannot be trained further"):
-            trained.begin(replace(QUICK, asked=Asked(OBJECTS, onnx_file(tmp_path / "net.onnx"))))
+            trained.begin(replace(QUICK, asked=EvaluationQuestion(OBJECTS, onnx_file(tmp_path / "net.onnx"))))
         fill(workspace, 30, controls=False, seed=9)
         cases = service.cases(OBJECTS)
         label = cases.labels[int(np.bincount(cases.originals.label).argmax())]
         same = Subject(filter=ImageFilter(facets={"class": (label,)}))
         with pytest.raises(UserError, match=f"one of its labels alone, “{label}”: there is nothing to tell apart"):
-            trained.retrain(replace(QUICK, asked=Asked(same, CLASSIFIER)), quiet)
+            trained.retrain(replace(QUICK, asked=EvaluationQuestion(same, CLASSIFIER)), quiet)
         for case in workspace.catalogue.test_cases(workspace.catalogue.ids())[::10]:
             workspace.test_cases.review(case, "accepted")
         version = set_of(workspace)
         first = service.cases(Subject(version)).generated.shas[0]
         workspace.test_sets.set_splits(version, {first: "train"})
         with pytest.raises(UserError, match="of several splits, which are never mixed"):
-            trained.retrain(replace(QUICK, asked=Asked(Subject(version), CLASSIFIER)), quiet)
+            trained.retrain(replace(QUICK, asked=EvaluationQuestion(Subject(version), CLASSIFIER)), quiet)
         service.close()
 
 

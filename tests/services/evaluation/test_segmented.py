@@ -17,7 +17,7 @@ from evaluation.answers import pixels_of
 from evaluation.class_mapping import ClassMap, map_classes
 from evaluation.metrics import against_mask
 from evaluation.segmentation import Pixels, segmentation_effect
-from services.evaluation.segmented import Counted, cells_of, losses_of
+from services.evaluation.segmented import SegmenterCounts, cells_of, losses_of
 from services.evaluation.subjects import Cases, masks_of, read_cases
 from services.evaluation.types import Cell, Subject
 from storage.curation.case_columns import Texts
@@ -57,10 +57,10 @@ def seen(mask: np.ndarray, chance: np.random.Generator, wrong: float) -> Image.I
     return Image.fromarray(np.where(mask == 1, chance.integers(1, 3, mask.shape), said).astype(np.uint8))
 
 
-def counted(mapping: ClassMap, mask: np.ndarray, maps: list[Image.Image], source: np.ndarray) -> Counted:
+def counted(mapping: ClassMap, mask: np.ndarray, maps: list[Image.Image], source: np.ndarray) -> SegmenterCounts:
     named = NamedMask(Image.fromarray(mask), MASK)
     said = [Prediction("segmentation", "m", class_map=encode_map(one), classes=CLASSES) for one in maps]
-    return Counted(np.arange(len(maps)), pixels_of(mapping, [named] * len(maps), said, source))
+    return SegmenterCounts(np.arange(len(maps)), pixels_of(mapping, [named] * len(maps), said, source))
 
 
 def test_a_class_of_several_names_in_the_masks_is_lost_as_a_whole(streets: Cases) -> None:
@@ -105,9 +105,9 @@ def test_what_no_mask_has_is_counted_with_what_is_none_of_the_classes(streets: C
     generated[:, 0, 0], generated[::2, 0, 4], generated[1::2, 0, 5] = 90, 10, 5
     originals = np.zeros((3, 5, 6))
     originals[:, 0, 0] = 100
-    first = Counted(np.arange(3), Pixels(np.arange(3), originals))
-    cased = Counted(np.arange(len(generated)), Pixels(streets.generated.source, generated))
-    none = Counted(np.zeros(0, np.int64), Pixels(np.zeros(0, np.int64), np.zeros((0, 5, 6))))
+    first = SegmenterCounts(np.arange(3), Pixels(np.arange(3), originals))
+    cased = SegmenterCounts(np.arange(len(generated)), Pixels(streets.generated.source, generated))
+    none = SegmenterCounts(np.zeros(0, np.int64), Pixels(np.zeros(0, np.int64), np.zeros((0, 5, 6))))
     kept, names = np.zeros(len(generated), bool), mapping.group_names
     effect = segmentation_effect(first.pixels, cased.pixels, None, kept, names, streets.split)
     lost = losses_of(streets, mapping, first, cased, none)

@@ -12,13 +12,13 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from services.evaluation.service import DraftEvaluationStudy, EvaluationService
-from services.evaluation.types import Asked, Subject
+from services.evaluation.types import EvaluationQuestion, Subject
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import BIRDS, OBJECTS, judged, read_all, service_of
 from tests.support.evaluation_cases import fill, model_of
 from tests.support.workspaces import workspace_in
 
-STREETS = Asked(Subject(filter=ImageFilter(facets={"kind": ("segmentation",)})), model_of("segmentation"))
+STREETS = EvaluationQuestion(Subject(filter=ImageFilter(facets={"kind": ("segmentation",)})), model_of("segmentation"))
 
 
 @pytest.fixture(scope="module")
