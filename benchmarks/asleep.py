@@ -23,7 +23,7 @@ from core.lineage import DrawnBatch
 from core.settings import CaptionSettings, ControlKind, GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
 from pipeline.seams import DrawnImage, DrawRequest, OnStep
-from services.batches.io_workers import Unread
+from services.batches.io_workers import UnreadSource
 from services.batches.pools import ProcessPool
 from services.batches.work import Lot, Order, Worker
 
@@ -64,7 +64,7 @@ class Sleeper:
         self._worker = Worker(order, models)
         # They come while real models are loaded.
         asked = [self._worker._io.load("", "", {}) for _ in range(order.helpers or 0)]
-        assert all(isinstance(one(), Unread) for one in asked)
+        assert all(isinstance(one(), UnreadSource) for one in asked)
         _drawing()
 
     def do(self, lot: Lot) -> tuple[Done, ...]:

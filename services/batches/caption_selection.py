@@ -100,7 +100,7 @@ _REASONS: Mapping[LeftOut, str] = {
 
 
 @dataclass(frozen=True)
-class Shared:
+class SelectedCaptions:
     """Which captions are drawn."""
 
     chosen: Mapping[str, tuple[int, ...]]
@@ -122,14 +122,14 @@ def _new_words(keyword: str, alternative: str) -> frozenset[str]:
     return new or frozenset((" ".join(after),) if after else ())
 
 
-def share_out(sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> Shared:
+def select_captions(sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> SelectedCaptions:
     """Choose the captions that are drawn, of all sources by their keys; goes through them once.
 
     No word is in more than the plan's share of the chosen captions, though one caption may always have it. The shares
     of the edit types are as near as no change of one caption for another one of its source brings nearer, or
     `_SWAPS` goes have brought them. A caption of several edits counts for each type in part.
     """
-    return _Sharing(sources, plan).shared()
+    return _CaptionSelection(sources, plan).shared()
 
 
 @dataclass
@@ -161,7 +161,7 @@ class _Kinds:
         return kind
 
 
-class _Sharing:
+class _CaptionSelection:
     """One sharing out. Captions are numbers here: of their kind, and of their place in their source."""
 
     def __init__(self, sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> None:
@@ -222,7 +222,7 @@ class _Sharing:
         self.picked: list[list[int]] = [[] for _ in self.offers]
         """By source: which of its offers are chosen."""
 
-    def shared(self) -> Shared:
+    def shared(self) -> SelectedCaptions:
         """Choose, and tell."""
         limit = self._first_limit()
         for _ in range(_ROUNDS):
@@ -238,7 +238,7 @@ class _Sharing:
             for key, places, picked in zip(self.keys, self.places, self.picked, strict=True)
             if picked
         }
-        return Shared(chosen, self._report(len(chosen)))
+        return SelectedCaptions(chosen, self._report(len(chosen)))
 
     def _allowed(self) -> int:
         """In so many captions a word may be, of those that are chosen now."""

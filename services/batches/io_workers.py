@@ -88,7 +88,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSource:
     """A source with its pixels."""
 
     image: Image.Image
@@ -98,7 +98,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadSource:
     """A source that cannot be had, and why."""
 
     failed: str
@@ -123,7 +123,7 @@ class FileWork:
                 self._opened.append(data_set_of(self._order.plan))
             return self._opened[0]
 
-    def read(self, piece: Piece) -> Opened | Unread:
+    def read(self, piece: Piece) -> OpenedSource | UnreadSource:
         """The source of a piece as the data set has it, its files written. Raises UserError for a full disk."""
         try:
             content, task, mask = self._data.read(piece.key, piece.stamp), self._order.plan.task_of(piece.label), None
@@ -131,11 +131,11 @@ class FileWork:
             if task.kind == "segmentation" and content.mask is not None:
                 mask = read_mask(content.mask, picture.image.size, self._data.mask_classes)
         except OSError as error:  # a disk or a share that is away may be there again
-            return Unread(f"The data set cannot be read: {error.strerror or error}.", final=False)
+            return UnreadSource(f"The data set cannot be read: {error.strerror or error}.", final=False)
         except UserError as error:
-            return Unread(str(error), final=True)
+            return UnreadSource(str(error), final=True)
         named = NamedMask(mask.image, mask.classes) if mask is not None else None
-        return Opened(picture.image, named, self._kept(picture, mask, task))
+        return OpenedSource(picture.image, named, self._kept(picture, mask, task))
 
     def _kept(self, picture: Picture, mask: Mask | None, task: Task) -> ReadSource:
         image = self._thumbnails.save(picture.image, settled=False)
@@ -144,13 +144,13 @@ class FileWork:
         stored = self._files.save(mask.image, settled=False)
         return ReadSource(image, task, (*picture.notes, *mask.notes), stored, mask.classes)
 
-    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Opened | Unread:
+    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> OpenedSource | UnreadSource:
         """A source that was read before, by the hashes of its image and of its mask, "" for none."""
         try:
             named = NamedMask(self._files.load(mask), classes) if mask else None
-            return Opened(self._files.load(source), named)
+            return OpenedSource(self._files.load(source), named)
         except UserError as error:
-            return Unread(str(error), final=True)
+            return UnreadSource(str(error), final=True)
 
     def save(self, image: Image.Image, in_galleries: bool) -> StoredImage:
         """Write an image, with its thumbnail where it is shown `in_galleries`; its name is not yet settled. Raises
@@ -166,11 +166,11 @@ class FileWork:
 class IoWorkers(ABC):
     """Do the work of `FileWork` beside the models. Each call returns a function that waits for the result."""
 
-    def read(self, piece: Piece) -> Callable[[], Opened | Unread]:
+    def read(self, piece: Piece) -> Callable[[], OpenedSource | UnreadSource]:
         """As `FileWork.read`."""
         return self._submit("read", piece)
 
-    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], Opened | Unread]:
+    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], OpenedSource | UnreadSource]:
         """As `FileWork.load`."""
         return self._submit("load", source, mask, classes)
 

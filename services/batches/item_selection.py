@@ -52,7 +52,7 @@ def rank_of(seed: int, key: str) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=8, key=str(seed).encode()).digest(), "big")
 
 
-class Chosen(Generic[I], Iterator[I]):
+class ItemSelection(Generic[I], Iterator[I]):
     """The items that a plan takes, in the order in which they come. Goes through them once.
 
     Keeps those in memory that are drawn by number until all have been seen, and no others.
@@ -120,11 +120,11 @@ class Chosen(Generic[I], Iterator[I]):
                 yield rank_of(choose.seed, item.key), item
 
 
-def chosen(items: Iterable[I], plan: BatchPlan) -> Chosen[I]:
+def chosen(items: Iterable[I], plan: BatchPlan) -> ItemSelection[I]:
     """The items that a plan takes: those of its classes, attributes and keys, and of these as many at random as it
     says, of each class and then of all. The same ones in whatever order they come.
     """
-    return Chosen(items, plan.choose)
+    return ItemSelection(items, plan.choose)
 
 
 class _Missing:

@@ -19,7 +19,7 @@ from pipeline.methods import method_of
 from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of
 from pipeline.stages.generation import seed_of
-from services.batches.caption_selection import Shared, share_out
+from services.batches.caption_selection import SelectedCaptions, select_captions
 from services.batches.item_selection import rank_of
 from services.batches.work import Lot, Order, Piece
 from storage.batches.ledger import Batches
@@ -110,7 +110,7 @@ class Planner:
         self._plan_edited()
         if next(self._lacking("images"), None) is None:
             return
-        shared = share_out(self._written(), self._order.plan)
+        shared = select_captions(self._written(), self._order.plan)
         for some in self._lacking("images"):
             self._plan_drawing(some, shared)
         self._ledger.note(self._number, shared.report.sentences())
@@ -126,7 +126,7 @@ class Planner:
                     yield source.item.key, captions
             after = some[-1].id
 
-    def _plan_drawing(self, some: Sequence[BatchSource], shared: Shared) -> None:
+    def _plan_drawing(self, some: Sequence[BatchSource], shared: SelectedCaptions) -> None:
         held = self._ledger.held([source.run for source in some if source.run])
         drawings, without = _Drawings(), list[NewWork]()
         for source in some:

@@ -19,7 +19,7 @@ from formats.in_place import DataSet
 from formats.layouts import LAYOUTS
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
-from services.batches.item_selection import Chosen
+from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, require_layout, settings_of
 from services.batches.planning import caption_now
 from services.batches.work import Order, data_set_of
@@ -120,7 +120,7 @@ class BatchStatus:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class CaptionSample:
     """A caption that waits for a person's yes."""
 
     key: str
@@ -150,7 +150,7 @@ class BatchService:
         if number is not None and self._ledger.get(number).planned:
             return number
         data = data_set_of(plan)
-        chosen = Chosen(_counted(data.items(), on_count), plan.choose)
+        chosen = ItemSelection(_counted(data.items(), on_count), plan.choose)
         first = next(chosen, None)
         if first is None:
             raise UserError("The plan chooses no image of the data set: look at what it says under [choose].")
@@ -199,7 +199,7 @@ class BatchService:
         """Of all batches, the latest first."""
         return tuple(self.status(batch.id) for batch in self._ledger.all())
 
-    def sample(self, number: int, most: int = 12) -> tuple[Sampled, ...]:
+    def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
         """Some of the captions that would be drawn, drawn by lot: the same ones whenever it is asked, as people have
         edited them since.
         """
@@ -212,7 +212,7 @@ class BatchService:
             drawn = planned if now is None else now[1]
             if drawn is not None:
                 before = recipe.source_caption({name: value.value for name, value in held[run].values.items()})
-                shown.append(Sampled(key, run, before, edits_in_words(batch.recipe, drawn), drawn.text))
+                shown.append(CaptionSample(key, run, before, edits_in_words(batch.recipe, drawn), drawn.text))
         return tuple(shown)
 
     def failures(self, number: int) -> tuple[FailedGroup, ...]:

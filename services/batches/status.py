@@ -16,7 +16,7 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from services.batches.estimate import Estimate, Measured, estimate, images_at_most
 from services.batches.plan_file import settings_of
-from services.batches.service import BatchService, BatchStatus, PassStatus, Sampled, State, plan_of
+from services.batches.service import BatchService, BatchStatus, CaptionSample, PassStatus, State, plan_of
 from storage.workspace import Workspace
 
 ViewState = Literal[State, "waiting"]
@@ -94,7 +94,7 @@ class BatchDetails:
     hour: tuple[int, ...]
     """How much of the current pass was done in each of the last 60 minutes, the latest last."""
     failures: tuple[FailedGroup, ...]
-    sample: tuple[Sampled, ...]
+    sample: tuple[CaptionSample, ...]
     """Captions that wait for a yes; empty at any other time."""
     latest: tuple[tuple[int, str, str], ...]
     """Test case, image and run of what was drawn last."""

@@ -33,21 +33,21 @@ from services.batches.io_workers import (
     Helpers,
     IoThreads,
     IoWorkers,
-    Opened,
+    OpenedSource,
     Order,
     Piece,
-    Unread,
+    UnreadSource,
     data_set_of,
 )
 
 __all__ = ["Lot", "Order", "Piece", "Worker", "data_set_of", "stages_of"]
 
 T = TypeVar("T")
-Asked = Callable[[], T]
+Awaited = Callable[[], T]
 """Gives what was asked for, waiting for it where it is made in another process."""
 Finish = Callable[[], list[Done]]
 """Gives what became of the pieces of a lot, once its files are on the disk."""
-_Sources = Mapping[int, Callable[[], Opened | Unread]]
+_Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
 """By the numbers of the pieces."""
 
 
@@ -111,7 +111,7 @@ class Worker:
         """The source of each piece, by its number; one that is wanted for several images once."""
         if lot.stage == "captions":
             return {piece.id: self._io.read(piece) for piece in lot.pieces}
-        asked: dict[str, Asked[Opened | Unread]] = {}
+        asked: dict[str, Awaited[OpenedSource | UnreadSource]] = {}
         for piece in lot.pieces:
             if piece.source not in asked:
                 asked[piece.source] = self._io.load(piece.source, piece.mask, piece.mask_classes)
@@ -153,7 +153,7 @@ class Worker:
         unread: dict[int, Done] = {}
         for piece in lot.pieces:
             source = sources[piece.id]()
-            if isinstance(source, Unread):
+            if isinstance(source, UnreadSource):
                 unread[piece.id] = Done(piece.id, failed=source.failed, final=source.final)
                 continue
             if source.kept is not None:
@@ -184,16 +184,16 @@ class Worker:
     # Images
 
     def _images(self, lot: Lot, sources: _Sources) -> Finish:
-        failed: dict[int, Unread] = {}
-        stores: dict[str, _Saving] = {}
+        failed: dict[int, UnreadSource] = {}
+        stores: dict[str, _SavingStore] = {}
         wanted: dict[str, list[Piece]] = {}
         for piece in lot.pieces:
             source = sources[piece.id]()
-            if isinstance(source, Unread):
+            if isinstance(source, UnreadSource):
                 failed[piece.id] = source
                 continue
             if piece.source not in stores:
-                stores[piece.source] = _Saving(MemoryStore(source.image, piece.values, source.mask), self._io)
+                stores[piece.source] = _SavingStore(MemoryStore(source.image, piece.values, source.mask), self._io)
             wanted.setdefault(piece.source, []).append(piece)
         works = [
             SourceWork(
@@ -227,7 +227,7 @@ class Worker:
         batch = DrawnBatch(size=self._order.at_once, place=piece.place)
         return PlannedImage(piece.counterfactual, next_seed(piece.seed, piece.seeds), batch=batch)
 
-    def _drawn(self, piece: Piece, store: _Saving | None, failed: Unread | None) -> Done:
+    def _drawn(self, piece: Piece, store: _SavingStore | None, failed: UnreadSource | None) -> Done:
         seed = next_seed(piece.seed, piece.seeds)
         if failed is not None or store is None:
             return Done(piece.id, failed=failed.failed if failed else "Its source is not there.", final=True)
@@ -254,16 +254,16 @@ class Worker:
         return SourceWork(request, store)
 
 
-class _Saving(MemoryStore):
+class _SavingStore(MemoryStore):
     """The store of a source whose images are saved as soon as they are there."""
 
     def __init__(self, held: MemoryStore, io: IoWorkers) -> None:
         super().__init__(held.source(), held.values(), held.mask())
         self._io = io
-        self.saved: dict[tuple[CounterfactualCaption | None, int], Asked[SavedCase]] = {}
+        self.saved: dict[tuple[CounterfactualCaption | None, int], Awaited[SavedCase]] = {}
         """By caption and seed."""
         self.failed: dict[tuple[CounterfactualCaption | None, int], Exception] = {}
-        self._artifacts: dict[int, tuple[Image.Image, Asked[StoredImage]]] = {}
+        self._artifacts: dict[int, tuple[Image.Image, Awaited[StoredImage]]] = {}
         """By the picture itself: images of one source share its control image, which is written once."""
 
     def save_case(self, case: TestCase) -> None:
@@ -276,7 +276,7 @@ class _Saving(MemoryStore):
 
         self.saved[lineage.counterfactual, lineage.seed] = saved
 
-    def _artifact(self, picture: Image.Image) -> Asked[StoredImage]:
+    def _artifact(self, picture: Image.Image) -> Awaited[StoredImage]:
         if id(picture) not in self._artifacts:
             self._artifacts[id(picture)] = picture, self._io.save(picture, in_galleries=False)
         return self._artifacts[id(picture)][1]

@@ -8,7 +8,7 @@ from core.batches import FailedGroup
 from core.image_filter import ImageFilter
 from core.words import count_of
 from services.batches.estimate import Estimate
-from services.batches.service import PassStatus, Sampled
+from services.batches.service import CaptionSample, PassStatus
 from services.batches.status import BatchDetails, BatchView
 from services.curation.views import gallery_address
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
@@ -168,7 +168,7 @@ def _drawing_takes(found: Estimate) -> str:
     return f"It takes about {duration(3600 * found.hours_of_images)} with {workers}. {disk} {cost}"
 
 
-def _sampled(one: Sampled) -> Html:
+def _sampled(one: CaptionSample) -> Html:
     shown = differences(shortened(word_diff(one.caption, one.new_caption))) if one.caption else Html("")
     return el(
         "div",

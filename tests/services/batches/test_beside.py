@@ -15,7 +15,7 @@ import pytest
 from core.errors import UserError
 from services.batches import planning, service
 from services.batches.engine import ProgressEvent
-from services.batches.io_workers import HelperDied, Helpers, Unread
+from services.batches.io_workers import HelperDied, Helpers, UnreadSource
 from services.batches.plan_file import read_plan
 from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
@@ -130,10 +130,10 @@ def test_what_is_asked_of_a_helper_that_has_died_is_refused(tmp_path: Path) -> N
     helpers = Helpers(order, 1)
     try:
         missing = helpers.load("0" * 64, "", {})()
-        assert isinstance(missing, Unread) and "is missing from" in missing.failed and missing.final
+        assert isinstance(missing, UnreadSource) and "is missing from" in missing.failed and missing.final
         shutil.rmtree(tmp_path / "data")
         away = helpers.read(Piece(1, 0, "test/x/0.png", "", "", 1))()
-        assert isinstance(away, Unread) and away.final and "data" in away.failed
+        assert isinstance(away, UnreadSource) and away.final and "data" in away.failed
         (own,) = (
             one for one in psutil.Process().children() if one not in before and "spawn_main" in str(one.cmdline())
         )
