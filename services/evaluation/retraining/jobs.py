@@ -105,7 +105,7 @@ class Retrainings:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
-        """What is trained; `of(about(asked))` finds that of a subject and a model. The result is a `RetrainingResult`."""
+        """Its trainings; `of(about(asked))` finds them. The result is a `RetrainingResult`."""
         self._lock = threading.Lock()
         self._doing: dict[str, str] = {}
         self._looked: WeakKeyDictionary[Cases, tuple[str, tuple[str, ...]]] = WeakKeyDictionary()

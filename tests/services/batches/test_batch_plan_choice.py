@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.types import EDIT_TYPES, CounterfactualCaption, CounterfactualCaptions, Edit, EditType
-from services.batches.caption_selection import new_words, share_out
+from services.batches.caption_selection import new_words, select_captions
 from services.batches.estimate import Measured, estimate, images_at_most
 from services.batches.item_selection import chosen
 from services.batches.plan_file import BatchPlan, plan_from_text, settings_of
@@ -207,7 +207,7 @@ def test_without_wishes_the_first_captions_of_each_source_are_drawn() -> None:
     sources = {"a": CounterfactualCaptions(tuple(caption(("weather", "rainy")) for _ in range(4)))}
     sources["b"] = CounterfactualCaptions((caption(("weather", "rainy"), used=False), caption(("weather", "foggy"))))
     sources["c"] = CounterfactualCaptions(())
-    shared = share_out(sources.items(), plan_of("[edits]\ncaptions_a_source = 2"))
+    shared = select_captions(sources.items(), plan_of("[edits]\ncaptions_a_source = 2"))
     assert shared.chosen == {"a": (0, 1), "b": (1,)}
     report = shared.report
     assert (report.sources, report.sources_without, report.offered, report.captions) == (3, 1, 6, 3)
@@ -217,14 +217,14 @@ def test_without_wishes_the_first_captions_of_each_source_are_drawn() -> None:
         "enough of this source": 2,
         "a word too often": 0,
     }
-    assert share_out(sources.items(), plan_of("")).chosen == {"a": (0, 1, 2, 3), "b": (1,)}
+    assert select_captions(sources.items(), plan_of("")).chosen == {"a": (0, 1, 2, 3), "b": (1,)}
     assert report.sentences()[0] == "3 of 6 captions are drawn, from 3 source images."
 
 
 def test_reconstructions_are_drawn_too() -> None:
     sources = {"a": CounterfactualCaptions((CounterfactualCaption("as it is", ()),))}
-    assert share_out(sources.items(), plan_of("")).chosen == {"a": (0,)}
-    assert share_out(sources.items(), plan_of("[edits]\ntypes = { weather = 1 }")).chosen == {}
+    assert select_captions(sources.items(), plan_of("")).chosen == {"a": (0,)}
+    assert select_captions(sources.items(), plan_of("[edits]\ntypes = { weather = 1 }")).chosen == {}
 
 
 WISHES: tuple[dict[str, float], ...] = (
@@ -243,7 +243,7 @@ def test_as_many_as_may_be_are_drawn_in_shares_as_near_as_they_can_be(wished: di
     exact = 0
     for seed in range(40):
         sources = chance_sources(random.Random(seed), 5, 4, edits)
-        shared = share_out(sources.items(), plan)
+        shared = select_captions(sources.items(), plan)
         drawn = drawn_of(sources, shared.chosen)
 
         def offers(captions: CounterfactualCaptions) -> Iterator[tuple[CounterfactualCaption, ...]]:
@@ -271,7 +271,7 @@ def test_shares_that_can_be_reached_are_reached() -> None:
         for number in range(500)
     }
     plan = plan_of('[edits]\ntypes = { weather = 5, "time of day" = 3, attribute = 2 }\ncaptions_a_source = 3')
-    report = share_out(sources.items(), plan).report
+    report = select_captions(sources.items(), plan).report
     assert report.captions == 1500
     assert {share.edit_type: share.captions for share in report.shares} == {
         "weather": 750,
@@ -290,7 +290,7 @@ def test_no_word_is_in_too_many(edits: str, share: float, at_once: int) -> None:
     plan = plan_of(f"[edits]\n{edits}\nmost_share_of_a_word = {share}\ncaptions_a_source = 3")
     for seed in range(12):
         sources = chance_sources(random.Random(seed), 60, 6, at_once)
-        shared = share_out(sources.items(), plan)
+        shared = select_captions(sources.items(), plan)
         drawn = drawn_of(sources, shared.chosen)
         words = counted_words(drawn)
         assert all(number <= max(1, share * len(drawn) + 1e-6) for number in words.values())
@@ -311,9 +311,9 @@ def test_not_every_car_turns_red() -> None:
         for number in range(300)
     }
     plan = plan_of("[edits]\nmost_share_of_a_word = 0.2\ncaptions_a_source = 1")
-    drawn = drawn_of(sources, share_out(sources.items(), plan).chosen)
+    drawn = drawn_of(sources, select_captions(sources.items(), plan).chosen)
     assert len(drawn) == 300 and max(counted_words(drawn).values()) <= 60
-    free = drawn_of(sources, share_out(sources.items(), plan_of("[edits]\ncaptions_a_source = 1")).chosen)
+    free = drawn_of(sources, select_captions(sources.items(), plan_of("[edits]\ncaptions_a_source = 1")).chosen)
     assert counted_words(free)["red"] > 100, "without the limit many would be"
 
 
@@ -324,7 +324,7 @@ def test_sources_with_a_choice_make_up_for_those_without() -> None:
     sources = {f"{number}": both if number % 2 else one for number in range(2000)}
     for share, reached in ((0.5, 2000), (0.25, 1000), (0.9, 2000)):
         wished = f'types = {{ weather = {1 - share}, "time of day" = {share} }}'
-        report = share_out(sources.items(), plan_of(f"[edits]\n{wished}\ncaptions_a_source = 2")).report
+        report = select_captions(sources.items(), plan_of(f"[edits]\n{wished}\ncaptions_a_source = 2")).report
         counts = {one.edit_type: one.captions for one in report.shares}
         assert report.captions == 4000 and counts == {"weather": 4000 - reached, "time of day": reached}
 
@@ -334,7 +334,7 @@ def test_under_a_limit_words_are_drawn_evenly() -> None:
         tuple(caption(("attribute", f"{colour} car")) for colour in ("red", "blue", "green", "white", "black"))
     )
     plan = plan_of("[edits]\nmost_share_of_a_word = 0.5\ncaptions_a_source = 1")
-    report = share_out(((f"{number}", colours) for number in range(300)), plan).report
+    report = select_captions(((f"{number}", colours) for number in range(300)), plan).report
     assert dict(report.words) == dict.fromkeys(("red", "blue", "green", "white", "black"), 60)
 
 
@@ -343,11 +343,11 @@ def test_a_limit_that_too_few_words_can_keep_says_which_one_they_could() -> None
         f"{number}": CounterfactualCaptions((caption(("weather", VOCABULARY["weather"][number % 4])),))
         for number in range(100)
     }
-    tight = share_out(sources.items(), plan_of("[edits]\nmost_share_of_a_word = 0.2"))
+    tight = select_captions(sources.items(), plan_of("[edits]\nmost_share_of_a_word = 0.2"))
     assert tight.report.captions == 4 and set(dict(tight.report.words).values()) == {1}
     assert tight.report.left_out["a word too often"] == 96
     assert "edits.most_share_of_a_word would have to be 0.25 at least" in tight.report.sentences()[-1]
-    assert share_out(sources.items(), plan_of("[edits]\nmost_share_of_a_word = 0.25")).report.captions == 100
+    assert select_captions(sources.items(), plan_of("[edits]\nmost_share_of_a_word = 0.25")).report.captions == 100
 
 
 def test_where_words_run_out_every_source_has_a_caption_before_any_has_two() -> None:
@@ -358,7 +358,7 @@ def test_where_words_run_out_every_source_has_a_caption_before_any_has_two() -> 
         for number in range(20)
     }
     common = {f"common {number}": CounterfactualCaptions((caption(("weather", "rainy")),) * 4) for number in range(20)}
-    shared = share_out((rare | common).items(), plan_of("[edits]\nmost_share_of_a_word = 0.2"))
+    shared = select_captions((rare | common).items(), plan_of("[edits]\nmost_share_of_a_word = 0.2"))
     assert shared.report.captions == 100 and dict(shared.report.words)["rainy"] == 20
     assert {len(shared.chosen[key]) for key in common} == {1} and {len(shared.chosen[key]) for key in rare} == {4}
 
@@ -367,13 +367,13 @@ def test_the_order_of_the_sources_changes_nothing_and_the_seed_does() -> None:
     text = '[edits]\ntypes = { weather = 0.5, "time of day" = 0.3, attribute = 0.2 }\nmost_share_of_a_word = 0.15\n'
     plan = plan_of(text + "captions_a_source = 2")
     sources = chance_sources(random.Random(3), 200, 6, edits=2)
-    first = share_out(sources.items(), plan)
+    first = select_captions(sources.items(), plan)
     for seed in range(5):
         shuffled = random.Random(seed).sample(sorted(sources.items()), len(sources))
-        again = share_out(shuffled, plan)
+        again = select_captions(shuffled, plan)
         assert again.chosen == first.chosen and again.report == first.report
     other = plan.model_copy(update={"make": plan.make.model_copy(update={"seed": 1})})
-    assert share_out(sources.items(), other).chosen != first.chosen
+    assert select_captions(sources.items(), other).chosen != first.chosen
 
 
 # Estimates
