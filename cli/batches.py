@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,11 @@ from core.batches import Pass
 from core.errors import UserError
 from core.progress import Pace, Progress
 from core.terminal import ProgressLine, Terminated, remaining, stop_on_signals
-from pipeline.models.machine import share_cores, this_machine
+from pipeline.models.machine import share_cores
 from services.batches.cluster import on_ray
 from services.batches.engine import Engine, ProgressEvent
 from services.batches.plan_file import read_plan
-from services.batches.pools import Pool, ProcessPool
+from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import BatchService, BatchStatus
 from services.batches.shards import Progress as ShardProgress
 from services.batches.shards import hand_out, merge, merged_in_words, progress, take_back, work
@@ -33,10 +33,10 @@ from storage.workspace import Workspace
 
 LISTED = 12
 """Captions of a sample, and reasons for failures, that are shown."""
-
-
 MOST_WORKERS = 256
 MOST_SHARDS = 100_000
+Act = Callable[[BatchService, Workspace, argparse.Namespace], int]
+"""What a command does; returns the exit code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(options, "shard", None) is not None:
             return run_shard(options)
         with Workspace(options.workspace) as workspace:
-            return int(COMMANDS[options.command](BatchService(workspace), workspace, options))
+            return int(options.act(BatchService(workspace), workspace, options))
     except UserError as error:
         print(error, file=sys.stderr)
         return WRONG
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Choose the items of a plan, and write down what is to be done with them. Nothing is made yet."""
+    """Choose the items of a plan, and write down what is to be made of them. Nothing is made yet."""
     number = service.plan(read_plan(Path(options.plan)))
     _print(service.status(number))
     _print_estimate(workspace, number)
@@ -120,7 +120,7 @@ def run_shard(options: argparse.Namespace) -> int:
 
 
 def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Write the lots of the pass that a batch is at into the workspace: `run --shard` does them, in any job."""
+    """Write the lots of a pass into the workspace. `run --shard` does them, in any job."""
     return _handed_out(service, workspace, _number(service, options.batch))
 
 
@@ -135,7 +135,7 @@ def merge_shards(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def take_lots_back(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Forget what was handed out, with what shards did and nobody merged: `run` without shards can go on then."""
+    """Forget what was handed out, with what shards did and nobody merged: `run` can go on then."""
     number = _number(service, options.batch)
     print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
     return 0
@@ -163,7 +163,7 @@ def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int
 
 
 def status(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """How far a batch is, or all of them."""
+    """Tell how far a batch is, or all of them."""
     if options.batch is not None:
         number = _number(service, options.batch)
         _print(service.status(number))
@@ -180,25 +180,25 @@ def status(service: BatchService, workspace: Workspace, options: argparse.Namesp
 
 
 def sample(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
-    """Some of the captions that wait to be drawn."""
+    """Show some of the captions that wait to be drawn."""
     _print_sample(service, _number(service, options.batch))
     return 0
 
 
 def approve(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Say yes to the captions: the images are drawn from now on."""
+    """Say yes to the captions. The images are drawn from now on."""
     workspace.batches.approve(_number(service, options.batch))
     return 0
 
 
 def stop(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Have whoever works on a batch stop at the end of the lots that are out; `run` goes on."""
+    """Have whoever works on a batch stop at the end of the lots that are out. `run` goes on."""
     workspace.batches.set_wish(_number(service, options.batch), "pause")
     return 0
 
 
 def retry_failed(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Plan what failed again; `run` then tries it."""
+    """Plan what failed again. `run` then tries it."""
     number = _number(service, options.batch)
     again = workspace.batches.retry_failed(number, options.reason)
     print(f"{again:,} planned again." if again else "Nothing has failed.")
@@ -206,7 +206,7 @@ def retry_failed(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def report(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
-    """What was made, what it took, and all that failed, by reason."""
+    """Tell what was made, what it took, and all that failed, by reason."""
     number = _number(service, options.batch)
     held = service.status(number)
     _print(held)
@@ -237,7 +237,7 @@ def _print(status: BatchStatus) -> None:
 
 
 def _print_estimate(workspace: Workspace, number: int) -> None:
-    watch = BatchWatch(workspace, _workers)
+    watch = BatchWatch(workspace, workers_here)
     for sentence in watch.estimate(watch.view(number)).words():
         print(f"  {sentence}")
 
@@ -252,33 +252,10 @@ def _number(service: BatchService, named: str) -> int:
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 
-def _workers() -> int:
-    """One a core; where there is a GPU one, since its memory holds the models once."""
-    return 1 if this_machine().gpu else max(1, len(os.sched_getaffinity(0)))
-
-
 def _pools(options: argparse.Namespace, workers: int | None) -> AbstractContextManager[Callable[[Order], Pool]]:
     if options.ray is not None:
         return on_ray(workers, options.ray)
-    return nullcontext(partial(ProcessPool, workers=workers or _workers()))
-
-
-Do = Callable[[BatchService, Workspace, argparse.Namespace], int]
-COMMANDS: Mapping[str, Do] = {
-    "plan": plan,
-    "run": run,
-    "resume": run,
-    "hand-out": hand_out_lots,
-    "merge": merge_shards,
-    "take-back": take_lots_back,
-    "status": status,
-    "sample": sample,
-    "approve": approve,
-    "stop": stop,
-    "retry-failed": retry_failed,
-    "report": report,
-}
-"""By their names."""
+    return nullcontext(partial(ProcessPool, workers=workers or workers_here()))
 
 
 def _positive(text: str) -> int:
@@ -301,23 +278,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, what: str, named: str = "its number, or the file of its plan") -> argparse.ArgumentParser:
+    def command(
+        name: str, act: Act, named: str | None = "its number, or the file of its plan"
+    ) -> argparse.ArgumentParser:
+        what = act.__doc__ or ""
         one = commands.add_parser(name, help=what.split(".")[0].lower(), description=what)
         one.add_argument("--workspace", default=argparse.SUPPRESS, help="as above")
-        one.set_defaults(command=name)
+        one.set_defaults(act=act)
         if named:
-            one.add_argument("plan" if name == "plan" else "batch", help=named)
+            one.add_argument("plan" if act is plan else "batch", help=named)
         return one
 
-    command(
-        "plan", "Choose the items of a plan, and write down what is to be made of them. Nothing is made yet.",
-        "a plan.toml",
-    )  # fmt: skip
+    command("plan", plan, "a plan.toml")
     for name in ("run", "resume"):
-        running = command(
-            name,
-            "Work on a batch, from where it stands to its end. The captions wait for a yes before images are drawn.",
-        )
+        running = command(name, run)
         running.add_argument(
             "--workers", type=_positive, help="processes (default: one a core; one where there is a GPU)"
         )
@@ -335,17 +309,15 @@ def _parser() -> argparse.ArgumentParser:
             help="do only this share of the lots that `hand-out` wrote down; `merge` records them later",
         )
         running.add_argument("--yes", action="store_true", help="approve the captions without a look at them")
-    command("hand-out", "Write the lots of a pass into the workspace. `run --shard` does them, in any job.")
-    command("merge", "Record what shards have done, and hand out what is next when all of them have ended.")
-    command("take-back", "Forget what was handed out, with what shards did and nobody merged: `run` can go on then.")
-    command("status", "Tell how far a batch is, or all of them.", "").add_argument(
-        "batch", nargs="?", help="its number, or the file of its plan"
-    )
-    command("sample", "Show some of the captions that wait to be drawn.")
-    command("approve", "Say yes to the captions. The images are drawn from now on.")
-    command("stop", "Have whoever works on a batch stop at the end of the lots that are out. `run` goes on.")
-    command("retry-failed", "Plan what failed again. `run` then tries it.").add_argument(
+    command("hand-out", hand_out_lots)
+    command("merge", merge_shards)
+    command("take-back", take_lots_back)
+    command("status", status, None).add_argument("batch", nargs="?", help="its number, or the file of its plan")
+    command("sample", sample)
+    command("approve", approve)
+    command("stop", stop)
+    command("retry-failed", retry_failed).add_argument(
         "--reason", help="only what failed for this reason, word for word"
     )
-    command("report", "Tell what was made, what it took, and all that failed, by reason.")
+    command("report", report)
     return parser

@@ -256,8 +256,12 @@ def helpers_here(workers: int = 1) -> int:
         return 0  # without asking torch, which takes seconds to load
     if not this_machine().gpu:
         return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(MOST_HELPERS, max(1, cores // workers - 1))
+    return min(MOST_HELPERS, max(1, cores_here() // workers - 1))
+
+
+def cores_here() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def end_with_parent() -> None:

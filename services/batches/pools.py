@@ -9,12 +9,15 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Generic, Protocol, TypeVar
 
 from core.batches import Done
 from core.errors import UserError
+from pipeline.models.machine import this_machine
+from services.batches.io_workers import cores_here
 from services.batches.work import Lot, Order, Worker
 from services.batches.worker_process import Answer, MakeRunner, Ready, start_worker, with_helpers
 
@@ -59,6 +62,14 @@ class Pool(Protocol):
     def close(self) -> None:
         """End the workers. Lots that are out do not come back."""
         ...
+
+
+@cache
+def workers_here(spare: int = 0) -> int:
+    """Processes that suit this machine: one where there is a GPU, whose memory holds the models once; else one a core,
+    but for `spare` cores.
+    """
+    return 1 if this_machine().gpu else max(1, cores_here() - spare)
 
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:

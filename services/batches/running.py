@@ -7,13 +7,11 @@ that another process works on, such as the command line, is told like any other,
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import tomllib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,11 +21,10 @@ from core.batches import Wish
 from core.errors import UserError
 from core.progress import OnCount
 from formats.layouts import LAYOUTS
-from pipeline.models.machine import this_machine
 from services.batches.data_roots import DataRoots
 from services.batches.engine import Engine
 from services.batches.plan_file import BatchPlan, plan_from_text, require_layout
-from services.batches.pools import Pool, ProcessPool
+from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import BatchService
 from services.batches.status import BatchDetails, BatchView, BatchWatch, Place, details_facts, facts_of, require_known
 from services.batches.work import Order
@@ -136,7 +133,7 @@ class BatchRuns:
         """`data_roots`: where plans by scripts may read; None for nowhere."""
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
-        self._service, self._watch = BatchService(workspace), BatchWatch(workspace, workers_here)
+        self._service, self._watch = BatchService(workspace), BatchWatch(workspace, _workers)
         self._lock = threading.RLock()
         self._waiting: deque[int] = deque()
         self._run: _Run | None = None
@@ -333,17 +330,13 @@ class BatchRuns:
         return ""
 
 
-@cache
-def workers_here() -> int:
-    """Processes that suit this machine: one where there is a GPU, whose memory holds the models once; else one a core,
-    but for one core that is left to the pages.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if this_machine().gpu else max(1, cores - 1)
+def _workers() -> int:
+    """One core is left to the pages."""
+    return workers_here(spare=1)
 
 
 def _pool_here(order: Order) -> Pool:
-    return ProcessPool(order, workers=order.plan.run.workers or workers_here())
+    return ProcessPool(order, workers=order.plan.run.workers or _workers())
 
 
 def _read(text: str) -> BatchPlan:
@@ -353,8 +346,8 @@ def _read(text: str) -> BatchPlan:
     except tomllib.TOMLDecodeError:
         data = {}  # told in a sentence by who reads it as a plan
     for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
-        held = data.get(section)
-        named = held.get(key) if isinstance(held, dict) else None
+        part = data.get(section)
+        named = part.get(key) if isinstance(part, dict) else None
         if not isinstance(named, str) or (key == "profile" and not named.endswith(".toml")):
             continue  # no path
         if not named:
