@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,14 @@ from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
 from evaluation.report import answer, segmentation_answer
-from evaluation.segmentation import Losses, loss_effect, right_pixels, segmentation_effect
+from evaluation.segmentation import loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.mask_validity import MaskValidity
 from services.evaluation.scoring import OUTCOMES, Scored
 from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, SegmenterCounts, cells_of, losses_of
-from services.evaluation.stored_predictions import ClassifierAnswers, ModelAnswers
+from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
 from storage.curation.case_columns import REJECTED, Outcome
@@ -49,34 +49,40 @@ class EvaluationResult:
 
     evaluated: Evaluated
     cases: Cases
-    right: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    right: NDArray[np.int8]
     """Of each test case: `RIGHT`, `WRONG` or `UNKNOWN`. A segmenter is wrong where it loses a protected class that it
     finds on the original, right where it loses none, and unknown where it finds none there."""
-    said: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """What the model says, by its number among `names`: of a segmenter the class that it loses most of. -1 for none."""
-    before: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    """Of each source, how the model stands on the original: a segmenter is right where it finds all protected classes
+    said: Numbers
+    """The answer of the model, by its number among `names`: of a segmenter the class that it loses most of. -1 for
+    none."""
+    before: NDArray[np.int8]
+    """The same as `right` of the original of each source: a segmenter is right where it finds all protected classes
     that the mask has."""
-    before_said: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    compared: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
-    """Of each source, whether it counts: the original and a test case can be compared."""
-    read: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
-    """Of each test case, whether the model has read it, so that it can be looked at what it says."""
-    names: tuple[str, ...] = ()
-    """What can be said: the labels, or the protected classes of a segmenter."""
+    before_said: Numbers
+    compared: NDArray[np.bool_]
+    """True of each source that counts: the original and a test case can be compared."""
+    read: NDArray[np.bool_]
+    """True of each test case that the model has read."""
+    names: tuple[str, ...]
+    """The possible answers: the labels, or the protected classes of a segmenter."""
     pixels: PixelCells | None = None
     """Of a segmenter: the images behind the figures of pixels."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Standing:
-    """How a segmenter stands on each image: the columns of `EvaluationResult` with these names."""
+    """Right and wrong answers: the columns of `EvaluationResult` with these names."""
 
     right: NDArray[np.int8]
     said: Numbers
     before: NDArray[np.int8]
     before_said: Numbers
     compared: Flags
+    read: Flags
+
+
+_Answers = tuple[Numbers, NDArray[np.int8], Numbers]
+"""Of some images: their places, `RIGHT`, `WRONG` or `UNKNOWN`, and the answer of the model."""
 
 
 @dataclass(frozen=True)
@@ -147,37 +153,13 @@ class _Evaluation:
                 f"Of {inexact:,} images only the likeliest classes are kept, since they were read one by one: the "
                 "probability of a true class that is not among them counts as 0."
             )
-        right, said = _spread(cased, len(cases.generated))
-        before, before_said = _spread(first, len(cases.originals))
-        compared = _comparable(cases, before, right)
-        judged = self._beside.submit(self._validity, right, compared)
-        found, tables, against_control = self._compared(first, cased, control, before, right)
-        validity, notes = judged.result()
-        self._notes += notes
-        by_type = [one.row for one in tables["edit type"]]
-        worst = {entry for rows in tables.values() for row in rows for entry in row.worst}
-        evaluated = self._evaluated(
-            effectiveness=found,
-            edits=tables,
-            against_control=against_control,
-            validity=validity,
-            answer=answer(self._title, found, validity, by_type),
-            thumbnails=self._shas(worst),
+        standing = _standing_of(
+            cases,
+            (cased.place, cased.answers.right, cased.answers.said),
+            (first.place, first.answers.right, first.answers.said),
         )
-        read = np.zeros(len(right), bool)
-        read[cased.place] = True
-        return EvaluationResult(evaluated, cases, right, said, before, before_said, compared, read, cases.labels)
-
-    def _compared(
-        self,
-        first: ClassifierAnswers,
-        cased: ClassifierAnswers,
-        control: ClassifierAnswers,
-        before: NDArray[np.int8],
-        right: NDArray[np.int8],
-    ) -> tuple[Effectiveness, dict[EditTable, tuple[EditRow, ...]], bool]:
-        cases = self._cases
-        found = effectiveness(
+        judged = self._beside.submit(self._validity, standing)
+        effect = effectiveness(
             first.answers,
             cased.answers,
             control.answers if len(cases.controls) else None,
@@ -185,11 +167,18 @@ class _Evaluation:
             cases.labels,
             cases.split,
         )
-        of_original, of_control = (_means(one, len(cases.originals)) for one in (first, control))
+        of_original, of_control = (
+            _means_of(one.true, one.answers.source, len(cases.originals)) for one in (first, control)
+        )
         after = np.full(len(cases.generated), np.nan)
         after[cased.place] = cased.true
-        newly = (right == WRONG) & (before[cases.generated.source] == RIGHT)
-        return found, *self._edits(after, of_original, of_control, newly, EDIT_TABLES)
+        newly = (standing.right == WRONG) & (standing.before[cases.generated.source] == RIGHT)
+        tables, against_control = self._edits(after, of_original, of_control, newly, EDIT_TABLES)
+        validity, notes = judged.result()
+        self._notes += notes
+        words = answer(self._title, effect, validity, [one.row for one in tables["edit type"]])
+        evaluated = self._evaluated(words, tables, against_control, validity, effectiveness=effect)
+        return EvaluationResult(evaluated, cases, **vars(standing), names=cases.labels)
 
     def segmented(self, holding: MaskValidity) -> EvaluationResult:
         cases, holds = self._cases, holding.holds
@@ -205,9 +194,8 @@ class _Evaluation:
 
         def stand() -> tuple[SegmentedLosses, _Standing]:
             lost = losses_of(cases, self._mapping, first, cased, control)
-            right, said = _placed(cased.place, lost.generated, len(cases.generated))
-            before, before_said = _placed(first.place, lost.originals, len(cases.originals))
-            return lost, _Standing(right, said, before, before_said, _comparable(cases, before, right))
+            after = cased.place, lost.generated.right, lost.generated.most
+            return lost, _standing_of(cases, after, (first.place, lost.originals.right, lost.originals.most))
 
         def lose() -> LossEffect:
             lost, _ = standing.result()
@@ -216,7 +204,7 @@ class _Evaluation:
 
         # Each waits for nothing but what was submitted before it.
         standing = self._beside.submit(stand)
-        judged = self._beside.submit(lambda: self._validity(standing.result()[1].right, standing.result()[1].compared))
+        judged = self._beside.submit(lambda: self._validity(standing.result()[1]))
         losing = self._beside.submit(lose)
         effect = segmentation_effect(
             first.pixels,
@@ -236,24 +224,14 @@ class _Evaluation:
                 "lose, and count in the tables of edits as ones that lose none."
             )
         self._notes += notes
-        worst = {entry for rows in tables.values() for row in rows for entry in row.worst}
-        by_type = [one.row for one in tables["edit type"]]
+        words = segmentation_answer(self._title, effect, losses, validity, [one.row for one in tables["edit type"]])
         evaluated = self._evaluated(
+            *(words, tables, against_control, validity),
             segmentation=effect,
             losses=losses,
-            edits=tables,
-            against_control=against_control,
-            validity=validity,
-            answer=segmentation_answer(self._title, effect, losses, validity, by_type),
-            thumbnails=self._shas(worst),
             unchecked=holding.unchecked,
         )
-        read = np.zeros(len(stood.right), bool)
-        read[cased.place] = True
-        return EvaluationResult(
-            *(evaluated, cases, stood.right, stood.said, stood.before, stood.before_said, stood.compared),
-            *(read, lost.names, cells.result()),
-        )
+        return EvaluationResult(evaluated, cases, **vars(stood), names=lost.names, pixels=cells.result())
 
     def _note_masks(self, without: int) -> None:
         cases = self._cases
@@ -281,13 +259,12 @@ class _Evaluation:
     def _evaluated(
         self,
         answer: str,
+        tables: dict[EditTable, tuple[EditRow, ...]],
+        against_control: bool,
+        validity: ValidityEffect | None,
         effectiveness: Effectiveness | None = None,
         segmentation: SegmentationEffect | None = None,
         losses: LossEffect | None = None,
-        edits: dict[EditTable, tuple[EditRow, ...]] | None = None,
-        against_control: bool = False,
-        validity: ValidityEffect | None = None,
-        thumbnails: dict[int, str] | None = None,
         unchecked: int = 0,
     ) -> Evaluated:
         cases, mapping, score = self._cases, self._mapping, self._score.result()
@@ -301,13 +278,13 @@ class _Evaluation:
             effectiveness=effectiveness,
             segmentation=segmentation,
             losses=losses,
-            edits=edits or {},
+            edits=tables,
             against_control=against_control,
             validity=validity,
             answer=answer,
             notes=tuple(self._notes),
             labels=cases.labels if segmentation is None else mapping.group_names,
-            thumbnails=thumbnails or {},
+            thumbnails=self._shas({entry for rows in tables.values() for row in rows for entry in row.worst}),
             score=None if isinstance(score, str) else score.view,
             unchecked=unchecked,
         )
@@ -375,11 +352,9 @@ class _Evaluation:
 
     # Validity
 
-    def _validity(
-        self, right: NDArray[np.int8], compared: NDArray[np.bool_]
-    ) -> tuple[ValidityEffect | None, list[str]]:
-        """What validity does, and notes on it."""
-        cases = self._cases
+    def _validity(self, standing: _Standing) -> tuple[ValidityEffect | None, list[str]]:
+        """The effect of validity, and notes on it."""
+        cases, right, compared = self._cases, standing.right, standing.compared
         place_of = dict(zip(cases.table.test_case[cases.generated.row].tolist(), range(len(right)), strict=True))
         known = (right != UNKNOWN) & compared[cases.generated.source]
         votes, good = np.zeros(len(right), np.int64), np.zeros(len(right), np.int64)
@@ -438,30 +413,20 @@ def strata_of(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[st
     return stratum, said
 
 
-def _spread(answered: ClassifierAnswers, images: int) -> tuple[NDArray[np.int8], Numbers]:
-    """Of each image how the model stands, and what it says."""
-    right, said = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
-    right[answered.place], said[answered.place] = answered.answers.right, answered.answers.said
-    return right, said
+def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> _Standing:
+    """The columns of test cases, from the answers to some of them, and to some originals."""
 
+    def spread(answers: _Answers, images: int) -> tuple[NDArray[np.int8], Numbers]:
+        right, said = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
+        right[answers[0]], said[answers[0]] = answers[1:]
+        return right, said
 
-def _placed(place: Numbers, held: Losses, images: int) -> tuple[NDArray[np.int8], Numbers]:
-    """The same of a segmenter."""
-    right, most = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
-    right[place], most[place] = held.right, held.most
-    return right, most
-
-
-def _comparable(cases: Cases, before: NDArray[np.int8], right: NDArray[np.int8]) -> Flags:
-    """Of which sources the original and a test case can be compared."""
-    has_case = np.zeros(len(cases.originals), bool)
+    right, said = spread(after, len(cases.generated))
+    first, first_said = spread(before, len(cases.originals))
+    has_case, read = np.zeros(len(first), bool), np.zeros(len(right), bool)
     has_case[cases.generated.source[right != UNKNOWN]] = True
-    return (before != UNKNOWN) & has_case
-
-
-def _means(answered: ClassifierAnswers, sources: int) -> Floats:
-    """The mean probability of the true class by source; NaN where it is not known."""
-    return _means_of(answered.true, answered.answers.source, sources)
+    read[after[0]] = True
+    return _Standing(right, said, first, first_said, (first != UNKNOWN) & has_case, read)
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
