@@ -19,7 +19,7 @@ from core.stored_runs import Run
 from core.types import Task, TaskKind
 from pipeline.profiles.profile import CheckSettings, Profile, load_profile
 from services.evaluation.service import EvaluationService
-from services.evaluation.types import Asked, Subject
+from services.evaluation.types import EvaluationQuestion, Subject
 from services.jobs import JobQueue
 from services.runs.predictions import ModelComparison, PredictionService, model_key
 from services.studio import Studio
@@ -31,7 +31,7 @@ from tests.support.workspaces import workspace_in
 from tests.ui.explore.test_ui_studio import new_run
 
 NAMED = Settings(under_test=UnderTestSettings(source="timm", name="resnet18"))
-EVERYTHING = Asked(Subject(filter=ImageFilter()), NAMED.under_test)
+EVERYTHING = EvaluationQuestion(Subject(filter=ImageFilter()), NAMED.under_test)
 BIRD = Task("classification", label="bird")
 STREET = Task("segmentation", protected=("road", "vehicle"))
 
