@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from core.errors import UserError
 from core.figures import Floats
@@ -25,7 +24,7 @@ from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters.architectures import find_network, untrained
 from evaluation.adapters.network import Network
-from evaluation.retraining.training import ABOUT, BEST, STATE, Arm, Example, TrainingRecipe, logits_of, train
+from evaluation.retraining.training import ABOUT, BEST, STATE, Arm, Example, TrainingRecipe, logits_of, opened, train
 from evaluation.segmentation import confusion
 
 TOGETHER = 50
@@ -198,7 +197,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
     for begin in range(0, len(examples), TOGETHER):
         some = examples[begin : begin + TOGETHER]
         with torch.inference_mode():
-            pixels = torch.stack([network.prepare(_opened(one.image, "RGB")) for one in some])
+            pixels = torch.stack([network.prepare(opened(one.image, "RGB")) for one in some])
             logits = logits_of(net(pixels.to(device)))
             found += [_said(one, own, numbers) for one, own in zip(some, logits, strict=True)]
     return np.stack(found) if found else np.zeros(0)
@@ -221,18 +220,10 @@ def _said(example: Example, logits: Any, numbers: NDArray[np.int64]) -> Floats:
         return np.array(float(int(logits.argmax(0)) in right))
     from torch.nn import functional
 
-    mask = np.asarray(_opened(example.target, "L"), np.uint8)
+    mask = np.asarray(opened(example.target, "L"), np.uint8)
     if logits.shape[-2:] != mask.shape:
         logits = functional.interpolate(logits[None].float(), size=mask.shape, mode="bilinear", align_corners=False)[0]
     return confusion(mask, numbers[logits.argmax(0).cpu().numpy()].astype(np.uint8), int(numbers[-1]))
-
-
-def _opened(file: Path, mode: str) -> Image.Image:
-    try:
-        with Image.open(file) as opened:
-            return opened.convert(mode)
-    except OSError as error:
-        raise UserError(f"{file.name} cannot be read: it is missing or damaged.") from error
 
 
 def _sets_digest(training: Training) -> str:

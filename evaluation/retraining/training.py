@@ -209,7 +209,7 @@ class _Examples:
     def _one(self, example: Example) -> tuple[torch.Tensor, torch.Tensor]:
         import torch
 
-        image = _image(example.image).convert("RGB")
+        image = opened(example.image, "RGB")
         if self._augment is not None:
             image = self._augment(image)
         pixels = self._prepare(image)
@@ -219,7 +219,7 @@ class _Examples:
             right = example.target if isinstance(example.target, tuple) else (example.target,)
             return pixels, torch.tensor([*right, *[-1] * (self._several - len(right))])
         size = (pixels.shape[-1], pixels.shape[-2])
-        mask = _image(example.target).convert("L").resize(size, Image.Resampling.NEAREST)
+        mask = opened(example.target, "L").resize(size, Image.Resampling.NEAREST)
         return pixels, torch.from_numpy(np.asarray(mask).astype(np.int64))
 
 
@@ -281,13 +281,13 @@ def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:
     return optimiser, torch.optim.lr_scheduler.StepLR(optimiser, every, 0.1)
 
 
-def _image(file: Path) -> Image.Image:
+def opened(file: Path, mode: str) -> Image.Image:
+    """An image, or a mask, to learn from or to measure with. Raises UserError for a file that cannot be read."""
     try:
-        with Image.open(file) as opened:
-            opened.load()
-            return opened
+        with Image.open(file) as image:
+            return image.convert(mode)
     except OSError as error:
-        raise UserError(f"{file.name} cannot be read to learn from it: it is missing or damaged.") from error
+        raise UserError(f"{file.name} cannot be read: it is missing or damaged.") from error
 
 
 def _read(file: Path) -> dict[str, Any] | None:
