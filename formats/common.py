@@ -33,46 +33,56 @@ def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
     refuse the row. Raises UserError for a label that is none.
     """
     known: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    own = {column.strip().casefold(): column for column in reversed(list(values))}
+    facts: dict[str, Any] = {}
+    called: dict[str, str] = {}
     for column, value in values.items():
-        name = column.strip().casefold()
-        if name not in _OF_ANY_CASE or (column != name and name in values) or own[name] != column:
-            name = column
         if value is None or value == "":
             continue
         if isinstance(value, bytes) or (isinstance(value, dict) and isinstance(value.get("bytes"), bytes)):
             tally.note(where, f"Its column “{column}” holds a file, which is not taken over.")
             continue
         try:
-            plain = json.loads(json.dumps(value, allow_nan=False, default=_as_text))
+            plain = (
+                value if isinstance(value, str) else json.loads(json.dumps(value, allow_nan=False, default=_as_text))
+            )
         except (ValueError, TypeError, RecursionError):
             tally.note(where, f"Its column “{column}” holds infinity or no number (NaN): it was left out.")
             continue
-        if name not in Row.model_fields:
-            extra[column] = plain
-            continue
+        name = column.strip().casefold()
+        if name not in _OF_ANY_CASE or (column != name and name in values) or name in known:
+            name = column
         if name == "caption" and isinstance(plain, list) and plain and isinstance(plain[0], str):
             tally.note(where, f"Its column “{column}” holds {len(plain)} texts: the first one was taken.")
             plain = plain[0]
-        try:
-            Row.model_validate({name: plain})
-            known[name] = plain
-        except (ValidationError, ValueError, RecursionError) as error:
+        if name in Row.model_fields:
+            known[name], called[name] = plain, column
+        else:
+            facts[column] = plain
+    try:
+        row = Row.model_validate(known)
+    except (ValidationError, ValueError, RecursionError):
+        for name in [name for name, value in known.items() if not _is_valid(name, value)]:
+            value, column = known.pop(name), called[name]
             if name == "label":
-                kind = "list" if isinstance(plain, list) else "table" if isinstance(plain, dict) else "value"
+                kind = "list" if isinstance(value, list) else "table" if isinstance(value, dict) else "value"
                 raise UserError(
                     f"Its column “{column}” holds a {kind}, and an image has one label: write a text there."
-                ) from error
-            if name != "facts" or isinstance(plain, str | int | float):
-                extra[f"{column} " if column in _NESTED else column] = plain
+                ) from None
+            facts[column] = value
             tally.note(where, f"Its column “{column}” is not what an export has under this name: it is kept as a fact.")
-    row = Row.model_validate(known)
-    return row.model_copy(update={"facts": {**extra, **row.facts}})
+        row = Row.model_validate(known)
+    return row.model_copy(update={"facts": {**facts, **row.facts}})
 
 
 _OF_ANY_CASE = ("label", "split", "caption")
-_NESTED = ("facts",)
+
+
+def _is_valid(name: str, value: Any) -> bool:
+    try:
+        Row.model_validate({name: value})
+    except (ValidationError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _as_text(value: Any) -> str:
