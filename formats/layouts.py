@@ -167,7 +167,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "huggingface": Layout("Hugging Face data set", *_ROWS[:2], options=_ROWS[2], count=huggingface.count),
     "studio": Layout("Test set of the studio", "an export with its manifest", _studio),
     "folder": Layout(
-        "Folder of images and masks",
+        "Plain folder",
         "images/ and masks/ with files of the same names, or masks called NAME_mask.png",
         image_folders.PlainFolder,
         options={"mask_classes": tables.CLASSES_OPTION["mask_classes"]},

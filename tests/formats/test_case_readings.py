@@ -344,6 +344,17 @@ CASES: dict[str, Callable[[], Case]] = {
         told=None,
         plan=Plan("imagefolder"),
     ),
+    "folder_with_a_list_of_one": lambda: Case(
+        {**folders("bus", "car"), "labels.csv": "file_name,label\nbus/bus0.jpg,tram\n"},
+        BUS_AND_CAR,
+        told=("CSV or lines of JSON it has 1 image: choose the format “csv”",),
+    ),
+    "folder_with_a_list_that_is_chosen": lambda: Case(
+        {**folders("bus", "car"), "labels.csv": "file_name,label\nbus/bus0.jpg,tram\n"},
+        (Seen("tram"),),
+        told=("car1.jpg: No row names it",),
+        layouts=("csv",),
+    ),
     "folder_stray_parquet": lambda: Case(
         {**folders("bus", "car"), "predictions.parquet": scores()}, BUS_AND_CAR, told=None, plan=Plan("imagefolder")
     ),
