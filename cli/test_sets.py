@@ -96,7 +96,7 @@ def draft(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 def add(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Puts test cases into a draft."""
-    sent = {"test_set": options.test_set, "cases": options.cases, "accepted": options.accepted}
+    sent = {"test_set": options.test_set, "cases": options.cases, "filter": options.filter}
     done = TestSetDrafts(workspace).add_chosen(AddToTestSet.of({**sent, "sources": options.sources}))
     already = f"; {done.already} were in it already" if done.already else ""
     return [f"{done.added} images came into “{options.test_set}”{already}."], 0
@@ -282,7 +282,7 @@ def _parser() -> argparse.ArgumentParser:
     command("draft", draft, "begin a draft of the next version, with what is in this one", "version")
     sub = command("add", add, "put test cases into the draft of a set", "test_set")
     sub.add_argument("cases", metavar="CASE", nargs="*", type=int, help="the number of a test case")
-    sub.add_argument("--accepted", action="store_true", help="all accepted test cases of the runs that are there")
+    sub.add_argument("--filter", help="all images of a filter, as in the address of the gallery: review=accepted")
     sub.add_argument("--sources", action="store_true", help="put their source images beside them")
     sub = command("remove", remove, "take images out of the draft of a set", "test_set")
     sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])

@@ -30,7 +30,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
             fill(opened, SCENES, VARIANTS, pixels=PIXELS)
         for arguments in (
             ("create", NAME),
-            ("add", NAME, "--accepted", "--sources"),
+            ("add", NAME, "--filter", "review=accepted", "--sources"),
             ("split", NAME, "--validation", "0.2", "--test", "0.8"),
             ("release", NAME, "--note", "The first."),
             ("draft", NAME),

@@ -45,7 +45,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
                 opened.test_cases.review(case, "accepted")
             _judge(opened, of_objects)
             fill(opened, STREETS, road=True, fair=True)
-        for arguments in (("create", NAME), ("add", NAME, "--accepted", "--sources")):
+        for arguments in (("create", NAME), ("add", NAME, "--filter", "review=accepted", "--sources")):
             test_sets(["--workspace", str(workspace), *arguments])
         server = ServerProcess(workspace, Path(place) / "log").start()
         try:

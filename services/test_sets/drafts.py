@@ -93,7 +93,6 @@ class AddToTestSet(SetCommand):
     expected: int | None = Field(
         None, ge=0, le=LARGEST_ID, description="How many the filter should find; refused where it is another number now"
     )
-    accepted: bool = Field(False, description="Every accepted test case of the runs that are there, too")
     sources: bool = Field(False, description="Put their source images beside them")
 
 
@@ -218,7 +217,7 @@ class TestSetDrafts:
         named = [*sent.entries, *self._found(sent)]
         of_entries = self._workspace.catalogue.test_cases(named)
         brought = [entry_of(image, name) for name, image in self._workspace.imports.of_entries(named)]
-        cases = [*sent.cases, *of_entries, *(self._sets.accepted() if sent.accepted else ())]
+        cases = [*sent.cases, *of_entries]
         if not cases and not brought:
             raise _nothing(sent)
         done = self._put(draft_of(self._workspace, sent.test_set), self._entries(cases, sent.sources) + brought)
@@ -372,11 +371,10 @@ class TestSetDrafts:
 
 
 def _nothing(sent: AddToTestSet) -> UserError:
-    if sent.accepted:
-        return UserError("No image is accepted yet: accept those that count, then add them.", field="cases")
     if sent.filter is not None:
-        return UserError("The filter finds no image that can be added: choose another one.", field="filter")
-    return UserError("Name test cases, or add all that are accepted.", field="cases")
+        words = f"No image fits the filter “{sent.filter.words}”" if sent.filter.words else "No image is there yet"
+        return UserError(f"{words}: there is nothing to add.", field="filter")
+    return UserError("Name test cases or images, or give a filter, such as review=accepted.", field="cases")
 
 
 def _source_entry(case: CaseOfSet) -> SetEntry:

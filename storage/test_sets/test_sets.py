@@ -310,15 +310,6 @@ class TestSets(Repository):
         return found
 
     @read
-    def accepted(self, db: sqlite_utils.Database) -> tuple[int, ...]:
-        """Every test case that is accepted now, of the runs that were not deleted, oldest first."""
-        query = """
-            SELECT test_case FROM test_case_states AS state JOIN run_summaries ON run_summaries.run = state.run
-            WHERE verdict = 'accepted' AND removed = 0 ORDER BY test_case
-        """
-        return tuple(row["test_case"] for row in db.query(query))
-
-    @read
     def captions(self, db: sqlite_utils.Database, version: int) -> dict[str, str]:
         """What the source images of a version show, by their hash and by the run."""
         return captions_of(db, version)

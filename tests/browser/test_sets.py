@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from core.image_filter import ImageFilter
 from formats.reading import read
 from services.test_sets import hashes
 from services.test_sets.drafts import SplitTestSet
@@ -44,6 +45,12 @@ def desk(page: Page, served: tuple[str, Studio]) -> Iterator[Desk]:
     page.goto("about:blank")
 
 
+def accepted(studio: Studio) -> tuple[int, ...]:
+    """The accepted test cases, oldest first."""
+    catalogue = studio.workspace.catalogue
+    return catalogue.test_cases(catalogue.ids(ImageFilter.read("review=accepted")))
+
+
 class Desk:
     """The curator at the browser."""
 
@@ -58,7 +65,7 @@ class Desk:
         """The id of a new set with accepted images in its draft, its page open."""
         studio = self.studio
         set_id = studio.workspace.test_sets.create(name)
-        studio.test_sets.drafts.add(set_id, studio.workspace.test_sets.accepted()[:most])
+        studio.test_sets.drafts.add(set_id, accepted(studio)[:most])
         self.open(f"/{set_id}")
         return set_id
 
@@ -228,7 +235,7 @@ def test_a_refusal_stands_where_it_belongs_and_leads_to_its_images(desk: Desk) -
     page, studio = desk.page, desk.studio
     open_case = run_of(studio.workspace, 900, [901], accepted=False)
     set_id = studio.workspace.test_sets.create("Refused")
-    studio.test_sets.drafts.add(set_id, [*open_case, *studio.workspace.test_sets.accepted()[:6]])
+    studio.test_sets.drafts.add(set_id, [*open_case, *accepted(studio)[:6]])
     desk.open(f"/{set_id}")
     page.click("#open-release")
     page.click("#release [type=submit]")
@@ -253,7 +260,9 @@ def test_what_is_refused_outside_of_a_window_is_said(desk: Desk, monkeypatch: py
     set_id = desk.draft("Said", 3)
     monkeypatch.setattr(studio.workspace.test_sets, "accepted", lambda: ())
     page.click("#add-accepted")
-    expect(page.locator("#before-release [data-problem='']")).to_contain_text("No image is accepted yet")
+    expect(page.locator("#before-release [data-problem='']")).to_contain_text(
+        "No image fits the filter “review: accepted"
+    )
     studio.commands.send("release-test-set", {"test_set": set_id})
     desk.open(f"/{set_id}")
     studio.commands.send("draft-test-set", {"version": set_id})

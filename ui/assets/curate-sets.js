@@ -315,7 +315,7 @@
     else if (data.openWindow) open(data.openWindow);
     else if ("closeWindow" in data) target.closest("dialog").close();
     else if (data.send === "draft-test-set") send(data.send, { version: data.versionOf }, target);
-    else if (data.send === "add-to-test-set") send(data.send, { ...about(), accepted: true }, document.getElementById("before-release"));
+    else if (data.send === "add-to-test-set") send(data.send, { ...about(), filter: "review=accepted&test_cases=1" }, document.getElementById("before-release"));
     else if (data.copyText) study.copy(data.copyText).then((copied) => study.copied(target, copied, document.getElementById("version-id")));
     else if ("verify" in data) verify(target);
     else if (data.cancel) cancel(target);

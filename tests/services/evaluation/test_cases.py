@@ -38,7 +38,9 @@ def shown(cases: Cases) -> tuple[int, int, int, str]:
 def set_of(workspace: Workspace) -> int:
     """The draft of a new set with all test cases and their sources."""
     set_id = workspace.test_sets.create("Scenes")
-    TestSetDrafts(workspace).add_chosen(AddToTestSet.of({"test_set": set_id, "accepted": True, "sources": True}))
+    TestSetDrafts(workspace).add_chosen(
+        AddToTestSet.of({"test_set": set_id, "filter": "review=accepted", "sources": True})
+    )
     draft = workspace.test_sets.get(set_id).draft
     assert draft is not None
     return draft.number

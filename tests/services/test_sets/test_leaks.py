@@ -142,7 +142,11 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (loose,) = run_of(workspace, 7, [17], accepted=False)
     assert ran(capsys, folder, "list") == (0, "No test set yet.\n")
     assert ran(capsys, folder, "create", "Night birds")[0] == 0
-    assert ran(capsys, folder, "add", "Night birds", "--accepted") == (0, "8 images came into “Night birds”.\n")
+    added = ran(capsys, folder, "add", "Night birds", "--filter", "review=accepted")
+    assert added == (
+        0,
+        "8 images came into “Night birds”.\n",
+    )
     code, said = ran(capsys, folder, "split", "Night birds", "--train", "0.5", "--test", "0.5")
     assert (code, said.splitlines()[0]) == (0, "4 groups of images that stay together.")
     code, said = ran(capsys, folder, "release", "Night birds", "--note", "First.", "--threshold", "label seen=0.25")

@@ -82,7 +82,9 @@ def test_from_accepted_images_to_a_released_version(workspace: Workspace) -> Non
     cases = run_of(workspace, 1, [10, 11]) + run_of(workspace, 2, [12], "boat")
     run_of(workspace, 3, [13], accepted=False)
     set_id = workspace.test_sets.create("  Birds \n and boats ")
-    done = TestSetDrafts(workspace).add_chosen(AddToTestSet.of({"test_set": set_id, "accepted": True, "sources": True}))
+    done = TestSetDrafts(workspace).add_chosen(
+        AddToTestSet.of({"test_set": set_id, "filter": "review=accepted", "sources": True})
+    )
     assert (done.added, done.already) == (5, 0)
     version = release(workspace, set_id, note=" Two runs. ", thresholds={"label seen": 0.25})
     assert (version.words, version.note, version.entries, version.parent) == ("Birds and boats@1", "Two runs.", 5, "")
@@ -422,8 +424,8 @@ def test_a_deleted_run_leaves_a_version_whole_also_in_a_backup(workspace: Worksp
     before = list(examples_of(workspace, version))
     assert [example.facts["review"]["verdict"] for example in before if example.role == "generated"] == ["accepted"] * 2
     later = workspace.test_sets.create("All that is accepted")
-    with pytest.raises(UserError, match="No image is accepted yet"):
-        TestSetDrafts(workspace).add_chosen(AddToTestSet(test_set=later, accepted=True))
+    with pytest.raises(UserError, match="No image fits the filter “review: accepted"):
+        TestSetDrafts(workspace).add_chosen(AddToTestSet.of({"test_set": later, "filter": "review=accepted"}))
     assert storage_command(["backup", str(workspace.folder), str(tmp_path / "backup.zip")]) == 0
     assert storage_command(["restore", str(tmp_path / "backup.zip"), str(tmp_path / "copy")]) == 0
     with workspace_in(tmp_path / "copy") as copy:
@@ -651,7 +653,7 @@ def test_images_of_the_catalogue_and_of_a_filter_are_added(workspace: Workspace)
     assert add(entries=f"{numbers[boats[0]]}, 99999") == (0, 1, 1), "what is not there is counted"
     with pytest.raises(UserError, match="finds 2 images now, and not 3"):
         add(filter="class=bird", expected=3)
-    with pytest.raises(UserError, match="finds no image that can be added"):
+    with pytest.raises(UserError, match="No image fits the filter “class: house”"):
         add(filter="class=house")
     with pytest.raises(UserError, match="Unknown filter part “sha”"):
         add(filter="sha=1")
