@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from cli.common import INTERRUPTED, SOME_FAILED, TERMINATED, WAITS, WRONG
+from cli.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from core.batches import Pass
 from core.errors import UserError
 from core.progress import Pace, Progress
-from core.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from pipeline.models.machine import share_cores
 from services.batches.cluster import on_ray
 from services.batches.engine import Engine, ProgressEvent

@@ -26,11 +26,11 @@ from cli.common import (
     printable,
     until_pipe_closes,
 )
+from cli.terminal import ProgressLine, Terminated, stop_on_signals
 from core.errors import Cancelled, UserError
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
-from core.terminal import ProgressLine, Terminated, stop_on_signals
 from core.validation_messages import reason
 from evaluation.report import LOSES, edits_markdown
 from pipeline.models.machine import share_cores

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from cli.terminal import ProgressLine, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UserError, one_line
 from core.images import editing_size
 from core.model_sections import WebFile, Weights, in_bytes
 from core.progress import Pace, Progress, stop_if
 from core.settings import CaptionSettings, ConditioningSettings, ControlKind, EditingSettings, LanguageSettings
-from core.terminal import ProgressLine, stop_on_signals
 from core.types import Task
 from evaluation.adapters.weights import weights_of
 from pipeline.models import Models, hub, load_models, web_file

@@ -29,13 +29,13 @@ from cli.options import (
     several,
 )
 from cli.reports import JsonLines, Report, Words
+from cli.terminal import ProgressLine, Stop, Terminated, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
 from core.images import read_image
 from core.lineage import DEFAULT_RECIPE, Lineage
 from core.masks import NamedMask
 from core.progress import Progress
 from core.seeds import LARGEST
-from core.terminal import ProgressLine, Stop, Terminated, stop_on_signals
 from pipeline.driver import Driver, Event, ImageDone, ImageFailed, Request
 from pipeline.methods import method_of
 from pipeline.models import load_models

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
+from cli.terminal import ProgressLine
 from core.errors import one_line
 from core.lineage import Lineage
 from core.progress import Progress
-from core.terminal import ProgressLine
 from core.types import Task, to_plain
 from core.words import count_of
 from pipeline.driver import Event, ImageDone, ImageFailed, Placed, StageBegan, StageDone

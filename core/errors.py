@@ -43,3 +43,7 @@ def one_line(error: Exception) -> str:
 
 class Cancelled(Exception):
     """The person asked to stop. What was finished before is kept."""
+
+
+class NoRun(UserError):
+    """An image has no run inside: one can begin with it."""

@@ -134,7 +134,7 @@ class CounterfactualCaptions:
 
 @dataclass(frozen=True)
 class Check:
-    """One automatic finding about a value, such as "label kept". `pipeline.checks.wording` explains each."""
+    """One automatic finding about a value, such as "label kept". `core.check_words` explains each."""
 
     name: str
     passed: bool | None
@@ -268,3 +268,8 @@ def from_text(kind: type, text: str) -> Any:
 def _adapter(kind: type) -> TypeAdapter[Any]:
     # Building an adapter takes longer than a page may take to show an edit, and a page reads many values.
     return TypeAdapter(kind)
+
+
+def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Those that failed; one that cannot tell did not."""
+    return tuple(check for check in checks if check.passed is False)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from core.catalogue import GRIDS, CatalogueEntry, CoverageGrid, Order, PageKey
+from core.check_words import described
 from core.csv_tables import plain
 from core.errors import UserError
 from core.image_filter import PARTS, ImageFilter
@@ -19,7 +20,6 @@ from core.stored_runs import RunSummary, StoredTestCase
 from core.studies import Study
 from core.types import to_plain
 from core.validity_score import ScoreRun
-from pipeline.checks.wording import described
 from pipeline.recipes import recipes_for
 from services.commands import Command, Commands, RunCommand
 from services.curation.views import WHICH, Filter

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from core.check_words import words_of
 from core.errors import UserError
 from core.types import Check
 from demo.calibrate import COUNT, Drawn, checks_of, draw
@@ -22,7 +23,6 @@ from demo.check_truth import MELTED, Truth, truth_of
 from demo.judges import Judges
 from demo.mask_checker import ABOUT, MaskChecker
 from experiments.demo_report.rows import Row, missed, percent, share, table
-from pipeline.checks.wording import words_of
 from pipeline.driver import Driver
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile

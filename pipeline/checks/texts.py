@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from core.errors import UserError
-from core.types import Check, CounterfactualCaption, Edit, Task
+from core.types import Check, CounterfactualCaption, Edit, Task, failed
 from core.words import (
     classes_in,
     contains,
@@ -126,11 +126,6 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
 def edit_made(source: str, text: str, edit: Edit) -> bool:
     """Whether an edit shows in a text made from `source`."""
     return not _undone(source, text, edit)
-
-
-def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:
-    """Those that failed; one that cannot tell did not."""
-    return tuple(check for check in checks if check.passed is False)
 
 
 def require(checks: tuple[Check, ...]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from PIL import Image
 from pydantic import ValidationError
 
-from core.errors import UserError
+from core.errors import NoRun, UserError
 from core.images import MAX_SIDE, image_sha, opened, png_of
 from core.lineage import TestCase, UnreadSettings
 from core.masks import UNLABELLED, numbers_in
@@ -41,10 +41,6 @@ LONGEST_NAME = 60
 """Characters in the name of an artifact."""
 _NO_RUN = "There is no run in this file."
 _CHANGED = "The run in this file is damaged or was changed by hand: it cannot be restored."
-
-
-class NoRun(UserError):
-    """An image has no run inside: one can begin with it."""
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from core.types import (
     StageValue,
     Task,
     Trace,
+    failed,
 )
 from core.words import tokens
 from pipeline.checks.similarity import measured
-from pipeline.checks.texts import alternative_checks, caption_checks, failed, keyword_checks, require, task_checks
+from pipeline.checks.texts import alternative_checks, caption_checks, keyword_checks, require, task_checks
 from pipeline.prompting import Prompt, PromptSlot
 from pipeline.seams import LanguageModel, Sentences
 from pipeline.stages.asking import BETWEEN, Answer, ask

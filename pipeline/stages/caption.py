@@ -13,9 +13,9 @@ from PIL import Image
 from core.errors import UnreadableReply
 from core.progress import stop_if
 from core.settings import CaptionSettings
-from core.types import Caption, StageName, StageValue, Task, Trace
+from core.types import Caption, StageName, StageValue, Task, Trace, failed
 from core.words import tokens
-from pipeline.checks.texts import caption_checks, failed, require, task_checks
+from pipeline.checks.texts import caption_checks, require, task_checks
 from pipeline.seams import Captioner
 from pipeline.stages.base import Stage, StageInputs
 

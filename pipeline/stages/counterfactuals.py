@@ -25,6 +25,7 @@ from core.types import (
     StageValue,
     Task,
     Trace,
+    failed,
 )
 from core.words import find_phrase, tokens
 from pipeline.checks.texts import (
@@ -32,7 +33,6 @@ from pipeline.checks.texts import (
     caption_checks,
     counterfactual_checks,
     edit_made,
-    failed,
     keyword_checks,
     require,
     task_checks,

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from core.check_words import CAPTION_WORDS, WORDS
 from core.errors import UserError
 from core.lineage import DEFAULT_RECIPE
 from core.seeds import LARGEST
@@ -24,7 +25,6 @@ from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
 from core.words import count_of
 from pipeline.checks.texts import require, task_checks
-from pipeline.checks.wording import CAPTION_WORDS, WORDS
 from pipeline.profiles.profile import Profile, load_profile, profile_names
 from pipeline.recipes import Recipe, known_recipes, recipe_of
 

@@ -28,8 +28,9 @@ from core.types import (
     StageName,
     StageValue,
     Trace,
+    failed,
 )
-from pipeline.checks.texts import alternative_checks, failed, keyword_checks
+from pipeline.checks.texts import alternative_checks, keyword_checks
 from pipeline.freshness import inputs_key
 from pipeline.recipes import Recipe, recipe_of, recipes_for
 from services.commands import Command, Commands

@@ -20,16 +20,10 @@ from core.types import (
     KeywordAlternatives,
     Keywords,
     Task,
+    failed,
 )
 from core.words import find_phrase, is_protected, tokens
-from pipeline.checks.texts import (
-    alternative_checks,
-    caption_checks,
-    counterfactual_checks,
-    failed,
-    keyword_checks,
-    require,
-)
+from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks, require
 from pipeline.stages.counterfactuals import merged
 
 

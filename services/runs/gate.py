@@ -12,8 +12,8 @@ from core.masks import NO_MASK, InMask
 from core.seeds import derive_seed
 from core.settings import GenerationSettings, Settings
 from core.stored_runs import Run
-from core.types import CounterfactualCaptions, StageName, Task
-from pipeline.checks.texts import counterfactual_checks, failed
+from core.types import CounterfactualCaptions, StageName, Task, failed
+from pipeline.checks.texts import counterfactual_checks
 from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
 from pipeline.methods import method_of

@@ -20,8 +20,8 @@ from core.images import image_sha, read_image
 from core.masks import parse_classes, read_mask, with_own_numbers
 from core.settings import Settings
 from core.stored_runs import EditedShare, Run, RunSummary
-from core.types import StageName, Task, TaskKind
-from pipeline.checks.texts import failed, task_checks
+from core.types import StageName, Task, TaskKind, failed
+from pipeline.checks.texts import task_checks
 from pipeline.driver import Driver
 from pipeline.freshness import inputs_key, stale_stages
 from pipeline.profiles.notices import notice_for

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
-from core.types import Check, CounterfactualCaption, Edit, EditType, Task
+from core.types import Check, CounterfactualCaption, Edit, EditType, Task, failed
 from demo.language import TIME_PHRASES, caption, keywords
 from demo.scene import GROUNDS, HILLS, PROTECTED_ROAD_CLASSES, TREES, WALLS, WATERS, Scene, random_scene
 from pipeline.checks.contradictions import contradictions, load_rules
@@ -15,7 +15,6 @@ from pipeline.checks.texts import (
     alternative_checks,
     caption_checks,
     counterfactual_checks,
-    failed,
     keyword_checks,
     require,
     task_checks,

@@ -22,12 +22,12 @@ from core.images import read_image
 from core.lineage import DrawnBatch
 from core.progress import Progress
 from core.settings import CounterfactualSettings, GenerationSettings, Settings
-from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, EditType, Task
+from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, EditType, Task, failed
 from core.words import contains, is_protected, tokens
 from demo.language import TIME_PHRASES, canonical, caption, protected_words
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
-from pipeline.checks.texts import counterfactual_checks, failed
+from pipeline.checks.texts import counterfactual_checks
 from pipeline.driver import Driver, Event
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from pipeline.profiles.profile import PROFILES, load_profile

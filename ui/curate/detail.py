@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.check_words import words_of
 from core.image_filter import ImageFilter, Standing
 from core.stored_runs import StoredValue
 from core.types import Check
-from pipeline.checks.wording import words_of
 from pipeline.methods import method_of
 from pipeline.recipes import edits_in_words, recipe_of
 from services.curation.gallery import Detail, Origin

@@ -5,10 +5,10 @@ They have places and colours of their own: the first is what a person looks for,
 
 from __future__ import annotations
 
+from core.check_words import WORDS, words_of
 from core.masks import MASK_KEPT
 from core.stored_runs import StoredTestCase
 from core.types import Check, Outcome
-from pipeline.checks.wording import WORDS, words_of
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from ui.explore.parts import Tone, icon, pill

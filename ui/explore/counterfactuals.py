@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from core.settings import CounterfactualSettings
-from core.types import Check, CounterfactualCaption, CounterfactualCaptions, Task
+from core.types import Check, CounterfactualCaption, CounterfactualCaptions, Task, failed
 from core.words import classes_in
-from pipeline.checks.texts import counterfactual_checks, failed
+from pipeline.checks.texts import counterfactual_checks
 from services.runs.state import RunState
 from ui.diff import shortened, word_diff
 from ui.explore.combinations import combinations_part

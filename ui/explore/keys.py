@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.check_words import CAPTION_WORDS, WORDS
 from core.lineage import DEFAULT_RECIPE
-from pipeline.checks.wording import CAPTION_WORDS, WORDS
 from pipeline.methods import method_of
 from pipeline.recipes import recipe_of, stage_title
 from ui.explore.counterfactuals import FAILED

@@ -18,12 +18,11 @@ import gradio as gr
 from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.errors import UserError
+from core.errors import NoRun, UserError
 from core.stored_runs import EditedShare, RunSummary
 from core.types import GENERATION
 from pipeline.profiles.profile import Profile
 from pipeline.recipes import known_stages
-from pipeline.run_files.embedded import NoRun
 from services.changes import Revisions
 from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, refused
 from services.jobs import JobQueue, JobView

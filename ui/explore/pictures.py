@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from core.stored_runs import StoredTestCase
-from core.types import StageName
-from pipeline.checks.texts import failed
+from core.types import StageName, failed
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from ui.diff import shortened, word_diff

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from core.stored_runs import StoredTestCase
-from core.types import Task
+from core.types import Task, failed
 from core.words import count_of
-from pipeline.checks.texts import failed
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from ui.explore.drawing import drawing_thumb

@@ -14,9 +14,10 @@ from core.types import (
     Keywords,
     StageName,
     Task,
+    failed,
 )
 from core.words import protected_spans, protected_words_in
-from pipeline.checks.texts import alternative_checks, caption_checks, failed, keyword_checks
+from pipeline.checks.texts import alternative_checks, caption_checks, keyword_checks
 from pipeline.stages.alternatives import is_close
 from services.runs.life_cycle import task_problem
 from services.runs.state import RunState

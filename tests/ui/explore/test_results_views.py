@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from core.check_words import CAPTION_WORDS, WORDS
 from core.predictions import ClassFigures, Guess, Prediction, encode_map
 from core.settings import Settings, UnderTestSettings
 from core.stored_runs import Review, Run, StoredArtifact, StoredTestCase
 from core.types import Alternatives, Check, CounterfactualCaption, Edit, Task
 from evaluation.outcomes import ModelOutcome, outcome_of
-from pipeline.checks.wording import CAPTION_WORDS, WORDS
 from pipeline.methods.controlnet import CONTROL_IMAGE, CONTROLNET
 from pipeline.recipes import DILLEMA, stage_title
 from services.runs.gate import Gate
