@@ -255,14 +255,15 @@ def test_a_refusal_stands_where_it_belongs_and_leads_to_its_images(desk: Desk) -
     assert "Refused" not in page.inner_text("main")
 
 
-def test_what_is_refused_outside_of_a_window_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_outside_of_a_window_is_said(desk: Desk) -> None:
     page, studio = desk.page, desk.studio
     set_id = desk.draft("Said", 3)
-    monkeypatch.setattr(studio.workspace.test_sets, "accepted", lambda: ())
+    done = studio.commands.send("decide", {"filter": "review=accepted", "verdict": "open", "author": "Ada"})
     page.click("#add-accepted")
     expect(page.locator("#before-release [data-problem='']")).to_contain_text(
         "No image fits the filter “review: accepted"
     )
+    studio.commands.send("undo-decision", {"decision": done.decision, "author": "Ada"})
     studio.commands.send("release-test-set", {"test_set": set_id})
     desk.open(f"/{set_id}")
     studio.commands.send("draft-test-set", {"version": set_id})
