@@ -88,7 +88,7 @@ def test_it_is_cancelled_at_once_and_goes_on_where_it_was(tmp_path: Path) -> Non
         runs = runs_of(studio, 3)
         held = HeldGenerator()
         studio.driver.models.generator = held  # type: ignore[misc]
-        sent = studio.commands.send(MakeControlSet.name, {"view": "kind=classification"})
+        sent = studio.commands.send(MakeControlSet.name, {"filter": "kind=classification"})
         subject = MakeControlSet(filter="kind=classification").subject
         assert studio.evaluations.make_control(subject).id == sent["work"], "one at a time"
         held.let_go()

@@ -611,16 +611,16 @@ def test_predictions_of_before_there_were_identities_are_used(workspace: Workspa
 
 def test_by_commands_a_script_reads_the_same(studio: Studio) -> None:
     fill(studio.workspace, 2)
-    listed = studio.commands.send("list-models-under-test", {"view": "kind=classification"})
+    listed = studio.commands.send("list-models-under-test", {"filter": "kind=classification"})
     (model,) = listed["models"]
     assert listed["subject"]["test_cases"] == 20 and model["from_profile"] and model["predicted"] == 0
-    sent = {"view": "kind=classification", "key": model["key"]}
+    sent = {"filter": "kind=classification", "key": model["key"]}
     work = studio.commands.send("begin-predictions", sent)["work"]
     assert studio.evaluations.work.wait(work, 60).state == "done"
     told = studio.commands.send("show-evaluation", sent)
     assert told == facts_of(studio.evaluations.evaluate(BIRDS))
     assert studio.commands.send("list-evaluation-subjects", {}) == {"subjects": []}
-    for wrong in ({"view": "like=fog"}, {"key": "none"}, {"source": "file", "file": "/nowhere.safetensors"}):
+    for wrong in ({"filter": "like=fog"}, {"key": "none"}, {"source": "file", "file": "/nowhere.safetensors"}):
         with pytest.raises(UserError):
             studio.commands.send("show-evaluation", {**sent, "key": "", **wrong})
     with pytest.raises(Malformed):
