@@ -107,6 +107,11 @@ def test_an_open_studio_takes_rows_up_with_its_next_write(folder: Path) -> None:
         ("DELETE FROM study_votes", "study_votes is append-only"),
         ("UPDATE reviews SET verdict = 'open'", "reviews is append-only"),
         ("DELETE FROM test_cases", "test_cases is append-only"),
+        (
+            "INSERT INTO study_votes (assignment, event, answers, comment, seconds, created) "
+            "SELECT assignment, 'submitted', '[]', '', 1.0, created FROM study_votes LIMIT 1",
+            "CHECK constraint failed: json_type",
+        ),
         ("UPDATE studies SET votes = 1", "asks for no fewer votes later"),
         (
             "INSERT INTO assignments (public, image_token, study, worker, item, kind, side, number, state, accepted, "

@@ -7,7 +7,7 @@ CREATE TABLE studies (
     id TEXT PRIMARY KEY NOT NULL,
     name TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('draft', 'running', 'paused', 'closed')),
-    rules TEXT NOT NULL CHECK (json_valid(rules)),  -- those that count: the draft, or the latest of study_rules
+    rules TEXT NOT NULL CHECK (json_type(rules) = 'object'),  -- those that count: the draft, or the latest of study_rules
     votes INTEGER NOT NULL CHECK (votes > 0),       -- of an item, as in the rules
     link TEXT UNIQUE,                               -- the token of the open invitation; NULL when it is off
     revision INTEGER NOT NULL DEFAULT 0,            -- one more with every change that a result could show
@@ -18,7 +18,7 @@ CREATE TABLE studies (
 CREATE TABLE study_rules (  -- what a study went by, from its start on
     study TEXT NOT NULL REFERENCES studies (id),
     version INTEGER NOT NULL CHECK (version > 0),
-    rules TEXT NOT NULL CHECK (json_valid(rules)),
+    rules TEXT NOT NULL CHECK (json_type(rules) = 'object'),
     created TEXT NOT NULL,
     PRIMARY KEY (study, version)
 ) STRICT;
@@ -47,7 +47,7 @@ CREATE TABLE study_items (  -- only leases, votes and outcome change, by trigger
     place INTEGER,  -- 0, 1, ... among those of its kind; NULL in a draft
     image TEXT NOT NULL REFERENCES images (sha),
     source TEXT REFERENCES images (sha),
-    content TEXT NOT NULL CHECK (json_valid(content)),  -- the other fields of a NewItem
+    content TEXT NOT NULL CHECK (json_type(content) = 'object'),  -- the other fields of a NewItem
     leases INTEGER NOT NULL DEFAULT 0 CHECK (leases >= 0),
     votes INTEGER NOT NULL DEFAULT 0 CHECK (votes >= 0),
     created TEXT NOT NULL,
@@ -160,7 +160,7 @@ CREATE TABLE study_votes (  -- every answer that was given, and every undo
     assignment INTEGER NOT NULL REFERENCES assignments (id),
     event TEXT NOT NULL CHECK (event IN ('submitted', 'withdrawn')),
     key TEXT,  -- the client's, so that a second sending is known; NULL for an undo
-    answers TEXT NOT NULL CHECK (json_valid(answers)),
+    answers TEXT NOT NULL CHECK (json_type(answers) = 'object'),
     comment TEXT NOT NULL,
     seconds REAL NOT NULL,
     created TEXT NOT NULL,
@@ -197,7 +197,7 @@ CREATE TABLE person_answers (  -- the latest row of a study and a worker counts;
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     study TEXT NOT NULL,
     worker TEXT NOT NULL,
-    answers TEXT NOT NULL CHECK (json_valid(answers)),
+    answers TEXT NOT NULL CHECK (json_type(answers) = 'object'),
     created TEXT NOT NULL,
     FOREIGN KEY (study, worker) REFERENCES enrolments (study, worker)
 ) STRICT;
