@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import UserError
+from core.words import count_of
 from storage.backup import backup, restore
 from storage.curation.catalogue_check import catalogue_faults
 from storage.workspace import DATABASE
@@ -36,9 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    print(
-        f"{place}: {manifest.runs} runs, {manifest.test_cases} test cases, {len(manifest.images)} images, all checked"
+    counts = (
+        count_of(manifest.runs, "run"),
+        count_of(manifest.test_cases, "test case"),
+        count_of(len(manifest.images), "image"),
     )
+    print(f"{place}: {', '.join(counts)}, all checked")
     return 0
 
 

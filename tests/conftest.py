@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+import pipeline.recipes  # noqa: F401 - tells storage the types of stages' values, as every program of the studio does
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
     from xdist.remote import Producer

@@ -44,7 +44,7 @@ def source(tmp_path: Path) -> Path:
 def archive(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     file = tmp_path / "backup.zip"
     assert main(["backup", str(source), str(file)]) == 0
-    assert "1 runs, 2 test cases, 5 images, all checked" in capsys.readouterr().out
+    assert "1 run, 2 test cases, 5 images, all checked" in capsys.readouterr().out
     return file
 
 
