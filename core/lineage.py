@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from PIL import Image
 from pydantic import (
@@ -72,8 +72,19 @@ class MethodSettings(BaseModel):
         return self.model_dump(mode="json")
 
 
-METHOD_SETTINGS: dict[str, type[MethodSettings]] = {}
-"""The type of settings of each method by its name. `pipeline.methods` fills it in."""
+class MethodWithSettings(Protocol):
+    """The part of a method's description that reading its settings needs."""
+
+    settings_type: type[MethodSettings]
+
+
+_methods: Mapping[str, MethodWithSettings] = {}
+
+
+def set_methods(methods: Mapping[str, MethodWithSettings]) -> None:
+    """Set the methods by name. Methods added to the mapping later count too. Called by `pipeline.methods`."""
+    global _methods
+    _methods = methods
 
 
 class UnreadSettings(MethodSettings):
@@ -91,10 +102,10 @@ def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
 
     Raises RuntimeError before any method is known.
     """
-    if not METHOD_SETTINGS:
-        raise RuntimeError("import pipeline.methods first: it says what the settings of a method are")
+    if not _methods:
+        raise RuntimeError("import pipeline.methods first: it has the type of each method's settings")
     try:
-        return METHOD_SETTINGS[method].model_validate(dict(recorded))
+        return _methods[method].settings_type.model_validate(dict(recorded))
     except (KeyError, ValidationError):
         return UnreadSettings(recorded=recorded)
 

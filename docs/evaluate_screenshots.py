@@ -86,7 +86,7 @@ def _take(page: Page, url: str, folder: Path) -> Iterator[Path]:
     camera.page("evaluate", 1920)
     camera.states("evaluate-3-answer")
     camera.states("evaluate-4-first", at="#part-ranking")
-    page.goto(f"{url}evaluate/?view=kind%3Dsegmentation")
+    page.goto(f"{url}evaluate/?filter=kind%3Dsegmentation")
     page.locator("#part-models .model-line").first.click()
     page.click("#begin")
     page.wait_for_selector("#part-result ~ #part-work", timeout=SLOWEST)

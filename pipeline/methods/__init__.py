@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from core.lineage import METHOD_SETTINGS, Lineage, read_settings
+from core.lineage import Lineage, read_settings, set_methods
 from core.types import from_plain
 from pipeline.methods.base import Artifact, MethodDescription, Preparations
 from pipeline.methods.controlnet import CONTROLNET
@@ -19,7 +19,7 @@ from pipeline.methods.instruct import INSTRUCT
 __all__ = ["METHODS", "Artifact", "MethodDescription", "Preparations", "method_of", "read_lineage"]
 
 METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, INSTRUCT)}
-METHOD_SETTINGS.update({name: method.settings_type for name, method in METHODS.items()})
+set_methods(METHODS)
 
 
 @lru_cache(maxsize=64)
@@ -28,7 +28,7 @@ def _unknown(name: str) -> MethodDescription:
 
 
 def method_of(name: str) -> MethodDescription:
-    """What is known of a method. One that is not known here has no type of settings and no artifacts."""
+    """Return the description of a method. An unknown one has no type of settings and no artifacts."""
     return METHODS.get(name) or _unknown(name)
 
 

@@ -163,7 +163,7 @@ def test_what_people_wrote_is_text_and_another_colour_is_fetched(page: Page, ser
     page.locator("[data-map=umap]").click()
     expect(page.locator("#empty")).to_have_text("There is no UMAP map yet.")
     page.goto(f"{server[0]}curate/map?colour=red")
-    expect(page.locator("body")).to_contain_text("no part of a filter")
+    expect(page.locator("body")).to_contain_text("Unknown filter part “colour”")
 
 
 @pytest.mark.parametrize(("offered", "renderer"), [("webgl", "webgl"), ("", "canvas")])

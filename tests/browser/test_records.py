@@ -279,7 +279,7 @@ def test_a_foreign_file_on_a_runs_page_is_refused_and_can_begin_a_run(studio: St
 
     # What says it is a run and is none, and what is no picture, are told apart.
     page.set_viewport_size({"width": 1700, "height": 1000})
-    broken = with_texts(foreign, {"dillema-studio": '{"format": 1, "run": "<script>alert(1)</script>"}'})
+    broken = with_texts(foreign, {"dillema-studio": '{"format": 2, "run": "<script>alert(1)</script>"}'})
     page.set_input_files("#run-file", {"name": "x.png", "mimeType": "image/png", "buffer": broken})
     expect(page.locator("#said")).to_contain_text("The run in this file is damaged or was changed by hand")
     page.click("#said button:has-text('Close')")

@@ -59,7 +59,7 @@ def no_errors(page: Page) -> Iterator[None]:
 
 def opened(page: Page, server: Server, kind: str = "classification") -> None:
     asked = BIRDS if kind == "classification" else ROADS
-    query = {"view": f"kind={kind}", "key": model_choice_key(asked.model)}
+    query = {"filter": f"kind={kind}", "key": model_choice_key(asked.model)}
     page.goto(f"{server[0]}evaluate/?{urlencode(query)}")
     page.wait_for_function("window.retraining?.ready")
 

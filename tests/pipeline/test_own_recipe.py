@@ -171,7 +171,7 @@ def test_a_person_edits_values_settings_and_prompts_of_it(studio: Studio) -> Non
     assert state.run.values["greeting"].value.value == Greeting("Greetings, parrot!")
     assert state.stale == {"stamps": "the greeting was changed after this was made"}
     assert state.gate.closed == "The stamps are stale: run them again, or keep them as they are."
-    assert "This is no JSON" in do(studio, run_id, "value", stage="stamps", text="one, two")
+    assert "This is not valid JSON" in do(studio, run_id, "value", stage="stamps", text="one, two")
     assert do(studio, run_id, "value", stage="stamps", text='{"items": [["A stamp.", 7]]}') == ""
     assert do(studio, run_id, "keep", stage="stamps") == ""
     assert do(studio, run_id, "undo", stage="greeting") == ""
@@ -395,7 +395,7 @@ def test_a_value_of_any_type_can_be_written_as_text() -> None:
     for value in (Caption("A bird."), Greeting("Greetings!"), stamps):
         assert from_text(type(value), to_text(value)) == value
     assert to_text(Greeting("Greetings!")) == "Greetings!"
-    with pytest.raises(UserError, match="This is no JSON"):
+    with pytest.raises(UserError, match="This is not valid JSON"):
         from_text(Stamps, "From the sea.")
     with pytest.raises(UserError, match=r"This value does not fit: items\.0\.1: it has to be a whole number\.$"):
         from_text(Stamps, '{"items": [["x", "y"]]}')
@@ -415,5 +415,5 @@ def test_text_that_could_not_be_saved_is_refused_and_the_run_opens_on(studio: St
     do(studio, run_id, "recipe", recipe="postcard")
     do(studio, run_id, "run-all")
     before = studio.states.of(run_id).run.values
-    assert "This is no JSON" in do(studio, run_id, "value", stage="stamps", text=text)
+    assert "This is not valid JSON" in do(studio, run_id, "value", stage="stamps", text=text)
     assert studio.states.of(run_id).run.values == before
