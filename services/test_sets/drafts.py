@@ -192,6 +192,8 @@ class Readiness:
 class TestSetDrafts:
     """Drafts of test sets of one workspace. All methods may be called from any thread."""
 
+    __test__ = False  # not a pytest class
+
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._sets = workspace, workspace.test_sets
         self._ready: tuple[int, int, Readiness] | None = None
