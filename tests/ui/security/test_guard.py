@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -21,24 +20,6 @@ from tests.support.guarded import CHEAP, HTML, PASSWORD, application, events, si
 from tests.support.workspaces import workspace_in
 from ui.security.guard import COOKIE
 from ui.security.sign_in import SIGN_IN_ASSETS, local, stand_guard
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with workspace_in(tmp_path / "workspace") as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def kept() -> str:
-    return hashed(PASSWORD, CHEAP)
-
-
-@pytest.fixture
-def locked(workspace: Workspace, kept: str) -> Iterator[TestClient]:
-    workspace.studies.sessions.set_secret(SECRET, kept)
-    with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test", follow_redirects=False) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

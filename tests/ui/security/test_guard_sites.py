@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from core.errors import UserError
-from services.passwords import SECRET, hashed
+from services.passwords import SECRET
 from services.security_log import Refusals
 from storage.workspace import Workspace
-from tests.support.guarded import CHEAP, HERE, HTML, PASSWORD, application, events
+from tests.support.guarded import HERE, HTML, application, events
 from tests.support.workspaces import workspace_in
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with workspace_in(tmp_path / "workspace") as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def kept() -> str:
-    return hashed(PASSWORD, CHEAP)
-
-
-@pytest.fixture
-def locked(workspace: Workspace, kept: str) -> Iterator[TestClient]:
-    workspace.studies.sessions.set_secret(SECRET, kept)
-    with TestClient(application(workspace, "0.0.0.0"), base_url="http://studio.test", follow_redirects=False) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")
