@@ -47,7 +47,9 @@ RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValid
 
 
 class Command(BaseModel):
-    """One thing to do. A subclass is named by its `name`, and its docstring says what it does, in one sentence."""
+    """One thing to do: `class RenameRun(RunCommand, name="rename")`. The docstring of a subclass says what it does, in
+    one sentence.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST_TEXT)
 
@@ -55,6 +57,12 @@ class Command(BaseModel):
     """What it is sent as, such as "rename-run": letters and hyphens."""
     looks: ClassVar[bool] = False
     """It only looks: nothing is changed by it."""
+
+    def __init_subclass__(cls, **class_values: str | bool) -> None:
+        """Set the values of a class that stand in its first line: `name`, `looks`, `stage_of_command`."""
+        super().__init_subclass__()
+        for key, value in class_values.items():
+            setattr(cls, key, value)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:

@@ -7,7 +7,7 @@ person or a model wrote are given as they are; ids are those that the commands t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -42,64 +42,50 @@ MOST_LISTED = 200
 Plain = dict[str, Any]
 
 
-class Query(Command):
+class Query(Command, looks=True):
     """A question."""
 
-    looks: ClassVar[bool] = True
 
-
-class RunQuery(RunCommand):
+class RunQuery(RunCommand, looks=True):
     """A question about a run."""
 
-    looks: ClassVar[bool] = True
 
-
-class ListRuns(Query):
+class ListRuns(Query, name="list-runs"):
     """List the runs, the one that was worked on last first."""
 
-    name: ClassVar[str] = "list-runs"
     find: str = Field("", max_length=200, description="Part of a name or label, in any letters' case")
     after: str = Field("", max_length=80, description="The “next” of the page before")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Runs in a page")
 
 
-class ShowRun(RunQuery):
+class ShowRun(RunQuery, name="show-run"):
     """Tell all of a run but its images: task, values of the stages, what is stale, what waits at the gate."""
 
-    name: ClassVar[str] = "show-run"
 
-
-class ListImages(RunQuery):
+class ListImages(RunQuery, name="list-images"):
     """List the test cases of a run, oldest first, with their captions, checks and reviews."""
 
-    name: ClassVar[str] = "list-images"
     after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
 
 
-class ShowImage(RunQuery):
+class ShowImage(RunQuery, name="show-image"):
     """Tell all of one test case, with how it came about."""
 
-    name: ClassVar[str] = "show-image"
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
 
 
-class EditedValues(Query):
+class EditedValues(Query, name="edited-values"):
     """Tell how many of the values of each stage people changed, by profile and stage, in all runs that are there."""
 
-    name: ClassVar[str] = "edited-values"
 
-
-class ListJobs(Query):
+class ListJobs(Query, name="list-jobs"):
     """List what runs or waits, in its order."""
 
-    name: ClassVar[str] = "list-jobs"
 
-
-class ShowJob(Query):
+class ShowJob(Query, name="show-job"):
     """Tell how far a job is."""
 
-    name: ClassVar[str] = "show-job"
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
 
@@ -109,10 +95,9 @@ class ImageQuery(Query):
     filter: Filter = Field(ImageFilter(), description=WHICH)
 
 
-class ListTestCases(ImageQuery):
+class ListTestCases(ImageQuery, name="list-test-cases"):
     """List the test cases of all runs, by a filter and in an order, with captions, checks, reviews and predictions."""
 
-    name: ClassVar[str] = "list-test-cases"
     order: str = Field(
         "newest",
         max_length=220,
@@ -124,10 +109,9 @@ class ListTestCases(ImageQuery):
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
 
 
-class CountTestCases(ImageQuery):
+class CountTestCases(ImageQuery, name="count-test-cases"):
     """Count the test cases of all runs, by a filter: how many, and how many of each value that can be filtered by."""
 
-    name: ClassVar[str] = "count-test-cases"
     filter: Filter = Field(
         ImageFilter(),
         description="Parts NAME=VALUE with & between, as in an address, or an object of names and values. Of several "
@@ -136,50 +120,36 @@ class CountTestCases(ImageQuery):
     )
 
 
-class ShowCoverage(Query):
+class ShowCoverage(Query, name="coverage"):
     """Tell how many test cases there are of each class and edit type, or of each weather and time of day."""
 
-    name: ClassVar[str] = "coverage"
     grid: CoverageGrid = Field(GRIDS[0], description="Which table; of the hundred most common lines and places")
 
 
-class CheckHistogram(ImageQuery):
+class CheckHistogram(ImageQuery, name="check-histogram"):
     """Tell how the figures of a check are spread over test cases, in steps of 0.02."""
 
-    name: ClassVar[str] = "check-histogram"
     check: str = Field(min_length=1, max_length=200, description="The name of the check, such as “label seen”")
 
 
-class ListSamples(Query):
+class ListSamples(Query, name="list-samples"):
     """List the pictures that the profile brings."""
 
-    name: ClassVar[str] = "list-samples"
 
-
-class ListRecipes(Query):
+class ListRecipes(Query, name="list-recipes"):
     """List the recipes that the profile can draw, with their stages."""
 
-    name: ClassVar[str] = "list-recipes"
 
-
-class ListStudies(Query):
+class ListStudies(Query, name="list-studies"):
     """List the studies, the latest first."""
 
-    name: ClassVar[str] = "list-studies"
 
-
-class ShowStudy(StudyCommand):
+class ShowStudy(StudyCommand, name="show-study", looks=True):
     """Tell how far a study is, and its rules."""
 
-    name: ClassVar[str] = "show-study"
-    looks: ClassVar[bool] = True
 
-
-class StudyOutcomes(StudyCommand):
+class StudyOutcomes(StudyCommand, name="study-outcomes", looks=True):
     """List what the votes say of every image of a study: a row an item, ready for a data frame."""
-
-    name: ClassVar[str] = "study-outcomes"
-    looks: ClassVar[bool] = True
 
 
 class Queries:

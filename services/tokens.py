@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -13,19 +12,17 @@ from services.edit_conflicts import LARGEST_ID
 from storage.workspace import Workspace
 
 
-class MakeToken(Command):
+class MakeToken(Command, name="make-token"):
     """Make a token for a script."""
 
-    name: ClassVar[str] = "make-token"
     title: str = Field(max_length=10 * LONGEST_NAME, description="What the lead calls it, such as “notebook”")
     reads_only: bool = Field(True, description="Whether it may only look")
     days: int = Field(30, ge=1, le=LONGEST_DAYS, description="How long it lasts")
 
 
-class WithdrawToken(Command):
+class WithdrawToken(Command, name="withdraw-token"):
     """End a token at once, for good."""
 
-    name: ClassVar[str] = "withdraw-token"
     token: int = Field(ge=1, le=LARGEST_ID, description="Its number in the list")
 
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -47,19 +47,16 @@ PLANNING = "planning of a batch"
 log = logging.getLogger(__name__)
 
 
-class PlanBatch(Command):
+class PlanBatch(Command, name="plan-any-batch"):
     """Choose the items of a data set on this machine as a plan says, and write down what is to be made of them."""
 
-    name: ClassVar[str] = "plan-any-batch"
     plan: str = Field(max_length=LONGEST_PLAN, description="The text of a plan.toml; its data.root is a whole path")
 
 
-class PlanByScript(PlanBatch):
+class PlanByScript(PlanBatch, name="plan-batch"):
     """Choose the items of a data set as a plan says, and give the batch; nothing is begun. The data set has to lie
     below a folder that the studio was started with for that.
     """
-
-    name: ClassVar[str] = "plan-batch"
 
 
 class BatchCommand(Command):
@@ -68,47 +65,35 @@ class BatchCommand(Command):
     batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")
 
 
-class BeginBatch(BatchCommand):
+class BeginBatch(BatchCommand, name="begin-batch"):
     """Work on a batch from where it stands; where another one is at work, it waits for its turn."""
 
-    name: ClassVar[str] = "begin-batch"
 
-
-class PauseBatch(BatchCommand):
+class PauseBatch(BatchCommand, name="pause-batch"):
     """Stop the work on a batch; what was not finished is made when it goes on."""
 
-    name: ClassVar[str] = "pause-batch"
 
-
-class CancelBatch(BatchCommand):
+class CancelBatch(BatchCommand, name="cancel-batch"):
     """End the work on a batch; what was made stays, and it can be begun again."""
 
-    name: ClassVar[str] = "cancel-batch"
 
-
-class ApproveBatch(BatchCommand):
+class ApproveBatch(BatchCommand, name="approve-batch"):
     """Say yes to the captions of a batch: its images are drawn from then on."""
 
-    name: ClassVar[str] = "approve-batch"
 
-
-class RetryBatch(BatchCommand):
+class RetryBatch(BatchCommand, name="retry-batch"):
     """Try again what has failed in a batch, all of it or what failed for one reason."""
 
-    name: ClassVar[str] = "retry-batch"
     reason: str = Field("", description="The reason, word for word, as show_batch gives it; empty: all that failed")
 
 
-class ListBatches(Query):
+class ListBatches(Query, name="list-batches"):
     """List the batches, the latest first, with how far each of them is."""
 
-    name: ClassVar[str] = "list-batches"
 
-
-class ShowBatch(Query):
+class ShowBatch(Query, name="show-batch"):
     """Tell all of a batch: progress, cost, failures by reason, the captions that wait for a yes, its latest images."""
 
-    name: ClassVar[str] = "show-batch"
     batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")
 
 

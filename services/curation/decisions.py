@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -75,10 +75,9 @@ class ImagesCommand(Command):
         return Target(filter=self.filter, expected=self.expected)
 
 
-class Decide(ImagesCommand):
+class Decide(ImagesCommand, name="decide"):
     """Accept or reject images of the catalogue, or take back what was said of them; all of them, or none."""
 
-    name: ClassVar[str] = "decide"
     verdict: Verdict = Field(description="What is decided; “open” takes back what was")
     reason: str = Field("", max_length=10 * LONGEST_REASON, description="Why they are rejected")
     session: int | None = Field(
@@ -86,69 +85,61 @@ class Decide(ImagesCommand):
     )
 
 
-class TagImages(ImagesCommand):
+class TagImages(ImagesCommand, name="tag-images"):
     """Put a tag on images of the catalogue, or take it off."""
 
-    name: ClassVar[str] = "tag-images"
     tag: str = Field(max_length=10 * LONGEST_TAG, description=f"The tag, at most {LONGEST_TAG} characters")
     put: bool = Field(True, description="Put it on; else take it off")
 
 
-class RelabelImages(ImagesCommand):
+class RelabelImages(ImagesCommand, name="relabel-images"):
     """Give images of classifications another label than that of their task; models are judged by it."""
 
-    name: ClassVar[str] = "relabel-images"
     label: str = Field(max_length=10 * LONGEST_LABEL, description=f"The label, at most {LONGEST_LABEL} characters")
 
 
-class UndoDecision(Command):
+class UndoDecision(Command, name="undo-decision"):
     """Take back a verdict, a tag or a label, of each image where nothing else was decided since; or do it again."""
 
-    name: ClassVar[str] = "undo-decision"
     decision: Id = Field(0, description="Which; one that took another back does that again; 0: your last that counts")
     author: Author = ""
 
 
-class ListDecisions(Query):
+class ListDecisions(Query, name="list-decisions"):
     """List what was decided about images of the catalogue, the latest first."""
 
-    name: ClassVar[str] = "list-decisions"
     by: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Only what this person decided")
     after: Id = Field(0, description="The “next” of the page before")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Decisions in a page")
 
 
-class DecisionHistory(Query):
+class DecisionHistory(Query, name="decision-history"):
     """Tell who decided what about one image, and when, the latest first."""
 
-    name: ClassVar[str] = "decision-history"
     entry: Id = Field(description="The image, by its number in the catalogue")
 
 
-class BeginReview(Command):
+class BeginReview(Command, name="begin-review"):
     """Begin a session of decisions; on request it shows some images once more, to see how steady the person is."""
 
-    name: ClassVar[str] = "begin-review"
     author: Author = ""
     repeats: float = Field(
         0.0, ge=0, le=MOST_REPEATS, description="After this share of the decisions an image is shown once more"
     )
 
 
-class AnswerRepeat(Command):
+class AnswerRepeat(Command, name="answer-repeat"):
     """Say what is thought of an image that a session shows once more; its verdict stays what it was."""
 
-    name: ClassVar[str] = "answer-repeat"
     session: Id = Field(description="The session")
     entry: Id = Field(description="The image")
     verdict: Verdict = Field(description="What is thought of it now")
     reason: str = Field("", max_length=10 * LONGEST_REASON, description="Why it is rejected")
 
 
-class ReviewFigures(Query):
+class ReviewFigures(Query, name="review-figures"):
     """Tell how many decisions a session has, how many an hour, and how often the person agreed with themselves."""
 
-    name: ClassVar[str] = "review-figures"
     session: Id = Field(description="The session")
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -36,31 +36,25 @@ from storage.workspace import Workspace
 log = logging.getLogger(__name__)
 
 
-class ListImports(Query):
+class ListImports(Query, name="list-imports"):
     """List what was brought in from folders and archives, the latest first."""
 
-    name: ClassVar[str] = "list-imports"
 
-
-class ShowImport(Query):
+class ShowImport(Query, name="show-import"):
     """Tell how far an import is, and what was told of its files."""
 
-    name: ClassVar[str] = "show-import"
     number: int = Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")
     after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Rows of the report in a page")
 
 
-class StopImport(Command):
+class StopImport(Command, name="stop-import"):
     """Stop the import that is going on; what is in stays, and the same import again goes on with it."""
 
-    name: ClassVar[str] = "stop-import"
 
-
-class ImportIntoTestSet(Command):
+class ImportIntoTestSet(Command, name="import-into-test-set"):
     """Put the images of a finished import into the draft of a test set, with their labels, splits and masks."""
 
-    name: ClassVar[str] = "import-into-test-set"
     number: int = Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")
     test_set: str = Field(
         "", max_length=LONGEST_REFERENCE, description="Its id or name; empty: the name that the set was exported with"

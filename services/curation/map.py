@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,16 +97,12 @@ class MapPoints:
     """Images that fit the filter and are not on the map: not embedded yet, or newer than the map."""
 
 
-class MakeMap(Command):
+class MakeMap(Command, name="make-map"):
     """Make the UMAP map of all images that are embedded, in the background."""
 
-    name: ClassVar[str] = "make-map"
 
-
-class StopMap(Command):
+class StopMap(Command, name="stop-map"):
     """Stop making the UMAP map; the one before stays."""
-
-    name: ClassVar[str] = "stop-map"
 
 
 class ImageMap:

@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from PIL import Image
@@ -81,10 +80,9 @@ class Found:
     """Images that the filter allows and that are not embedded yet."""
 
 
-class SearchImages(ImageQuery):
+class SearchImages(ImageQuery, name="search-images"):
     """Find the test cases that show what a text says, or that look like one of them, the most similar first."""
 
-    name: ClassVar[str] = "search-images"
     meaning: str = Field("", max_length=400, description="What they should show, such as “a red bird in the snow”")
     like: int = Field(0, ge=0, le=LARGEST_ID, description="The entry of the catalogue that they should look like")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases at most")

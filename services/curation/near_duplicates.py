@@ -19,7 +19,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -89,18 +88,14 @@ class AlikeGroups:
     """Images that may look like others, and whose files are missing or damaged: they were left out."""
 
 
-class NearDuplicatesOf(Command):
+class NearDuplicatesOf(Command, name="near-duplicates", looks=True):
     """List the test cases that look like one of them, near-duplicates and equal images, the most similar first."""
 
-    name: ClassVar[str] = "near-duplicates"
-    looks: ClassVar[bool] = True
     entry: int = Field(ge=1, le=LARGEST_ID, description="The entry of the catalogue")
 
 
-class NearDuplicateGroups(ImageQuery):
+class NearDuplicateGroups(ImageQuery, name="near-duplicate-groups"):
     """Find the groups of test cases that look alike among those of a filter: at most 20,000, in seconds."""
-
-    name: ClassVar[str] = "near-duplicate-groups"
 
 
 class NearDuplicates:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -57,17 +57,12 @@ class CellCommand(Command):
     sources: int = Field(5, ge=1, le=MOST_SOURCES, description="From how many source images, at most")
 
 
-class DescribeCellPlan(CellCommand):
+class DescribeCellPlan(CellCommand, name="describe-cell-plan", looks=True):
     """Tell what a plan that fills a cell of a coverage table would begin, and begin nothing."""
 
-    name: ClassVar[str] = "describe-cell-plan"
-    looks: ClassVar[bool] = True
 
-
-class PlanCell(CellCommand):
+class PlanCell(CellCommand, name="plan-cell"):
     """Begin runs that fill a cell of a coverage table; nothing is drawn before somebody says yes at their gates."""
-
-    name: ClassVar[str] = "plan-cell"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -57,86 +57,67 @@ class OnModel(NamesModel, OnSubject):
     )
 
 
-class ListEvaluationSubjects(Query):
+class ListEvaluationSubjects(Query, name="list-evaluation-subjects"):
     """List the versions of test sets, with how many sources and test cases each has and why it cannot be evaluated."""
 
-    name: ClassVar[str] = "list-evaluation-subjects"
 
-
-class ListModelsUnderTest(OnSubject):
+class ListModelsUnderTest(OnSubject, name="list-models-under-test", looks=True):
     """List the models that can be asked about a test set, and how many of its images each has read."""
 
-    name: ClassVar[str] = "list-models-under-test"
-    looks: ClassVar[bool] = True
 
-
-class BeginPredictions(OnModel):
+class BeginPredictions(OnModel, name="begin-predictions"):
     """Have a model read all images of a test set that it has not read; what it has read is kept."""
 
-    name: ClassVar[str] = "begin-predictions"
 
-
-class CancelPredictions(Command):
+class CancelPredictions(Command, name="cancel-predictions"):
     """Stop a model that reads images; what it has read is kept."""
 
-    name: ClassVar[str] = "cancel-predictions"
     work: int = Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")
 
 
-class ShowPredictions(Query):
+class ShowPredictions(Query, name="show-predictions"):
     """Tell how far a model that reads images is."""
 
-    name: ClassVar[str] = "show-predictions"
     work: int = Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")
 
 
-class ShowEvaluation(OnModel):
+class ShowEvaluation(OnModel, name="show-evaluation", looks=True):
     """Tell what a test set says of a model: errors, or mIoU and lost classes, with intervals, excess over
     reconstruction, edits that hurt.
     """
 
-    name: ClassVar[str] = "show-evaluation"
-    looks: ClassVar[bool] = True
 
-
-class MakeControlSet(OnSubject):
+class MakeControlSet(OnSubject, name="make-control-set"):
     """Draw the reconstructions that sources of a test set lack: their own captions without an edit, and all else as
     their test cases were drawn. What is there is not drawn again.
     """
 
-    name: ClassVar[str] = "make-control-set"
 
-
-class CancelControlSet(Command):
+class CancelControlSet(Command, name="cancel-control-set"):
     """Stop to draw reconstructions; what was drawn stays."""
 
-    name: ClassVar[str] = "cancel-control-set"
     work: int = Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")
 
 
-class ShowControlSet(Query):
+class ShowControlSet(Query, name="show-control-set"):
     """Tell how far the drawing of reconstructions is."""
 
-    name: ClassVar[str] = "show-control-set"
     work: int = Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")
 
 
-class RankTestCases(OnModel):
+class RankTestCases(OnModel, name="rank-test-cases", looks=True):
     """Tell in which order to look at the test cases of a test set, so that the first ones show as many different valid
     faults of the model as there are; and how good that order is beside random, entropy and DeepGini.
     """
 
-    name: ClassVar[str] = "rank-test-cases"
-    looks: ClassVar[bool] = True
     most: int = Field(100, ge=1, le=MOST_RANKED, description="So many of them are told, the first ones")
 
 
-class BeginRetraining(OnModel):
+class BeginRetraining(OnModel, name="begin-retraining"):
     """Train a model further with images of a test set, arm by arm at equal updates, and measure what that gains on
     sources that it has not learnt from. What was trained before is not trained again.
     """
 
-    name: ClassVar[str] = "begin-retraining"
     preset: Literal["short", "paper"] = Field(
         "short", description="A short fine-tuning, or the paper's 90 epochs from weights of chance"
     )
@@ -160,36 +141,29 @@ class BeginRetraining(OnModel):
     )
 
 
-class CancelRetraining(Command):
+class CancelRetraining(Command, name="cancel-retraining"):
     """Stop a retraining; it goes on where it was when it is begun again."""
 
-    name: ClassVar[str] = "cancel-retraining"
     work: int = Field(ge=1, le=LARGEST_ID, description="As begin_retraining gives it")
 
 
-class ShowRetraining(OnModel):
+class ShowRetraining(OnModel, name="show-retraining", looks=True):
     """Tell how far the retraining of a model with images of a test set is, and what the ones before have brought."""
 
-    name: ClassVar[str] = "show-retraining"
-    looks: ClassVar[bool] = True
 
-
-class ForetellFaults(OnModel):
+class ForetellFaults(OnModel, name="foretell-faults", looks=True):
     """Tell which counterfactual captions of runs are likely to show a valid fault of the model once they are drawn:
     from what came of the same edits in a test set. The one that is to be drawn first stands in front.
     """
 
-    name: ClassVar[str] = "foretell-faults"
-    looks: ClassVar[bool] = True
     runs: tuple[str, ...] = Field(
         min_length=1, max_length=MOST_RUNS, description="Runs with captions that are not drawn yet"
     )
 
 
-class DraftEvaluationStudy(OnModel):
+class DraftEvaluationStudy(OnModel, name="draft-evaluation-study"):
     """Draft a validity study of images that a model gets right and wrong, or loses a class of and does not, drawn so
     that it says how many of the faults are valid; gives the study, which nobody sees before it is started.
     """
 
-    name: ClassVar[str] = "draft-evaluation-study"
     judged: int = Field(STUDY_IMAGES, ge=10, le=5_000, description="So many images are to be judged, at most")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -50,16 +50,12 @@ class NamesModel(Command):
     )
 
 
-class ChooseModelUnderTest(NamesModel, StateEdit):
+class ChooseModelUnderTest(NamesModel, StateEdit, name="under-test"):
     """Choose the model under test of a run."""
 
-    name: ClassVar[str] = "under-test"
 
-
-class AskModelAgain(RunCommand):
+class AskModelAgain(RunCommand, name="under-test-again"):
     """Ask the model under test of a run again after it could not be asked."""
-
-    name: ClassVar[str] = "under-test-again"
 
 
 def chosen_model(command: NamesModel) -> UnderTestSettings:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,10 @@ FEWEST_SHOWN = 10
 NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 
 
-class ScoreImages(Command):
+class ScoreImages(Command, name="score-images"):
     """Foretell of all images how likely people find them valid, from their checks and the votes of studies; from then
     on images are filtered by it. What was foretold before is kept, but counts no more.
     """
-
-    name: ClassVar[str] = "score-images"
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator, Field
 
@@ -38,10 +38,9 @@ def _split(names: object) -> object:
     return names.split(",") if isinstance(names, str) else names
 
 
-class TaskTogether(TogetherCommand):
+class TaskTogether(TogetherCommand, name="together-task"):
     """Say of several runs what the model under test has to do."""
 
-    name: ClassVar[str] = "together-task"
     kind: TaskKind = Field(description="What the model under test does")
     label: str | None = Field(None, description="What the pictures show; for classification; none: each keeps its own")
     protected: Annotated[tuple[str, ...] | None, BeforeValidator(_split)] = Field(
@@ -51,47 +50,40 @@ class TaskTogether(TogetherCommand):
     )
 
 
-class SettingTogether(TogetherCommand):
+class SettingTogether(TogetherCommand, name="together-setting"):
     """Change one setting of several runs."""
 
-    name: ClassVar[str] = "together-setting"
     setting: str = Field(max_length=100, description="Section and name, such as generation.steps")
     value: bool | int | float | str = Field(description="Its new value; text is read as the kind that the setting has")
 
 
-class PresetTogether(TogetherCommand):
+class PresetTogether(TogetherCommand, name="together-preset"):
     """Take the settings that a preset of the profile names, in several runs; all others stay."""
 
-    name: ClassVar[str] = "together-preset"
     preset: str = Field(max_length=100, description="The name of the preset")
 
 
-class DefaultsTogether(TogetherCommand):
+class DefaultsTogether(TogetherCommand, name="together-defaults"):
     """Put the profile's settings of some sections back in several runs."""
 
-    name: ClassVar[str] = "together-defaults"
     sections: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
         max_length=20, description="The sections, as a list or with commas between"
     )
 
 
-class RecipeTogether(TogetherCommand):
+class RecipeTogether(TogetherCommand, name="together-recipe"):
     """Give several runs another recipe: their values stay."""
 
-    name: ClassVar[str] = "together-recipe"
     recipe: str = Field(max_length=80, description="The name of the recipe")
 
 
-class RunTogether(TogetherCommand):
+class RunTogether(TogetherCommand, name="together-run"):
     """Run the text stages of several runs that are empty or stale, one run after another."""
 
-    name: ClassVar[str] = "together-run"
 
-
-class GenerateTogether(TogetherCommand):
+class GenerateTogether(TogetherCommand, name="together-generate"):
     """Say yes at the gates of several runs: what they show is made, one run after another."""
 
-    name: ClassVar[str] = "together-generate"
     shown: str = Field("", max_length=40, description="What was shown, by its name; empty: whatever they show now")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -36,11 +36,9 @@ def _from_json(edits: Any) -> Any:
         raise ValueError("This is no list of keywords and alternatives.") from error
 
 
-class ChooseCombinations(StateEdit):
+class ChooseCombinations(StateEdit, name="combinations", stage_of_command=STAGE):
     """Say which combinations of keywords and alternatives become captions when their stage is run."""
 
-    name: ClassVar[str] = "combinations"
-    stage_of_command: ClassVar[str] = STAGE
     how: Combinations = Field(
         description="“spread”: so many, spread evenly; “all”; “one of each” keyword, or group of keywords; "
         "“at random”: so many; “chosen”: those that were chosen one by one; “model”: those, so many at most, that the "
@@ -49,11 +47,9 @@ class ChooseCombinations(StateEdit):
     captions: int | None = Field(None, ge=1, le=32, description="How many; none: as many as before")
 
 
-class UseCombination(StateEdit):
+class UseCombination(StateEdit, name="combination-use", stage_of_command=STAGE):
     """Choose one combination of keywords and alternatives, or leave it out. The others stay as they are."""
 
-    name: ClassVar[str] = "combination-use"
-    stage_of_command: ClassVar[str] = STAGE
     edits: Annotated[Combination, BeforeValidator(_from_json)] = Field(
         min_length=1, max_length=20, description="Keyword and alternative of each edit, such as [[“red”, “blue”]]"
     )

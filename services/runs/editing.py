@@ -6,7 +6,7 @@ A change is always made to the latest version of a value, whichever one the pers
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -38,109 +38,92 @@ LONGEST_VALUE = 100_000
 """Characters in the value of a stage that is written as text."""
 
 
-class WriteCaption(ValueEdit):
+class WriteCaption(ValueEdit, name="caption", stage_of_command="caption"):
     """Write the caption."""
 
-    name: ClassVar[str] = "caption"
-    stage_of_command: ClassVar[str] = "caption"
     text: str = Field(description="The whole caption")
 
 
-class WriteValue(ValueEdit):
+class WriteValue(ValueEdit, name="value"):
     """Write the value of a stage as text, whatever its type: see `core.types.from_text`."""
 
-    name: ClassVar[str] = "value"
     stage: KnownStage = Field(description="The stage")
     text: str = Field(max_length=LONGEST_VALUE, description="The whole value")
 
 
-class KeywordEdit(ValueEdit):
+class KeywordEdit(ValueEdit, stage_of_command="keywords"):
     """An edit of the list of keywords."""
 
-    stage_of_command: ClassVar[str] = "keywords"
 
-
-class UseKeyword(KeywordEdit):
+class UseKeyword(KeywordEdit, name="keyword-use"):
     """Tick or untick a keyword."""
 
-    name: ClassVar[str] = "keyword-use"
     text: str = Field(description="The keyword")
     used: bool = Field(description="Whether it may be changed")
 
 
-class AddKeyword(KeywordEdit):
+class AddKeyword(KeywordEdit, name="keyword-add"):
     """Add a keyword."""
 
-    name: ClassVar[str] = "keyword-add"
     new: str = Field(description="Words of the caption")
     edit_type: EditType = Field(description="What a change of it would be")
     force: bool = Field(False, description="Also where the task protects it")
 
 
-class RewordKeyword(KeywordEdit):
+class RewordKeyword(KeywordEdit, name="keyword-reword"):
     """Give a keyword other words or another edit type."""
 
-    name: ClassVar[str] = "keyword-reword"
     text: str = Field(description="The keyword as it is")
     new: str = Field(description="Words of the caption")
     edit_type: EditType = Field(description="What a change of it would be")
     force: bool = Field(False, description="Also where the task protects it")
 
 
-class DeleteKeyword(KeywordEdit):
+class DeleteKeyword(KeywordEdit, name="delete-keyword"):
     """Delete a keyword."""
 
-    name: ClassVar[str] = "delete-keyword"
     text: str = Field(description="The keyword")
 
 
-class AlternativeEdit(ValueEdit):
+class AlternativeEdit(ValueEdit, stage_of_command="alternatives"):
     """An edit of the alternatives of a keyword."""
 
-    stage_of_command: ClassVar[str] = "alternatives"
     keyword: str = Field(description="The keyword")
 
 
-class UseAlternative(AlternativeEdit):
+class UseAlternative(AlternativeEdit, name="alternative-use"):
     """Tick or untick an alternative."""
 
-    name: ClassVar[str] = "alternative-use"
     text: str = Field(description="The alternative")
     used: bool = Field(description="Whether captions are made with it")
 
 
-class AddAlternative(AlternativeEdit):
+class AddAlternative(AlternativeEdit, name="alternative-add"):
     """Add an alternative."""
 
-    name: ClassVar[str] = "alternative-add"
     new: str = Field(description="What the keyword may become")
 
 
-class RewordAlternative(AlternativeEdit):
+class RewordAlternative(AlternativeEdit, name="alternative-reword"):
     """Give an alternative other words."""
 
-    name: ClassVar[str] = "alternative-reword"
     text: str = Field(description="The alternative as it is")
     new: str = Field(description="What the keyword may become")
 
 
-class DeleteAlternative(AlternativeEdit):
+class DeleteAlternative(AlternativeEdit, name="delete-alternative"):
     """Delete an alternative."""
 
-    name: ClassVar[str] = "delete-alternative"
     text: str = Field(description="The alternative")
 
 
-class CounterfactualEdit(ValueEdit):
+class CounterfactualEdit(ValueEdit, stage_of_command="counterfactuals"):
     """An edit of the list of counterfactual captions."""
 
-    stage_of_command: ClassVar[str] = "counterfactuals"
 
-
-class AddCounterfactual(CounterfactualEdit):
+class AddCounterfactual(CounterfactualEdit, name="counterfactual-add"):
     """Add a counterfactual caption."""
 
-    name: ClassVar[str] = "counterfactual-add"
     new: str = Field(description="The whole caption")
 
 
@@ -151,46 +134,39 @@ class PlacedCounterfactualEdit(CounterfactualEdit):
     text: str = Field(description="Its text as the person saw it")
 
 
-class UseCounterfactual(PlacedCounterfactualEdit):
+class UseCounterfactual(PlacedCounterfactualEdit, name="counterfactual-use"):
     """Tick or untick a counterfactual caption."""
 
-    name: ClassVar[str] = "counterfactual-use"
     used: bool = Field(description="Whether an image is made of it")
 
 
-class WriteCounterfactual(PlacedCounterfactualEdit):
+class WriteCounterfactual(PlacedCounterfactualEdit, name="counterfactual-write"):
     """Write another text for a counterfactual caption."""
 
-    name: ClassVar[str] = "counterfactual-write"
     new: str = Field(description="The whole caption")
 
 
-class DeleteCounterfactual(PlacedCounterfactualEdit):
+class DeleteCounterfactual(PlacedCounterfactualEdit, name="delete-counterfactual"):
     """Delete a counterfactual caption."""
 
-    name: ClassVar[str] = "delete-counterfactual"
 
-
-class KeepValue(RunCommand):
+class KeepValue(RunCommand, name="keep"):
     """Say that a stale value still fits."""
 
-    name: ClassVar[str] = "keep"
     stage: KnownStage = Field(description="The stage")
 
 
-class BringBack(RunCommand):
+class BringBack(RunCommand, name="bring-back"):
     """Make an earlier version of a value the latest one."""
 
-    name: ClassVar[str] = "bring-back"
     stage: KnownStage = Field(description="The stage")
     version: int = Field(ge=0, le=LARGEST_ID, description="The version, from the history of the stage")
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
 
 
-class Dismiss(RunCommand):
+class Dismiss(RunCommand, name="dismiss"):
     """Take away what is said at a stage: a refusal, or what is to be known."""
 
-    name: ClassVar[str] = "dismiss"
     stage: KnownStage = Field(description="The stage")
 
 

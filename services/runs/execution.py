@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import SystemRandom
-from typing import Any, ClassVar
+from typing import Any
 
 from PIL import Image
 from pydantic import Field
@@ -42,94 +42,74 @@ REPLACED = "What stood before your edit was changed, so this was run again. Undo
 """What is said at a stage whose outdated value a person wrote."""
 
 
-class RunStage(RunCommand):
+class RunStage(RunCommand, name="run"):
     """Run one text stage, whatever is there. What a person wrote there is replaced only where `force` says so. Where
     one request asks for later stages too, those of them are run as well that are then empty or stale; none of them
     where a person wrote the value of one.
     """
 
-    name: ClassVar[str] = "run"
     stage: KnownStage = Field(description="The stage")
     force: bool = Field(False, description="Also where a person wrote the value; theirs stays in the history")
 
 
-class RunFrom(RunCommand):
+class RunFrom(RunCommand, name="run-from"):
     """Run a text stage, and those after it that this leaves empty or stale, up to the gate. What a person wrote at the
     stage stays as it is, and the next one is run.
     """
 
-    name: ClassVar[str] = "run-from"
     stage: KnownStage = Field(description="The stage")
 
 
-class RunUpToGate(RunCommand):
+class RunUpToGate(RunCommand, name="run-all"):
     """Run every text stage that is empty or stale; what is fresh is used as it is."""
 
-    name: ClassVar[str] = "run-all"
 
-
-class MoreAlternatives(RunCommand):
+class MoreAlternatives(RunCommand, name="alternative-more", stage_of_command="alternatives"):
     """Ask the language model for further alternatives of one keyword; those that are there stay."""
 
-    name: ClassVar[str] = "alternative-more"
-    stage_of_command: ClassVar[str] = "alternatives"
     keyword: str = Field(description="The keyword")
 
 
-class Generate(RunCommand):
+class Generate(RunCommand, name="generate", stage_of_command="generation"):
     """Say yes at the gate: what it shows is made."""
 
-    name: ClassVar[str] = "generate"
-    stage_of_command: ClassVar[str] = "generation"
     shown: str = Field("", max_length=40, description="What the gate showed, by its name; empty: whatever it shows now")
 
 
-class Regenerate(RunCommand):
+class Regenerate(RunCommand, name="regenerate", stage_of_command="generation"):
     """Draw the caption of a test case once more, with a seed of its own and the run's settings as they are now."""
 
-    name: ClassVar[str] = "regenerate"
-    stage_of_command: ClassVar[str] = "generation"
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
 
 
-class DrawControlImage(RunCommand):
+class DrawControlImage(RunCommand, name="draw-control", stage_of_command="generation"):
     """Have a model draw the control image of a run: a job in the queue, which is at no stage."""
 
-    name: ClassVar[str] = "draw-control"
-    stage_of_command: ClassVar[str] = "generation"
 
-
-class CancelRun(RunCommand):
+class CancelRun(RunCommand, name="cancel"):
     """Stop the work on a run."""
 
-    name: ClassVar[str] = "cancel"
 
-
-class CancelAll(Command):
+class CancelAll(Command, name="cancel-all"):
     """Stop all work."""
 
-    name: ClassVar[str] = "cancel-all"
 
-
-class CancelJob(Command):
+class CancelJob(Command, name="queue-cancel"):
     """Stop a job, or take it out of the queue."""
 
-    name: ClassVar[str] = "queue-cancel"
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
 
-class DeleteJobPart(Command):
+class DeleteJobPart(Command, name="delete-job-part"):
     """Take an image out of the queue; one that is being drawn stops at once, and the next one begins."""
 
-    name: ClassVar[str] = "delete-job-part"
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
     part: int = Field(ge=0, le=LARGEST_ID, description="The image")
 
 
-class MoveUp(Command):
+class MoveUp(Command, name="queue-up"):
     """Let a job, or an image of a job, pass the one before it."""
 
-    name: ClassVar[str] = "queue-up"
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
     part: int | None = Field(None, ge=0, le=LARGEST_ID, description="The image; none for the whole job")
 

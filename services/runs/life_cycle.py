@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from PIL import Image
 from pydantic import BeforeValidator, Field, ValidationError
@@ -38,50 +38,40 @@ LISTED_REMOVED = 20
 MOST_AT_ONCE = 1000
 
 
-class RunFromSample(Command):
+class RunFromSample(Command, name="run-from-sample"):
     """Begin a run with a sample of the profile. A sample for segmentation brings its mask."""
 
-    name: ClassVar[str] = "run-from-sample"
     sample: str = Field(max_length=200, description="The name of the sample")
     listed: bool = Field(True, description="Whether the list of runs has it before anything is done with it")
 
 
-class RenameRun(RunCommand):
+class RenameRun(RunCommand, name="rename"):
     """Give a run another name."""
 
-    name: ClassVar[str] = "rename"
     title: str = Field(description="The new name")
 
 
-class DuplicateRun(RunCommand):
+class DuplicateRun(RunCommand, name="run-duplicate"):
     """Begin a run with the picture, the task and the texts of another one, without its images."""
 
-    name: ClassVar[str] = "run-duplicate"
 
-
-class DeleteRun(RunCommand):
+class DeleteRun(RunCommand, name="delete-run"):
     """Delete a run: it leaves the list, and nothing of it is lost."""
 
-    name: ClassVar[str] = "delete-run"
 
-
-class RestoreRun(RunCommand):
+class RestoreRun(RunCommand, name="restore-run"):
     """Put a deleted run back."""
 
-    name: ClassVar[str] = "restore-run"
 
-
-class DeleteRuns(Command):
+class DeleteRuns(Command, name="delete-runs"):
     """Delete several runs: they leave the list, and nothing of them is lost."""
 
-    name: ClassVar[str] = "delete-runs"
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
-class RestoreRuns(Command):
+class RestoreRuns(Command, name="restore-runs"):
     """Put several deleted runs back."""
 
-    name: ClassVar[str] = "restore-runs"
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
@@ -89,10 +79,9 @@ def _split(names: Any) -> Any:
     return names.split(",") if isinstance(names, str) else names
 
 
-class SetTask(RunCommand):
+class SetTask(RunCommand, name="task"):
     """Say what the model under test has to do. What is still missing is saved too: the stages then refuse to run."""
 
-    name: ClassVar[str] = "task"
     kind: TaskKind = Field(description="What the model under test does")
     label: str = Field("", description="What the picture shows; for classification")
     protected: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
@@ -100,30 +89,24 @@ class SetTask(RunCommand):
     )
 
 
-class SetRecipe(RunCommand):
+class SetRecipe(RunCommand, name="recipe"):
     """Give a run another recipe: its values stay, and the stages of the recipe are shown."""
 
-    name: ClassVar[str] = "recipe"
     recipe: str = Field(max_length=80, description="The name of the recipe")
 
 
-class TakeSampleMask(RunCommand):
+class TakeSampleMask(RunCommand, name="mask-sample"):
     """Give a run the mask of its sample."""
 
-    name: ClassVar[str] = "mask-sample"
 
-
-class NameMaskClasses(RunCommand):
+class NameMaskClasses(RunCommand, name="mask-classes"):
     """Give the classes of the run's mask other names."""
 
-    name: ClassVar[str] = "mask-classes"
     classes: str = Field(description="The number and the name of each class, such as: 0 sky, 1 road")
 
 
-class DeleteMask(RunCommand):
+class DeleteMask(RunCommand, name="delete-mask"):
     """Delete the mask of a run."""
-
-    name: ClassVar[str] = "delete-mask"
 
 
 @dataclass(frozen=True)

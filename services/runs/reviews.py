@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from core.stored_runs import Verdict
@@ -13,10 +11,9 @@ from services.runs.settings import case_of
 from storage.workspace import Workspace
 
 
-class ReviewTestCase(RunCommand):
+class ReviewTestCase(RunCommand, name="review"):
     """Accept or reject a test case, or take that back."""
 
-    name: ClassVar[str] = "review"
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
     verdict: Verdict = Field(description="What is decided; “open” takes back what was")
     reason: str = Field("", description="Why it is rejected")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
@@ -37,10 +37,9 @@ Plain = dict[str, Any]
 """Settings as plain data: a section each, in it a value for each setting."""
 
 
-class ChangeSetting(StateEdit):
+class ChangeSetting(StateEdit, name="setting"):
     """Change one setting of a run."""
 
-    name: ClassVar[str] = "setting"
     setting: str = Field(max_length=100, description="Section and name, such as generation.steps")
     value: bool | int | float | str = Field(description="Its new value; text is read as the kind that the setting has")
 
@@ -54,10 +53,9 @@ def _split(names: Any) -> Any:
     return names.split(",") if isinstance(names, str) else names
 
 
-class DefaultSettings(StateEdit):
+class DefaultSettings(StateEdit, name="default-settings"):
     """Put the profile's settings of some sections back."""
 
-    name: ClassVar[str] = "default-settings"
     sections: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
         max_length=20, description="The sections, as a list or with commas between"
     )
@@ -69,35 +67,29 @@ class DefaultSettings(StateEdit):
         return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
 
 
-class TakePreset(StateEdit):
+class TakePreset(StateEdit, name="preset", stage_of_command="generation"):
     """Take the settings that a preset of the profile names; all others stay."""
 
-    name: ClassVar[str] = "preset"
-    stage_of_command: ClassVar[str] = "generation"
     preset: str = Field(max_length=100, description="The name of the preset")
 
 
-class ReuseSeed(StateEdit):
+class ReuseSeed(StateEdit, name="reuse-seed", stage_of_command="generation"):
     """Make the next images with the seed of a test case."""
 
-    name: ClassVar[str] = "reuse-seed"
-    stage_of_command: ClassVar[str] = "generation"
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
 
 
-class SavePrompt(StateEdit):
+class SavePrompt(StateEdit, name="prompt-save"):
     """Give a language stage of a run a prompt template of its own."""
 
-    name: ClassVar[str] = "prompt-save"
     stage: KnownStage = Field(description="The stage")
     prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
     template: str = Field(description="The template, with the variables that its stage fills in")
 
 
-class PutPromptBack(StateEdit):
+class PutPromptBack(StateEdit, name="prompt-back"):
     """Put the profile's prompt of a stage back."""
 
-    name: ClassVar[str] = "prompt-back"
     stage: KnownStage = Field(description="The stage")
     prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
 

@@ -6,7 +6,6 @@ Nothing is deleted by it: what counted before is saved once more, and all of it 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -27,20 +26,18 @@ _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "ta
 """What a person calls what a step changed; where this does not say, the name of the field."""
 
 
-class Undo(RunCommand):
+class Undo(RunCommand, name="undo"):
     """Take back the last thing done to a run: an edit, a run of stages, the task, a setting, a verdict, the name.
     Images stay.
     """
 
-    name: ClassVar[str] = "undo"
     stage: KnownStage | None = Field(None, description="Only the last edit of this stage; none for whatever was last")
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
 
 
-class Redo(RunCommand):
+class Redo(RunCommand, name="redo"):
     """Do again what was taken back last, as long as nothing else was done since."""
 
-    name: ClassVar[str] = "redo"
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
@@ -149,32 +149,28 @@ class WorkerCommand(Command):
     worker: str = Field(description="The pseudonym of the worker")
 
 
-class NextItem(WorkerCommand):
+class NextItem(WorkerCommand, name="next"):
     """Ask what comes next: an item, leased to this worker, or why there is none."""
 
-    name: ClassVar[str] = "next"
     study: Name = Field(description="The id of the study")
 
 
-class Consent(WorkerCommand):
+class Consent(WorkerCommand, name="consent"):
     """Agree to take part in a study."""
 
-    name: ClassVar[str] = "consent"
     study: Name = Field(description="The id of the study")
 
 
-class AboutYou(WorkerCommand):
+class AboutYou(WorkerCommand, name="person"):
     """Say something of oneself, or nothing: it stands apart from the votes."""
 
-    name: ClassVar[str] = "person"
     study: Name = Field(description="The id of the study")
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question to answer, as worded")
 
 
-class Submit(WorkerCommand):
+class Submit(WorkerCommand, name="submit"):
     """Save the answers to an item. A key that was sent before saves nothing again."""
 
-    name: ClassVar[str] = "submit"
     assignment: Name = Field(description="The id of the assignment that the item came with")
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer")
     comment: Annotated[str, BeforeValidator(_typed)] = Field("", description="What else the worker has to say")
@@ -182,10 +178,9 @@ class Submit(WorkerCommand):
     key: Key = Field(description="Names this try: sent again, it counts once")
 
 
-class KeepDraft(WorkerCommand):
+class KeepDraft(WorkerCommand, name="draft"):
     """Keep what is filled in and not sent yet, so that it comes back; no vote. What was sent already keeps nothing."""
 
-    name: ClassVar[str] = "draft"
     assignment: Name = Field(description="The id of the assignment that the item came with")
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer, so far")
     comment: Annotated[str, BeforeValidator(_typed)] = Field("", description="What else was written")
@@ -193,24 +188,21 @@ class KeepDraft(WorkerCommand):
     at: float = Field(0.0, ge=0, le=1e14, description="Milliseconds since 1970, by the clock of the browser")
 
 
-class GoOn(WorkerCommand):
+class GoOn(WorkerCommand, name="go-on"):
     """Say that what was told of a training answer was read, then ask what comes next. Again changes nothing."""
 
-    name: ClassVar[str] = "go-on"
     assignment: Name = Field(description="The id of the assignment that the training item came with")
 
 
-class UndoAnswer(WorkerCommand):
+class UndoAnswer(WorkerCommand, name="undo"):
     """Take the last answer back: its item comes again."""
 
-    name: ClassVar[str] = "undo"
     study: Name = Field(description="The id of the study")
 
 
-class Pause(WorkerCommand):
+class Pause(WorkerCommand, name="pause"):
     """Give back what the worker holds, so that nobody waits for it."""
 
-    name: ClassVar[str] = "pause"
     study: Name = Field(description="The id of the study")
 
 

@@ -17,7 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from PIL import Image
 from pydantic import BeforeValidator, Field
@@ -58,10 +58,9 @@ class Joined:
     """Another worker has taken part in this study from this browser: perhaps the same person."""
 
 
-class SignIn(Command):
+class SignIn(Command, name="sign-in"):
     """Open a session with a personal code."""
 
-    name: ClassVar[str] = "sign-in"
     code: Name = Field(description="The personal code")
 
 
@@ -71,10 +70,9 @@ def _parameters(value: object) -> dict[str, str]:
     return {str(name)[:100]: str(text)[:500] for name, text in value.items()}
 
 
-class Join(Command):
+class Join(Command, name="join"):
     """Take part in a study by the link of its invitation."""
 
-    name: ClassVar[str] = "join"
     link: Name = Field(description="What stands behind #join= in the link")
     parameters: Annotated[dict[str, str], BeforeValidator(_parameters)] = Field(
         default={}, description="The parameters of the link, one of which may name the participant of a panel"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, StrictInt
 
@@ -40,48 +40,37 @@ class WorkerDecision(StudyCommand):
     reason: Reason = Field("", description="Why; a worker is told why work was rejected, and the log keeps it")
 
 
-class DecideAssignments(WorkerDecision):
+class DecideAssignments(WorkerDecision, name="decide-assignments"):
     """Approve or reject all assignments of a worker in this study, or make them pending again."""
 
-    name: ClassVar[str] = "decide-assignments"
     verdict: ApprovalVerdict = Field(description="What they become")
 
 
-class ApproveAll(StudyCommand):
+class ApproveAll(StudyCommand, name="approve-all"):
     """Approve all pending assignments of everybody who is not excluded."""
 
-    name: ClassVar[str] = "approve-all"
 
-
-class ExcludeWorker(WorkerDecision):
+class ExcludeWorker(WorkerDecision, name="exclude-worker"):
     """Leave all votes of a worker out of the result."""
 
-    name: ClassVar[str] = "exclude-worker"
 
-
-class ReadmitWorker(WorkerDecision):
+class ReadmitWorker(WorkerDecision, name="readmit-worker"):
     """Let the votes of an excluded worker count again."""
 
-    name: ClassVar[str] = "readmit-worker"
 
-
-class BlockWorker(WorkerDecision):
+class BlockWorker(WorkerDecision, name="block-worker"):
     """Keep a worker from voting in every study of the workspace, or end that."""
 
-    name: ClassVar[str] = "block-worker"
     blocked: bool = Field(description="Whether the worker is kept out from now on")
 
 
-class RenewCode(WorkerDecision):
+class RenewCode(WorkerDecision, name="renew-code"):
     """Make a new code for a worker: the old one stops working, and the worker is signed out."""
 
-    name: ClassVar[str] = "renew-code"
 
-
-class Adjudicate(StudyCommand):
+class Adjudicate(StudyCommand, name="adjudicate"):
     """Decide a question of an item that the workers did not; an empty answer takes a decision back."""
 
-    name: ClassVar[str] = "adjudicate"
     item: StrictInt = Field(description="The id of the item")
     question: Annotated[str, typed_text(40)] = Field(description="The id of the question")
     answer: Annotated[str, typed_text(100)] = Field(description="One of its answers, or nothing")

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
@@ -70,20 +70,18 @@ class StudyCommand(Command):
     study: str = Field(max_length=80, description="The id of the study")
 
 
-class CreateStudy(Command):
+class CreateStudy(Command, name="create-study"):
     """Begin a draft with the questions and texts of a template."""
 
-    name: ClassVar[str] = "create-study"
     title: Annotated[str, typed_text(10 * draft_form.LONGEST_NAME)] = Field(
         description=f"The name of the study, at most {draft_form.LONGEST_NAME} characters"
     )
     template: Annotated[str, typed_text(40)] = Field("own", description="The name of a question template")
 
 
-class CopyRules(StudyCommand):
+class CopyRules(StudyCommand, name="copy-rules"):
     """Begin a draft with the rules of another study, and its images if they are wanted: to try it on a copy."""
 
-    name: ClassVar[str] = "copy-rules"
     images: bool = Field(False, description="Whether its images come too, with control, quiz and training items")
 
 
@@ -98,65 +96,54 @@ class DraftCommand(StudyCommand):
     )
 
 
-class SaveDraft(DraftCommand):
+class SaveDraft(DraftCommand, name="save-draft"):
     """Save the form as it is typed."""
 
-    name: ClassVar[str] = "save-draft"
 
-
-class EditQuestions(DraftCommand):
+class EditQuestions(DraftCommand, name="edit-questions"):
     """Add a question at the end, move one, or remove it."""
 
-    name: ClassVar[str] = "edit-questions"
     do: Literal["add", "up", "down", "remove"] = Field(description="What to do with the question")
     place: StrictInt = Field(-1, description="The place of the question, from 0; not needed to add one")
 
 
-class TakeTemplate(DraftCommand):
+class TakeTemplate(DraftCommand, name="take-template"):
     """Put the questions and texts of a template in place of the draft's."""
 
-    name: ClassVar[str] = "take-template"
     template: Annotated[str, typed_text(40)] = Field(description="The name of a question template")
 
 
-class AddExample(DraftCommand):
+class AddExample(DraftCommand, name="add-example"):
     """Show a picture of the workspace as an example in the instructions."""
 
-    name: ClassVar[str] = "add-example"
     sha: str = Field(max_length=64, description="The SHA-256 of a stored image, in hexadecimal digits")
 
 
-class DeleteExample(DraftCommand):
+class DeleteExample(DraftCommand, name="delete-example"):
     """Take an example out of the instructions."""
 
-    name: ClassVar[str] = "delete-example"
     place: StrictInt = Field(ge=0, description="The place of the example, from 0")
 
 
-class DrawItems(DraftCommand, ItemDraw):
+class DrawItems(DraftCommand, ItemDraw, name="draw-items"):
     """Draw test cases into the draft."""
 
-    name: ClassVar[str] = "draw-items"
 
-
-class DeleteItem(DraftCommand):
+class DeleteItem(DraftCommand, name="delete-item"):
     """Take one item out of the draft; one that is gone already changes nothing."""
 
-    name: ClassVar[str] = "delete-item"
     item: StrictInt = Field(description="The id of the item")
 
 
-class DeleteSample(DraftCommand):
+class DeleteSample(DraftCommand, name="delete-sample"):
     """Take all items of a sample out of the draft."""
 
-    name: ClassVar[str] = "delete-sample"
     sample: str = Field(description="The name of the sample")
 
 
-class MarkItem(DraftCommand):
+class MarkItem(DraftCommand, name="mark-item"):
     """Make an item a control, quiz or training item with right answers, or an ordinary one again."""
 
-    name: ClassVar[str] = "mark-item"
     item: StrictInt = Field(description="The id of the item")
     kind: ItemKind = Field(description="What it is from now on")
     expected: dict[str, str] = Field(default={}, description="Question id to right answer, as far as it is known")
@@ -165,22 +152,16 @@ class MarkItem(DraftCommand):
     )
 
 
-class RefreshDraft(DraftCommand):
+class RefreshDraft(DraftCommand, name="refresh-draft"):
     """Bring the draft up to date after items came in as files; what is typed is not saved with it."""
 
-    name: ClassVar[str] = "refresh-draft"
 
-
-class DescribeFilter(StudyCommand, ItemDraw):
+class DescribeFilter(StudyCommand, ItemDraw, name="describe-filter"):
     """Tell what a filter can draw."""
 
-    name: ClassVar[str] = "describe-filter"
 
-
-class AskModelUnderTest(StudyCommand, ItemDraw):
+class AskModelUnderTest(StudyCommand, ItemDraw, name="ask-model"):
     """Have the model under test look at what a filter fits and it has not seen, while nobody waits."""
-
-    name: ClassVar[str] = "ask-model"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field
 
@@ -31,94 +31,70 @@ MOST_CODES = 200
 _Count = Annotated[int, typed_number(form_numbers(Rules)["votes"])]
 
 
-class DeleteDraft(StudyCommand):
+class DeleteDraft(StudyCommand, name="delete-draft"):
     """Delete a draft, for good."""
 
-    name: ClassVar[str] = "delete-draft"
 
-
-class StartStudy(StudyCommand):
+class StartStudy(StudyCommand, name="start-study"):
     """Freeze the rules as version 1 and take votes."""
 
-    name: ClassVar[str] = "start-study"
 
-
-class PauseStudy(StudyCommand):
+class PauseStudy(StudyCommand, name="pause-study"):
     """Give out no item and take no vote for a while."""
 
-    name: ClassVar[str] = "pause-study"
 
-
-class ResumeStudy(StudyCommand):
+class ResumeStudy(StudyCommand, name="resume-study"):
     """Go on after a pause."""
 
-    name: ClassVar[str] = "resume-study"
 
-
-class CloseStudy(StudyCommand):
+class CloseStudy(StudyCommand, name="close-study"):
     """Take no more votes, for good."""
 
-    name: ClassVar[str] = "close-study"
 
-
-class ArchiveStudy(StudyCommand):
+class ArchiveStudy(StudyCommand, name="archive-study"):
     """Put a study away: it goes to the end of the list and takes no vote until it is taken out again."""
 
-    name: ClassVar[str] = "archive-study"
 
-
-class UnarchiveStudy(StudyCommand):
+class UnarchiveStudy(StudyCommand, name="unarchive-study"):
     """Take a study out of the archive."""
 
-    name: ClassVar[str] = "unarchive-study"
 
-
-class AskForVotes(StudyCommand):
+class AskForVotes(StudyCommand, name="ask-for-votes"):
     """Ask for more votes an item, or another consensus: a new version of the rules."""
 
-    name: ClassVar[str] = "ask-for-votes"
     votes: _Count = Field(description="Votes an image, 1 to 50; not fewer than now")
     consensus: _Count = Field(description="Equal answers that make a consensus, 1 to 50")
 
 
-class AddItems(StudyCommand, ItemDraw):
+class AddItems(StudyCommand, ItemDraw, name="add-items"):
     """Draw more test cases into a study that has started, with the control items that go with them."""
 
-    name: ClassVar[str] = "add-items"
 
-
-class OpenInvitation(StudyCommand):
+class OpenInvitation(StudyCommand, name="open-invitation"):
     """Open a link by which anybody can take part."""
 
-    name: ClassVar[str] = "open-invitation"
 
-
-class EndInvitation(StudyCommand):
+class EndInvitation(StudyCommand, name="end-invitation"):
     """End the link, for good."""
 
-    name: ClassVar[str] = "end-invitation"
 
-
-class MakeCodes(StudyCommand):
+class MakeCodes(StudyCommand, name="make-codes"):
     """Add new workers, each with a personal code."""
 
-    name: ClassVar[str] = "make-codes"
     codes: Annotated[int, typed_number(FormNumber(1, MOST_CODES))] = Field(
         description=f"How many workers, 1 to {MOST_CODES}"
     )
 
 
-class EnrolWorkers(StudyCommand):
+class EnrolWorkers(StudyCommand, name="enrol-workers"):
     """Let workers of other studies take part in this one."""
 
-    name: ClassVar[str] = "enrol-workers"
     workers: tuple[str, ...] = Field(max_length=MOST_CODES, description="The pseudonyms of the workers")
 
 
-class SetPanel(StudyCommand):
+class SetPanel(StudyCommand, name="set-panel"):
     """Say how people of a panel, such as Prolific, are known and sent back, and what they are asked of themselves."""
 
-    name: ClassVar[str] = "set-panel"
     parameter: str = Field("", max_length=200, description="The parameter of the link that names the participant")
     code: str = Field("", max_length=200, description="The completion code that a participant gets at the end")
     address: str = Field("", max_length=2000, description="Where a participant goes back to; {participant} is their id")

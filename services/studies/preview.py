@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -26,10 +26,9 @@ def _number(value: object) -> int:
     return value
 
 
-class PreviewStep(StudyCommand):
+class PreviewStep(StudyCommand, name="preview-step"):
     """Look at a step of the preview, from 1: consent, the training, the quiz, then the items."""
 
-    name: ClassVar[str] = "preview-step"
     number: Annotated[int, BeforeValidator(_number)] = Field(description="The step, from 1")
     answers: dict[str, str] = Field(
         default={}, max_length=MOST_ANSWERS, description="What was answered at the step before: not kept, but told of"

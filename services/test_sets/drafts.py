@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -50,35 +50,30 @@ Images = Annotated[
 """Images of a draft by the SHA-256 of their files, as a list or with commas between."""
 
 
-class CreateTestSet(Command):
+class CreateTestSet(Command, name="create-test-set"):
     """Begin a test set: an empty draft with a name, which stays."""
 
-    name: ClassVar[str] = "create-test-set"
     title: str = Field(max_length=10 * LONGEST_NAME, description=f"Its name, at most {LONGEST_NAME} characters")
 
 
-class DraftTestSet(Command):
+class DraftTestSet(Command, name="draft-test-set"):
     """Begin a draft of the next version of a test set, with what is in a released one."""
 
-    name: ClassVar[str] = "draft-test-set"
     version: str = Field(
         max_length=LONGEST_REFERENCE,
         description="The version that it begins with: its id, SET@2, or SET for the latest",
     )
 
 
-class DeleteTestSetDraft(SetCommand):
+class DeleteTestSetDraft(SetCommand, name="delete-test-set-draft"):
     """Delete the draft of a test set; the set goes too where no version was released."""
 
-    name: ClassVar[str] = "delete-test-set-draft"
 
-
-class AddToTestSet(SetCommand):
+class AddToTestSet(SetCommand, name="add-to-test-set"):
     """Put images into the draft of a test set, with the label that was decided, or else that of their task, and the
     mask of their run.
     """
 
-    name: ClassVar[str] = "add-to-test-set"
     cases: Annotated[
         tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...],
         BeforeValidator(parts_of),
@@ -96,33 +91,29 @@ class AddToTestSet(SetCommand):
     sources: bool = Field(False, description="Put their source images beside them")
 
 
-class RemoveFromTestSet(SetCommand):
+class RemoveFromTestSet(SetCommand, name="remove-from-test-set"):
     """Take images out of the draft of a test set."""
 
-    name: ClassVar[str] = "remove-from-test-set"
     images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
 
 
-class RelabelInTestSet(SetCommand):
+class RelabelInTestSet(SetCommand, name="relabel-in-test-set"):
     """Give images of the draft of a test set another label."""
 
-    name: ClassVar[str] = "relabel-in-test-set"
     images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
     label: str = Field(max_length=LONGEST_NAME, description="Their label; empty for none")
 
 
-class SetSplitInTestSet(SetCommand):
+class SetSplitInTestSet(SetCommand, name="set-split-in-test-set"):
     """Put images of the draft of a test set into a split by hand."""
 
-    name: ClassVar[str] = "set-split-in-test-set"
     images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
     split: Literal["train", "validation", "test", ""] = Field(description="The split; empty for none")
 
 
-class SplitTestSet(SetCommand):
+class SplitTestSet(SetCommand, name="split-test-set"):
     """Part the draft of a test set into splits: by source, sources that look alike together, so that nothing leaks."""
 
-    name: ClassVar[str] = "split-test-set"
     train: float = Field(0.0, ge=0, le=1, description="Share of the images")
     validation: float = Field(0.0, ge=0, le=1, description="Share of the images")
     test: float = Field(0.0, ge=0, le=1, description="Share of the images")
@@ -130,10 +121,9 @@ class SplitTestSet(SetCommand):
     keep: bool = Field(True, description="Images whose source has a split keep it, and only the others are parted")
 
 
-class ReleaseTestSet(SetCommand):
+class ReleaseTestSet(SetCommand, name="release-test-set"):
     """Make the draft of a test set final: nothing in that version changes any more, and its id says what is in it."""
 
-    name: ClassVar[str] = "release-test-set"
     note: str = Field(
         "", max_length=LONGEST_NOTE, description="What a reader should know of this version; empty: that of its draft"
     )

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -35,35 +35,30 @@ class SetCommand(Command):
     test_set: str = Field(max_length=LONGEST_REFERENCE, description=_SET)
 
 
-class ListTestSets(Query):
+class ListTestSets(Query, name="list-test-sets"):
     """List the test sets with their versions, the latest first."""
 
-    name: ClassVar[str] = "list-test-sets"
 
-
-class ShowTestSet(Query):
+class ShowTestSet(Query, name="show-test-set"):
     """Tell what a version of a test set is, and list its images."""
 
-    name: ClassVar[str] = "show-test-set"
     version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
     after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
     limit: int = Field(50, ge=1, le=MOST_LISTED, description="Images in a page")
 
 
-class CompareTestSets(Query):
+class CompareTestSets(Query, name="compare-test-sets"):
     """Tell how two versions differ: images added, removed, relabelled, with another mask, in another split."""
 
-    name: ClassVar[str] = "compare-test-sets"
     old: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
     new: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
 
 
-class VerifyTestSet(Query):
+class VerifyTestSet(Query, name="verify-test-set"):
     """Check that a version is what its id says, and that every file of it is there and whole; and name the files in the
     folder of images that belong to nothing (orphans), which do no harm.
     """
 
-    name: ClassVar[str] = "verify-test-set"
     version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
 
 

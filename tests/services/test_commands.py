@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 from pydantic import Field
 
@@ -11,10 +9,9 @@ from core.errors import UserError
 from services.commands import Command, Commands, UnknownCommand
 
 
-class Rename(Command):
+class Rename(Command, name="rename"):
     """Another name."""
 
-    name: ClassVar[str] = "rename"
     run: str
     title: str = Field(max_length=5)
 

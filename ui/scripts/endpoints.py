@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import IO, Any, ClassVar, TypeVar
+from typing import IO, Any, TypeVar
 
 import gradio as gr
 from fastapi import Request
@@ -78,59 +78,47 @@ class NotAllowed(UserError):
     """A token does not open this, or not any more."""
 
 
-class WatchJob(ShowJob):
+class WatchJob(ShowJob, name="watch-job"):
     """Tell how far a job is, again and again, until it is over."""
 
-    name: ClassVar[str] = "watch-job"
 
-
-class DownloadImage(Query):
+class DownloadImage(Query, name="download-image"):
     """Give a test case as a PNG file that carries its run."""
 
-    name: ClassVar[str] = "download-image"
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
 
 
-class DownloadImageWithMask(DownloadImage):
+class DownloadImageWithMask(DownloadImage, name="download-image-with-mask"):
     """Give a test case and its mask as a ZIP file."""
 
-    name: ClassVar[str] = "download-image-with-mask"
 
-
-class DownloadAccepted(Query):
+class DownloadAccepted(Query, name="download-accepted"):
     """Give all accepted images of runs as a ZIP file, with their labels, masks and a metadata.jsonl."""
 
-    name: ClassVar[str] = "download-accepted"
     runs: RunIds = Field(min_length=1, max_length=MOST_RUNS, description="The ids of the runs")
 
 
-class DownloadSource(RunQuery):
+class DownloadSource(RunQuery, name="download-source"):
     """Give the source image of a run as a PNG file."""
 
-    name: ClassVar[str] = "download-source"
 
-
-class DownloadStudy(StudyCommand):
+class DownloadStudy(StudyCommand, name="download-study", looks=True):
     """Give an export of a study as a file."""
 
-    name: ClassVar[str] = "download-study"
-    looks: ClassVar[bool] = True
     file: str = Field(
         "outcomes.csv", max_length=80, description="Which of its files", json_schema_extra={"enum": list(EXPORTS)}
     )
 
 
-class UploadPicture(Command):
+class UploadPicture(Command, name="upload-picture"):
     """Begin a run with a picture; one that this studio saved brings its run back."""
 
-    name: ClassVar[str] = "upload-picture"
     file: FileData = Field(description="PNG, JPEG, WebP, GIF, BMP or TIFF")
 
 
-class GiveMask(RunCommand):
+class GiveMask(RunCommand, name="give-mask"):
     """Give a run a mask."""
 
-    name: ClassVar[str] = "give-mask"
     file: FileData = Field(description="A PNG of class numbers")
     classes: str = Field("", description="The number and name of each class, such as “0 sky, 1 road”")
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from fastapi.concurrency import run_in_threadpool
 from gradio.data_classes import FileData
@@ -43,10 +43,9 @@ def _listed(labels: Any) -> Any:
     return labels
 
 
-class DownloadTestSet(Query):
+class DownloadTestSet(Query, name="download-test-set"):
     """Give a released version of a test set as a zip of image files, labels, splits and masks, once it is written."""
 
-    name: ClassVar[str] = "download-test-set"
     version: str = Field(
         max_length=LONGEST_REFERENCE,
         description="A released version: its id or the first 8 digits of it, SET@2, or SET for the latest",
@@ -56,12 +55,11 @@ class DownloadTestSet(Query):
     )
 
 
-class ImportImages(Command):
+class ImportImages(Command, name="import-images"):
     """Begin to bring in the images of a zip or tar with their labels, splits and masks, and give the number of the
     import.
     """
 
-    name: ClassVar[str] = "import-images"
     file: FileData = Field(description="A zip or tar of any format that an export has, or of plain folders")
     title: str = Field("", max_length=LONGEST_NAME, description="What the import is called; empty: as its file is")
     format: str = Field(
