@@ -18,14 +18,14 @@ from PIL import Image
 
 from benchmarks.figures import Comparison
 from benchmarks.runs_of_batches import SIDE, Pixels, grained, pictures, run
-from core.batches import Done
+from core.batches import Done, Lot, SourceRun
 from core.lineage import DrawnBatch
 from core.settings import CaptionSettings, ControlKind, GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
 from pipeline.seams import DrawnImage, DrawRequest, OnStep
-from services.batches.io_workers import UnreadSource
+from services.batches.io_workers import Order, UnreadSource
 from services.batches.pools import ProcessPool
-from services.batches.work import Lot, Order, Worker
+from services.batches.work import Worker
 
 SLEEP = 0.25
 """Seconds that a sleeping model takes for an image, as a GPU takes for one of 512 pixels in 25 steps or so."""
@@ -63,7 +63,7 @@ class Sleeper:
         models: Any = SleepingModels()
         self._worker = Worker(order, models)
         # They come while real models are loaded.
-        asked = [self._worker._io.load("", "", {}) for _ in range(order.helpers or 0)]
+        asked = [self._worker._io.load(SourceRun("", (0, 0), "", {}, {})) for _ in range(order.helpers or 0)]
         assert all(isinstance(one(), UnreadSource) for one in asked)
         _drawing()
 

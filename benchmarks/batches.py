@@ -18,14 +18,14 @@ from PIL import Image
 
 from benchmarks.catalogue import timed
 from benchmarks.figures import Comparison, Figure, reported
-from core.batches import Done, Item, NewWork, ReadSource
+from core.batches import Done, Item, Lot, NewWork, ReadSource
 from core.types import Caption, StageValue, Task, Trace
 from services.batches.engine import Engine
+from services.batches.io_workers import Order
 from services.batches.plan_file import plan_from_text
 from services.batches.planning import SOURCES_OF_A_LOT
 from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
-from services.batches.work import Lot, Order
 from storage.images import ImageFiles
 from storage.workspace import Workspace
 

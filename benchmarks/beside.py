@@ -25,7 +25,7 @@ from benchmarks.asleep import EDITED, WRITTEN, asleep
 from benchmarks.figures import Comparison, Figure, reported
 from benchmarks.reference import ReferenceWay, Spent
 from benchmarks.runs_of_batches import LENGTHS, PLAN, pictures, run
-from core.batches import Done, Item, NewWork, Pass, ReadSource
+from core.batches import Done, Item, Lot, NewWork, Pass, ReadSource
 from core.lineage import Lineage
 from core.stored_runs import SavedCase
 from core.types import Caption, StageValue, Task, Trace
@@ -35,9 +35,10 @@ from pipeline.methods.controlnet import ControlNetSettings
 from pipeline.profiles.image_sections import ControlNetGenerator
 from pipeline.profiles.profile import load_profile
 from services.batches.cluster import RayPool, on_ray
+from services.batches.io_workers import Order
 from services.batches.plan_file import plan_from_text
 from services.batches.pools import Pool, ProcessPool
-from services.batches.work import Lot, Order, Worker
+from services.batches.work import Worker
 from storage.workspace import Workspace
 
 WORKERS = 2

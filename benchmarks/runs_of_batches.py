@@ -18,9 +18,9 @@ from core.batches import Pass
 from demo.render import render
 from demo.scene import random_scene
 from services.batches.engine import Engine, ProgressEvent
+from services.batches.io_workers import Order
 from services.batches.plan_file import plan_from_text
 from services.batches.service import BatchService
-from services.batches.work import Order
 from storage.workspace import Workspace
 
 SIDE = 512

@@ -22,13 +22,13 @@ from core.progress import Pace, Progress
 from pipeline.models.machine import share_cores
 from services.batches.cluster import on_ray
 from services.batches.engine import Engine, ProgressEvent
+from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import BatchService, BatchStatus
 from services.batches.shards import Progress as ShardProgress
-from services.batches.shards import hand_out, merge, merged_in_words, progress, take_back, work
+from services.batches.shards import hand_out, merge, progress, take_back, work
 from services.batches.status import BatchWatch
-from services.batches.work import Order
 from storage.workspace import Workspace
 
 LISTED = 12
@@ -128,8 +128,9 @@ def merge_shards(service: BatchService, workspace: Workspace, options: argparse.
     """Record what shards have done, and hand out what is next when all of them have ended."""
     number = _number(service, options.batch)
     found = merge(workspace, number, service.order(number))
-    print(merged_in_words(found))
+    print(f"{found.answered:,} of {found.lots:,} lots of the shards are merged.")
     if found.left:
+        print("Run the shards again that did not end, then merge again.")
         return SOME_FAILED
     return _handed_out(service, workspace, number)
 

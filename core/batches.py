@@ -82,8 +82,8 @@ class BatchSource:
 
 
 @dataclass(frozen=True)
-class HeldRun:
-    """What the run of a source has so far."""
+class SourceRun:
+    """The run of a source, with the values that it has so far."""
 
     source_sha: str
     size: tuple[int, int]
@@ -124,22 +124,31 @@ class PlannedDrawing:
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """Work that a worker has now."""
+class Piece:
+    """A piece of work: a source to read or to write about, or an image to draw."""
 
     id: int
-    lot: int
     place: int
-    source: int
+    """Zero-based place in its lot."""
     item: Item
-    run: str | None
-    """The run of its source; None before that is read."""
+    """The source in the data set."""
     seed: int
-    seeds: int
-    """How many seeds failed tries have spent."""
-    tries: int
-    """How often it was tried."""
-    counterfactual: CounterfactualCaption | None
+    seeds: int = 0
+    """Number of seeds that failed tries have spent. It takes the next one."""
+    tries: int = 0
+    """Number of tries so far."""
+    counterfactual: CounterfactualCaption | None = None
+    """The caption of an image."""
+    run: SourceRun | None = None
+    """The run of its source. None until the source is read."""
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Pieces of one pass that a worker does together."""
+
+    stage: Pass
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,7 @@ class ReadSource:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a piece of work: at most one of `failed` and `skipped` is not ""."""
+    """The result of a piece of work."""
 
     id: int
     seconds: float = 0.0
@@ -172,8 +181,6 @@ class Done:
     """Whether it failed for what its seed gave: another try takes the next one. Else it takes the same."""
     final: bool = False
     """Whether another try would fail in the same way."""
-    skipped: str = ""
-    """Why it is not to be done, in one sentence."""
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
 from pipeline.seams import Models
 from services.batches.engine import Engine, ProgressEvent
+from services.batches.io_workers import Order
 from services.batches.plan_file import plan_from_text
 from services.batches.pools import HerePool, Pool, ProcessPool
 from services.batches.service import BatchService
-from services.batches.work import Order, Worker
+from services.batches.work import Worker
 from storage.workspace import Workspace
 
 SEED = 1
@@ -140,7 +141,7 @@ def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:
     captions: dict[str, str] = {}
     after = 0
     while some := workspace.batches.sources(batch, None, after, 500):
-        held = workspace.batches.held([one.run for one in some if one.run])
+        held = workspace.batches.source_runs([one.run for one in some if one.run])
         for one in some:
             if one.run:
                 sources[one.run] = int(Path(one.item.key).stem)

@@ -20,10 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from core.batches import Lot
 from core.errors import CannotLoad, UserError
 from core.version import version
+from services.batches.io_workers import Order
 from services.batches.pools import LOTS_AHEAD, Died, Slot, WorkerPool
-from services.batches.work import Lot, Order, Worker
+from services.batches.work import Worker
 from services.batches.worker_process import (
     Answer,
     LotDone,

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from core.batches import Batch, Done, Pass
+from core.batches import Batch, Done, Lot, Pass
 from core.errors import UserError
 from pipeline.recipes import recipe_of
-from services.batches.planning import Planner, lot_of
+from services.batches.io_workers import Order
+from services.batches.planning import Planner
 from services.batches.pools import HerePool, Pool, Returned, work_off
 from services.batches.shards import handed_out
-from services.batches.work import Lot, Order, stages_of
+from services.batches.work import stages_of
 from storage.workspace import Workspace
 
 Outcome = Literal["done", "approval", "paused", "cancelled"]
@@ -132,10 +133,8 @@ class Engine:
         self._tell(ProgressEvent(batch, batch.stage, len(returned.done) - failed, failed))
 
     def _next(self, batch: Batch) -> Lot | None:
-        claimed = self._ledger.claim(self._number, batch.stage)
-        if not claimed:
-            return None
-        return lot_of(self._ledger, batch.stage, claimed)
+        pieces = self._ledger.claim(self._number, batch.stage)
+        return Lot(batch.stage, pieces) if pieces else None
 
 
 class _NothingToDo:

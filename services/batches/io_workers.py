@@ -12,10 +12,10 @@ import signal
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,12 +23,12 @@ from typing import Any
 
 from PIL import Image
 
-from core.batches import ReadSource
+from core.batches import Piece, ReadSource, SourceRun
 from core.errors import UserError
 from core.images import Picture, StoredImage, read_image
 from core.masks import Mask, NamedMask, read_mask
 from core.settings import Settings
-from core.types import CounterfactualCaption, StageName, StageValue, Task
+from core.types import Task
 from formats.in_place import DataSet, open_data_set
 from pipeline.models.machine import this_machine
 from pipeline.profiles.profile import Profile
@@ -61,30 +61,6 @@ class Order:
     """The number of the process that works on the batch: half files carry it."""
     helpers: int | None = None
     """Processes that a worker has for the work beside its models; None for as many as suit its machine."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One piece of the work of a lot."""
-
-    id: int
-    place: int
-    key: str
-    """The name of its source in the data set."""
-    stamp: str
-    """Tells when its file is changed."""
-    label: str
-    seed: int
-    seeds: int = 0
-    """How many seeds failed tries have spent: it takes the next one."""
-    source: str = ""
-    """The hash of the source image, once it is read."""
-    mask: str = ""
-    mask_classes: Mapping[int, str] = field(default_factory=dict)
-    values: Mapping[StageName, StageValue[Any]] = field(default_factory=dict)
-    """Of the text stages, as far as they are there."""
-    counterfactual: CounterfactualCaption | None = None
-    """What an image is to show."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +102,11 @@ class FileWork:
     def read(self, piece: Piece) -> OpenedSource | UnreadSource:
         """The source of a piece as the data set has it, its files written. Raises UserError for a full disk."""
         try:
-            content, task, mask = self._data.read(piece.key, piece.stamp), self._order.plan.task_of(piece.label), None
+            content, task, mask = (
+                self._data.read(piece.item.key, piece.item.stamp),
+                self._order.plan.task_of(piece.item.label),
+                None,
+            )
             picture = read_image(content.image)
             if task.kind == "segmentation" and content.mask is not None:
                 mask = read_mask(content.mask, picture.image.size, self._data.mask_classes)
@@ -144,11 +124,11 @@ class FileWork:
         stored = self._files.save(mask.image, settled=False)
         return ReadSource(image, task, (*picture.notes, *mask.notes), stored, mask.classes)
 
-    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> OpenedSource | UnreadSource:
-        """A source that was read before, by the hashes of its image and of its mask, "" for none."""
+    def load(self, run: SourceRun) -> OpenedSource | UnreadSource:
+        """Load a source that was read before."""
         try:
-            named = NamedMask(self._files.load(mask), classes) if mask else None
-            return OpenedSource(self._files.load(source), named)
+            mask = NamedMask(self._files.load(run.mask_sha), run.mask_classes) if run.mask_sha else None
+            return OpenedSource(self._files.load(run.source_sha), mask)
         except UserError as error:
             return UnreadSource(str(error), final=True)
 
@@ -170,9 +150,9 @@ class IoWorkers(ABC):
         """As `FileWork.read`."""
         return self._submit("read", piece)
 
-    def load(self, source: str, mask: str, classes: Mapping[int, str]) -> Callable[[], OpenedSource | UnreadSource]:
+    def load(self, run: SourceRun) -> Callable[[], OpenedSource | UnreadSource]:
         """As `FileWork.load`."""
-        return self._submit("load", source, mask, classes)
+        return self._submit("load", run)
 
     def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]:
         """As `FileWork.save`."""

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.batches import PASSES, Batch, BatchSource, Claimed, HeldRun, NewWork, Pass, PlannedDrawing
+from core.batches import PASSES, Batch, BatchSource, NewWork, Pass, PlannedDrawing, SourceRun
 from core.seeds import LARGEST
 from core.types import CounterfactualCaption, CounterfactualCaptions, StageName, Task, to_plain
 from pipeline.methods import method_of
@@ -20,9 +20,8 @@ from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of
 from pipeline.stages.generation import seed_of
 from services.batches.caption_selection import SelectedCaptions, select_captions
+from services.batches.io_workers import Order
 from services.batches.item_selection import rank_of
-from services.batches.work import Lot, Order, Piece
-from storage.batches.ledger import Batches
 from storage.runs.runs import Runs
 from storage.workspace import Workspace
 
@@ -120,14 +119,14 @@ class Planner:
         does not hang on when somebody stopped."""
         after = 0
         while some := self._ledger.sources(self._number, None, after, TOGETHER):
-            held = self._ledger.held([source.run for source in some if source.run])
+            held = self._ledger.source_runs([source.run for source in some if source.run])
             for source in some:
                 if source.run and (captions := self._recipe.captions(_bare(held[source.run]))) is not None:
                     yield source.item.key, captions
             after = some[-1].id
 
     def _plan_drawing(self, some: Sequence[BatchSource], shared: SelectedCaptions) -> None:
-        held = self._ledger.held([source.run for source in some if source.run])
+        held = self._ledger.source_runs([source.run for source in some if source.run])
         drawings, without = _Drawings(), list[NewWork]()
         for source in some:
             run = held[source.run or ""]
@@ -146,7 +145,7 @@ class Planner:
         self._ledger.plan(self._number, "images", work, {one.key: why for one in without})
 
     def _add(
-        self, drawings: _Drawings, source: BatchSource, run: HeldRun, caption: CounterfactualCaption, seed: int
+        self, drawings: _Drawings, source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
     ) -> None:
         task = self._order.plan.task_of(source.item.label)
         key = _image_key(run, task, caption, self._method.name, self._model, self._own.plain(), seed)
@@ -158,7 +157,7 @@ class Planner:
         not begun yet of those images is drawn as the captions are now.
         """
         for source in self._ledger.edited(self._number):
-            run = self._ledger.held([source.run or ""])[source.run or ""]
+            run = self._ledger.source_runs([source.run or ""])[source.run or ""]
             slots: dict[tuple[int, int], list[PlannedDrawing]] = {}
             wanted: dict[tuple[int, int], CounterfactualCaption | None] = {}
             for one in self._ledger.drawings(source.id):
@@ -184,7 +183,7 @@ class Planner:
 
 
 def caption_now(
-    recipe: Recipe, runs: Runs, run_id: str, run: HeldRun, caption: CounterfactualCaption
+    recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
     """The place of a caption among those of its run, before or after somebody edited them, and the caption that is to
     be drawn in its place now: None where it was taken out. None in all where no version has it.
@@ -205,12 +204,12 @@ def caption_now(
     return None
 
 
-def _bare(run: HeldRun) -> dict[StageName, Any]:
+def _bare(run: SourceRun) -> dict[StageName, Any]:
     return {name: value.value for name, value in run.values.items()}
 
 
 def _image_key(
-    run: HeldRun,
+    run: SourceRun,
     task: Task,
     caption: CounterfactualCaption,
     method: str,
@@ -221,25 +220,3 @@ def _image_key(
     """A hash of all that an image is made from: 64 hexadecimal digits."""
     made_from = [run.source_sha, run.mask_sha, to_plain(task), to_plain(caption), method, model, dict(settings), seed]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
-
-
-def lot_of(ledger: Batches, stage: Pass, claimed: Sequence[Claimed]) -> Lot:
-    """Work of one lot that was claimed, with all that a worker needs for it."""
-    runs = ledger.held(list(dict.fromkeys(one.run for one in claimed if one.run)))
-    return Lot(claimed[0].lot, stage, tuple(_piece(one, runs.get(one.run or "")) for one in claimed))
-
-
-def _piece(one: Claimed, run: HeldRun | None) -> Piece:
-    piece = Piece(
-        id=one.id,
-        place=one.place,
-        key=one.item.key,
-        stamp=one.item.stamp,
-        label=one.item.label,
-        seed=one.seed,
-        seeds=one.seeds,
-        counterfactual=one.counterfactual,
-    )
-    if run is None:
-        return piece
-    return replace(piece, source=run.source_sha, mask=run.mask_sha, mask_classes=run.mask_classes, values=run.values)

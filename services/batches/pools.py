@@ -14,11 +14,11 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Generic, Protocol, TypeVar
 
-from core.batches import Done
+from core.batches import Done, Lot
 from core.errors import UserError
 from pipeline.models.machine import this_machine
-from services.batches.io_workers import cores_here
-from services.batches.work import Lot, Order, Worker
+from services.batches.io_workers import Order, cores_here
+from services.batches.work import Worker
 from services.batches.worker_process import Answer, MakeRunner, Ready, start_worker, with_helpers
 
 LOTS_AHEAD = 2

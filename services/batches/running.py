@@ -23,11 +23,11 @@ from core.progress import OnCount
 from formats.layouts import LAYOUTS
 from services.batches.data_roots import DataRoots
 from services.batches.engine import Engine
+from services.batches.io_workers import Order
 from services.batches.plan_file import BatchPlan, plan_from_text, require_layout
 from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import BatchService
 from services.batches.status import BatchDetails, BatchView, BatchWatch, Place, details_facts, facts_of, require_known
-from services.batches.work import Order
 from services.changes import Changes
 from services.commands import Command, Commands
 from services.edit_conflicts import LARGEST_ID

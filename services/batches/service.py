@@ -19,10 +19,10 @@ from formats.in_place import DataSet
 from formats.layouts import LAYOUTS
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
+from services.batches.io_workers import Order, data_set_of
 from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, require_layout, settings_of
 from services.batches.planning import caption_now
-from services.batches.work import Order, data_set_of
 from storage.workspace import Workspace
 
 AT_ONCE = 8
@@ -205,7 +205,7 @@ class BatchService:
         """
         batch = self._ledger.get(number)
         found = self._ledger.sample(number, most)
-        recipe, held = recipe_of(batch.recipe), self._ledger.held(list({run for _, run, _ in found}))
+        recipe, held = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in found}))
         shown = []
         for key, run, planned in found:
             now = caption_now(recipe, self._workspace.runs, run, held[run], planned)

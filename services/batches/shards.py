@@ -21,18 +21,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from core.batches import Done, Pass
+from core.batches import Done, Lot, Pass, Piece, SourceRun
 from core.errors import UserError
-from core.images import StoredImage
 from core.stored_runs import SavedCase
-from core.types import Check, StageName, StageValue, Trace, from_plain, to_plain, value_types
+from core.types import from_plain, to_plain
 from core.version import version
 from pipeline.methods import read_lineage
 from pipeline.profiles.profile import load_profile
+from pipeline.recipes import values_from_plain
+from services.batches.io_workers import Order
 from services.batches.plan_file import plan_from_text, settings_of
-from services.batches.planning import Planner, lot_of
+from services.batches.planning import Planner
 from services.batches.pools import Pool, work_off
-from services.batches.work import Lot, Order, Piece
 from storage.batches.ledger import MOST_DEATHS
 from storage.images import remove_files_of
 from storage.workspace import IMAGES, THUMBNAILS, Workspace
@@ -115,9 +115,8 @@ def _hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
     with half.open("w", encoding="utf-8") as file:
         file.write(_line(to_plain(header)))
         number = 0
-        while claimed := ledger.claim(batch, held.stage):
-            tries = {str(one.id): one.tries for one in claimed}
-            file.write(_line({"lot": number, "tries": tries, **_plain_lot(lot_of(ledger, held.stage, claimed))}))
+        while pieces := ledger.claim(batch, held.stage):
+            file.write(_line({"lot": number, "pieces": [to_plain(piece) for piece in pieces]}))
             number += 1
         file.flush()
         os.fsync(file.fileno())
@@ -156,7 +155,7 @@ def work(
             "the same one, or take the lots back and hand them out anew."
         )
     answered = {number for number, _ in _answers(folder)}
-    own = [(number, lot) for number, lot, _ in _lots(folder) if number % of == shard - 1]
+    own = [(number, lot) for number, lot in _lots(folder) if number % of == shard - 1]
     todo = [(number, lot) for number, lot in own if number not in answered]
     done = len(own) - len(todo)
     with _answering(folder, shard, of) as file:
@@ -205,20 +204,16 @@ def merge(workspace: Workspace, batch: int, order: Order) -> Progress:
     cannot be read.
     """
     folder = _required(workspace.folder, batch)
-    lots, tries = 0, dict[int, dict[int, int]]()
-    for number, _, tried in _lots(folder):
-        tries[number] = tried
-        lots += 1
+    tries = {number: {piece.id: piece.tries for piece in lot.pieces} for number, lot in _lots(folder)}
     merged = set[int]()
     with _held(workspace, batch):
         answers = _answers(folder)
         while some := list(islice(answers, RECORDED_TOGETHER)):
-            wanted = {piece: before for number, _ in some for piece, before in tries[number].items()}
-            leased = workspace.batches.lease(batch, wanted)
+            leased = workspace.batches.lease(batch, {k: v for number, _ in some for k, v in tries[number].items()})
             results = {one.id: one for _, done in some for one in done if one.id in leased}
             workspace.batches.record(batch, list(results.values()), order.plan.images.tries)
             merged.update(number for number, _ in some)
-    found = Progress(lots, len(merged))
+    found = Progress(len(tries), len(merged))
     if not found.left:
         _remove(workspace, folder)
     return found
@@ -264,13 +259,14 @@ def _header(folder: Path) -> _Header:
         return found
 
 
-def _lots(folder: Path) -> Iterator[tuple[int, Lot, dict[int, int]]]:
-    """Each with its number and how often each of its pieces had been tried."""
+def _lots(folder: Path) -> Iterator[tuple[int, Lot]]:
+    """Yield each lot with its number."""
+    stage = _header(folder).stage
     with (folder / LOTS).open(encoding="utf-8") as file:
         next(file)
         for line in file:
-            held = json.loads(line)
-            yield held["lot"], _lot(held), {int(piece): tries for piece, tries in held["tries"].items()}
+            plain = json.loads(line)
+            yield plain["lot"], Lot(stage, tuple(map(_piece, plain["pieces"])))
 
 
 def _answers(folder: Path) -> Iterator[tuple[int, tuple[Done, ...]]]:
@@ -328,63 +324,22 @@ def _line(plain: Any) -> str:
     return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _plain_lot(lot: Lot) -> dict[str, Any]:
-    pieces = [{**to_plain(replace(piece, values={})), "values": _plain_values(piece.values)} for piece in lot.pieces]
-    return {"number": lot.number, "stage": lot.stage, "pieces": pieces}
-
-
-def _lot(plain: Mapping[str, Any]) -> Lot:
-    pieces = []
-    for held in plain["pieces"]:
-        piece: Piece = from_plain(Piece, {**held, "values": {}})
-        pieces.append(replace(piece, values=_values(held["values"])))
-    return Lot(plain["number"], plain["stage"], tuple(pieces))
-
-
-def _plain_values(values: Mapping[StageName, StageValue[Any]]) -> dict[str, Any]:
-    return {
-        stage: {"value": to_plain(held.value), "trace": to_plain(held.trace), "inputs_key": held.inputs_key}
-        for stage, held in values.items()
-    }
-
-
-def _values(plain: Mapping[StageName, Any]) -> dict[StageName, StageValue[Any]]:
-    return {
-        stage: StageValue(
-            from_plain(value_types()[stage], held["value"]), from_plain(Trace, held["trace"]), held["inputs_key"]
-        )
-        for stage, held in plain.items()
-    }
+def _piece(plain: Mapping[str, Any]) -> Piece:
+    if (run := plain["run"]) is not None:
+        run = from_plain(SourceRun, {**run, "values": values_from_plain(run["values"])})
+    piece: Piece = from_plain(Piece, {**plain, "run": run})
+    return piece
 
 
 def _plain_done(done: Done) -> dict[str, Any]:
-    plain = {**to_plain(replace(done, values={}, case=None)), "values": _plain_values(done.values)}
-    if (case := done.case) is not None:
-        plain["case"] = {
-            "lineage": case.lineage.plain(),
-            "checks": [to_plain(check) for check in case.checks],
-            "image": to_plain(case.image),
-            "artifacts": {name: to_plain(image) for name, image in case.artifacts.items()},
-        }
+    plain: dict[str, Any] = to_plain(done)
+    if done.case is not None:
+        plain["case"]["lineage"] = done.case.lineage.plain()
     return plain
 
 
 def _done(plain: Mapping[str, Any]) -> Done:
-    done: Done = from_plain(Done, {**plain, "values": {}, "case": None})
-    case = None
-    if held := plain["case"]:
-        case = SavedCase(
-            read_lineage(held["lineage"]),
-            tuple(from_plain(Check, check) for check in held["checks"]),
-            from_plain(StoredImage, held["image"]),
-            {name: from_plain(StoredImage, image) for name, image in held["artifacts"].items()},
-        )
-    return replace(done, values=_values(plain["values"]), case=case)
-
-
-def merged_in_words(found: Progress) -> str:
-    """How far a merge came, in a sentence."""
-    words: Sequence[str] = (f"{found.answered:,} of {found.lots:,} lots of the shards are merged.",)
-    if found.left:
-        words = (*words, "Run the shards again that did not end, then merge again.")
-    return " ".join(words)
+    if (case := plain["case"]) is not None:
+        case = from_plain(SavedCase, {**case, "lineage": read_lineage(case["lineage"])})
+    done: Done = from_plain(Done, {**plain, "values": values_from_plain(plain["values"]), "case": case})
+    return done

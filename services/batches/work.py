@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from PIL import Image
 
-from core.batches import Done, Pass, ReadSource
+from core.batches import Done, Lot, Pass, Piece, ReadSource, SourceRun
 from core.errors import UnreadableReply, UserError, one_line
 from core.images import StoredImage
 from core.lineage import DrawnBatch, TestCase
@@ -35,12 +35,8 @@ from services.batches.io_workers import (
     IoWorkers,
     OpenedSource,
     Order,
-    Piece,
     UnreadSource,
-    data_set_of,
 )
-
-__all__ = ["Lot", "Order", "Piece", "Worker", "data_set_of", "stages_of"]
 
 T = TypeVar("T")
 Awaited = Callable[[], T]
@@ -49,15 +45,6 @@ Finish = Callable[[], list[Done]]
 """Gives what became of the pieces of a lot, once its files are on the disk."""
 _Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
 """By the numbers of the pieces."""
-
-
-@dataclass(frozen=True)
-class Lot:
-    """Work that is done together."""
-
-    number: int
-    stage: Pass
-    pieces: tuple[Piece, ...]
 
 
 def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
@@ -111,11 +98,9 @@ class Worker:
         """The source of each piece, by its number; one that is wanted for several images once."""
         if lot.stage == "captions":
             return {piece.id: self._io.read(piece) for piece in lot.pieces}
-        asked: dict[str, Awaited[OpenedSource | UnreadSource]] = {}
-        for piece in lot.pieces:
-            if piece.source not in asked:
-                asked[piece.source] = self._io.load(piece.source, piece.mask, piece.mask_classes)
-        return {piece.id: asked[piece.source] for piece in lot.pieces}
+        runs = {_run(piece).source_sha: _run(piece) for piece in lot.pieces}
+        loading = {sha: self._io.load(run) for sha, run in runs.items()}
+        return {piece.id: loading[_run(piece).source_sha] for piece in lot.pieces}
 
     def _timed(self, lot: Lot, sources: _Sources) -> tuple[Finish, float]:
         began = time.monotonic()
@@ -158,8 +143,12 @@ class Worker:
                 continue
             if source.kept is not None:
                 read[piece.id] = source.kept
-            store = MemoryStore(source.image, piece.values, source.mask)
-            works[piece.id] = self._work(piece, lot.stage, store, self._task(piece))
+            stages, seed = stages_of(self._recipe, lot.stage), next_seed(piece.seed, piece.seeds)
+            request = Request(
+                self._task(piece), self._order.settings, self._recipe.name, seed, stages=stages, images=()
+            )
+            values = piece.run.values if piece.run is not None else {}
+            works[piece.id] = SourceWork(request, MemoryStore(source.image, values, source.mask))
         return works, unread
 
     def _run(
@@ -186,15 +175,15 @@ class Worker:
     def _images(self, lot: Lot, sources: _Sources) -> Finish:
         failed: dict[int, UnreadSource] = {}
         stores: dict[str, _SavingStore] = {}
-        wanted: dict[str, list[Piece]] = {}
+        by_source: dict[str, list[Piece]] = {}
         for piece in lot.pieces:
-            source = sources[piece.id]()
+            source, run = sources[piece.id](), _run(piece)
             if isinstance(source, UnreadSource):
                 failed[piece.id] = source
                 continue
-            if piece.source not in stores:
-                stores[piece.source] = _SavingStore(MemoryStore(source.image, piece.values, source.mask), self._io)
-            wanted.setdefault(piece.source, []).append(piece)
+            if run.source_sha not in stores:
+                stores[run.source_sha] = _SavingStore(source, run, self._io)
+            by_source.setdefault(run.source_sha, []).append(piece)
         works = [
             SourceWork(
                 Request(
@@ -208,14 +197,14 @@ class Worker:
                 ),
                 stores[source],
             )
-            for source, pieces in wanted.items()
+            for source, pieces in by_source.items()
         ]
         if works:
-            held = [stores[source] for source in wanted]
-            draw(self._driver, works, lambda number, event: held[number].tell(event), at_once=self._order.at_once)
+            numbered = [*stores.values()]
+            draw(self._driver, works, lambda number, event: numbered[number].tell(event), at_once=self._order.at_once)
 
         def finish() -> list[Done]:
-            done = [self._drawn(piece, stores.get(piece.source), failed.get(piece.id)) for piece in lot.pieces]
+            done = [self._drawn(piece, stores, failed) for piece in lot.pieces]
             if works:
                 self._files.settle()
             return done
@@ -227,10 +216,10 @@ class Worker:
         batch = DrawnBatch(size=self._order.at_once, place=piece.place)
         return PlannedImage(piece.counterfactual, next_seed(piece.seed, piece.seeds), batch=batch)
 
-    def _drawn(self, piece: Piece, store: _SavingStore | None, failed: UnreadSource | None) -> Done:
-        seed = next_seed(piece.seed, piece.seeds)
-        if failed is not None or store is None:
-            return Done(piece.id, failed=failed.failed if failed else "Its source is not there.", final=True)
+    def _drawn(self, piece: Piece, stores: Mapping[str, _SavingStore], failed: Mapping[int, UnreadSource]) -> Done:
+        if piece.id in failed:
+            return Done(piece.id, failed=failed[piece.id].failed, final=True)
+        store, seed = stores[_run(piece).source_sha], next_seed(piece.seed, piece.seeds)
         saved, error = store.saved.get((piece.counterfactual, seed)), store.failed.get((piece.counterfactual, seed))
         if saved is None:
             # What is refused of an image, it is for its pixels; anything else is a mishap.
@@ -243,22 +232,21 @@ class Worker:
                 return Done(piece.id, failed=why, seed_spent=True)
         return Done(piece.id, case=case)
 
-    # What all of them need
-
     def _task(self, piece: Piece) -> Task:
-        return self._order.plan.task_of(piece.label)
+        return self._order.plan.task_of(piece.item.label)
 
-    def _work(self, piece: Piece, stage: Pass, store: MemoryStore, task: Task) -> SourceWork:
-        stages, seed = stages_of(self._recipe, stage), next_seed(piece.seed, piece.seeds)
-        request = Request(task, self._order.settings, self._recipe.name, seed, stages=stages, images=())
-        return SourceWork(request, store)
+
+def _run(piece: Piece) -> SourceRun:
+    """Return the run of a source that was read in an earlier pass."""
+    assert piece.run is not None
+    return piece.run
 
 
 class _SavingStore(MemoryStore):
     """The store of a source whose images are saved as soon as they are there."""
 
-    def __init__(self, held: MemoryStore, io: IoWorkers) -> None:
-        super().__init__(held.source(), held.values(), held.mask())
+    def __init__(self, source: OpenedSource, run: SourceRun, io: IoWorkers) -> None:
+        super().__init__(source.image, run.values, source.mask)
         self._io = io
         self.saved: dict[tuple[CounterfactualCaption | None, int], Awaited[SavedCase]] = {}
         """By caption and seed."""

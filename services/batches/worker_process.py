@@ -17,10 +17,9 @@ from typing import Protocol
 
 from tqdm import tqdm
 
-from core.batches import Done
+from core.batches import Done, Lot
 from core.errors import UserError
-from services.batches.io_workers import end_with_parent, helpers_here
-from services.batches.work import Lot, Order
+from services.batches.io_workers import Order, end_with_parent, helpers_here
 
 log = logging.getLogger(__name__)
 

@@ -19,14 +19,14 @@ from core.batches import (
     PASSES,
     Batch,
     BatchSource,
-    Claimed,
     Done,
-    HeldRun,
     Item,
     NewWork,
     Pass,
+    Piece,
     PlannedDrawing,
     ReadSource,
+    SourceRun,
     Wish,
 )
 from core.errors import UserError
@@ -230,20 +230,9 @@ class Batches(BatchFigures):
         return int(db.execute(query, [batch, stage]).fetchone()[0])
 
     @read
-    def held(self, db: sqlite_utils.Database, runs: Sequence[str]) -> Mapping[str, HeldRun]:
-        """What these runs have so far, by their ids."""
-        query = """
-            SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
-            WHERE runs.id IN (SELECT value FROM json_each(?))
-        """
-        found = {}
-        for row in list(db.query(query, [pack(list(runs))])):
-            state = latest_state(db, row["id"])
-            classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
-            values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
-            size = (row["width"], row["height"])
-            found[row["id"]] = HeldRun(row["source"], size, state["mask"] or "", classes, values)
-        return found
+    def source_runs(self, db: sqlite_utils.Database, runs: Sequence[str]) -> Mapping[str, SourceRun]:
+        """Return these runs by their ids, each with the values that it has so far."""
+        return _source_runs(db, runs)
 
     # Who works on it
 
@@ -304,16 +293,16 @@ class Batches(BatchFigures):
     # The work
 
     @write
-    def claim(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> tuple[Claimed, ...]:
-        """What is to be done next, leased to this process: all that is planned of a lot, or one piece alone of a lot
-        whose worker died, so that it shows which piece kills. Nothing where nothing is planned.
+    def claim(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> tuple[Piece, ...]:
+        """Lease the next work to this process: all that is planned of a lot, or one piece alone of a lot whose worker
+        died, so that it shows which piece kills. Empty if nothing is planned.
         """
         query = "SELECT lot FROM batch_work WHERE batch = ? AND pass = ? AND state = 'planned' ORDER BY lot LIMIT 1"
         found = db.execute(query, [batch, stage]).fetchone()
         if found is None:
             return ()
         query = """
-            SELECT batch_work.id, lot, place, source, seed, seeds, tries, deaths, counterfactual,
+            SELECT batch_work.id, place, seed, seeds, tries, deaths, counterfactual,
                 batch_sources.key, label, split, attributes, stamp, run
             FROM batch_work JOIN batch_sources ON batch_sources.id = source
             WHERE batch_work.batch = ? AND pass = ? AND state = 'planned' AND lot = ? ORDER BY place
@@ -325,7 +314,22 @@ class Batches(BatchFigures):
         db.conn.executemany(
             "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?", [(time, row["id"]) for row in rows]
         )
-        return tuple(_claimed(row) for row in rows)
+        runs = _source_runs(db, [row["run"] for row in rows if row["run"]])
+        return tuple(
+            Piece(
+                id=row["id"],
+                place=row["place"],
+                item=_item(row),
+                seed=row["seed"],
+                seeds=row["seeds"],
+                tries=row["tries"],
+                counterfactual=unpack_value(CounterfactualCaption, packed)
+                if (packed := row["counterfactual"])
+                else None,
+                run=runs.get(row["run"]),
+            )
+            for row in rows
+        )
 
     @write
     def lease(self, db: sqlite_utils.Database, batch: int, wanted: Mapping[int, int]) -> frozenset[int]:
@@ -386,8 +390,6 @@ class Batches(BatchFigures):
                     "seeds": work["seeds"] + result.seed_spent,
                     "reason": whole(result.failed),
                 }
-            elif result.skipped:
-                change |= {"state": "skipped", "reason": whole(result.skipped)}
             else:
                 self._take(db, row, work, result, change)
             assignments = ", ".join(f"{name} = :{name}" for name in change)
@@ -495,17 +497,16 @@ def _item(row: Row) -> Item:
     return Item(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
 
 
-def _claimed(row: Row) -> Claimed:
-    caption = row["counterfactual"]
-    return Claimed(
-        id=row["id"],
-        lot=row["lot"],
-        place=row["place"],
-        source=row["source"],
-        item=_item(row),
-        run=row["run"],
-        seed=row["seed"],
-        seeds=row["seeds"],
-        tries=row["tries"],
-        counterfactual=unpack_value(CounterfactualCaption, caption) if caption else None,
-    )
+def _source_runs(db: sqlite_utils.Database, runs: Sequence[str]) -> Mapping[str, SourceRun]:
+    query = """
+        SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
+        WHERE runs.id IN (SELECT value FROM json_each(?))
+    """
+    found = {}
+    for row in list(db.query(query, [pack(list(runs))])):
+        state = latest_state(db, row["id"])
+        classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
+        values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
+        size = (row["width"], row["height"])
+        found[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
+    return found

@@ -11,9 +11,10 @@ from PIL import Image
 from core.errors import UserError
 from core.settings import CaptionSettings
 from core.types import Task
+from services.batches.io_workers import Order
 from services.batches.pools import HerePool, Pool, Returned
 from services.batches.running import BatchRuns
-from services.batches.work import Order, Worker
+from services.batches.work import Worker
 from services.studio import Studio
 from tests.support.scripted import ScriptedCaptioner, ScriptedModels
 from tests.support.serving import until

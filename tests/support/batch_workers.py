@@ -6,9 +6,11 @@ import os
 import signal
 from typing import Any
 
+from core.batches import Lot
 from core.errors import CannotLoad
+from services.batches.io_workers import Order
 from services.batches.pools import HerePool
-from services.batches.work import Lot, Order, Worker
+from services.batches.work import Worker
 from tests.support.scripted import NoiseBatches, ScriptedBatches, ScriptedModels, answer
 
 
@@ -36,7 +38,7 @@ class Poisoned:
         self._worker = scripted(order)
 
     def do(self, lot: Lot) -> Any:
-        if any(piece.key.endswith("002.png") for piece in lot.pieces):
+        if any(piece.item.key.endswith("002.png") for piece in lot.pieces):
             os.kill(os.getpid(), signal.SIGKILL)
         return self._worker.do(lot)
 

@@ -15,16 +15,18 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from core.batches import Lot
 from core.catalogue import Order as Sorted
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.types import CounterfactualCaption, CounterfactualCaptions, Trace
 from services.batches import planning
 from services.batches.engine import Engine, Outcome, ProgressEvent
+from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, Returned
 from services.batches.service import BatchService
-from services.batches.work import Lot, Order, Worker
+from services.batches.work import Worker
 from storage.workspace import Workspace
 from tests.support.batch_kills import plan_file
 from tests.support.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
@@ -315,7 +317,7 @@ class Dying(HerePool):
 
     def wait(self, seconds: float) -> Sequence[Returned]:
         lot: Lot = self._lots[0]
-        if any(piece.key.endswith("/3.png") for piece in lot.pieces):
+        if any(piece.item.key.endswith("/3.png") for piece in lot.pieces):
             self._lots.popleft()
             return (Returned(lot, died=True),)
         return super().wait(seconds)

@@ -23,10 +23,10 @@ from demo.scene import random_scene
 from services.batches import planning, service
 from services.batches.cluster import RayPool, on_ray
 from services.batches.engine import Engine, ProgressEvent
+from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService
-from services.batches.work import Order
 from storage.workspace import Workspace
 from tests.support.batch_workers import Deadly, Poisoned, here, not_there, scripted
 from tests.support.workspaces import workspace_in

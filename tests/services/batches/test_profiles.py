@@ -28,10 +28,10 @@ from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.profiles.text_sections import Blip2Captioner, ChatCaptioner
 from services.batches import planning
 from services.batches.engine import Engine
+from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, ProcessPool
 from services.batches.service import BatchService
-from services.batches.work import Order
 from tests.support import tiny, tiny_captioners
 from tests.support.workspaces import workspace_in
 

@@ -17,11 +17,12 @@ import pytest
 from core.errors import UserError
 from services.batches import planning, shards
 from services.batches.engine import Engine
+from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, Returned
 from services.batches.service import BatchService
 from services.batches.shards import Progress, hand_out, handed_out, merge, progress, take_back, work
-from services.batches.work import Order, Worker
+from services.batches.work import Worker
 from storage.workspace import Workspace
 from tests.services.batches.test_batches import images
 from tests.support.batch_kills import drawn_data, plan_file, run
@@ -178,7 +179,7 @@ class Dying(HerePool):
     """Its worker dies whenever it has a certain source."""
 
     def wait(self, seconds: float) -> Sequence[Returned]:
-        if any(piece.key.endswith("/3.png") for piece in self._lots[0].pieces):
+        if any(piece.item.key.endswith("/3.png") for piece in self._lots[0].pieces):
             return (Returned(self._lots.popleft(), died=True),)
         return super().wait(seconds)
 
