@@ -14,9 +14,7 @@ import sqlite_utils
 from core.errors import UserError
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, MARK, Token
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, sha_of, when, whole
-
-_COLUMNS = "id, name, reads_only, created, expires, withdrawn"
+from storage.engine.rows import insert_row, now, record_of, sha_of, whole
 
 
 class Tokens(Repository):
@@ -42,20 +40,20 @@ class Tokens(Repository):
         expires = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="microseconds")
         row = {"sha": sha_of(text), "name": name, "reads_only": int(reads_only), "created": now(), "expires": expires}
         number = insert_row(db, "tokens", row)
-        return _token(next(db.query(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", [number]))), text
+        return record_of(Token, next(db.query("SELECT * FROM tokens WHERE id = ?", [number]))), text
 
     @read
     def all(self, db: sqlite_utils.Database) -> tuple[Token, ...]:
         """Every token that there ever was, the latest first."""
-        return tuple(_token(row) for row in db.query(f"SELECT {_COLUMNS} FROM tokens ORDER BY id DESC"))
+        return tuple(record_of(Token, row) for row in db.query("SELECT * FROM tokens ORDER BY id DESC"))
 
     @read
     def get(self, db: sqlite_utils.Database, text: str) -> Token | None:
         """The token of this text; None for one that is none, has ended or was withdrawn."""
         if not text.startswith(MARK):
             return None
-        query = f"SELECT {_COLUMNS} FROM tokens WHERE sha = ? AND withdrawn IS NULL AND expires > ?"
-        return next((_token(row) for row in db.query(query, [sha_of(text[:200]), now()])), None)
+        query = "SELECT * FROM tokens WHERE sha = ? AND withdrawn IS NULL AND expires > ?"
+        return next((record_of(Token, row) for row in db.query(query, [sha_of(text[:200]), now()])), None)
 
     @read
     def holds(self, db: sqlite_utils.Database, number: int) -> bool:
@@ -69,8 +67,3 @@ class Tokens(Repository):
         if not list(db.query("SELECT 1 FROM tokens WHERE id = ?", [number])):
             raise UserError("There is no such token: reload the page.", field="token")
         db.execute("UPDATE tokens SET withdrawn = ? WHERE id = ? AND withdrawn IS NULL", [now(), number])
-
-
-def _token(row: Row) -> Token:
-    withdrawn = when(row["withdrawn"]) if row["withdrawn"] else None
-    return Token(row["id"], row["name"], bool(row["reads_only"]), when(row["created"]), when(row["expires"]), withdrawn)

@@ -38,7 +38,7 @@ from storage.curation.scores import MEASURE as SCORE
 from storage.curation.scores import NUMBER
 from storage.curation.selection import Held, Selection, counts
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, unpack_value, when
+from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 
 COUNTED = 10_000
@@ -355,34 +355,27 @@ def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
         counterfactual = CounterfactualCaption(row["new_caption"] or "", edits)
     caption = json.loads(row["caption"] or "null") or {}
     reviewed = row["verdict"] != "open"
-    return CatalogueEntry(
-        id=row["id"],
-        test_case=row["test_case"],
+    return record_of(
+        CatalogueEntry,
+        row,
         run=row["run"] or "",
         run_name=row["run_name"] or "",
         image_sha=row["image"],
         image_path=images / file_name(row["image"]),
         image_size=(row["width"], row["height"]),
         source_sha=row["source"] or "",
-        kind=row["kind"],
         classes=tuple(json.loads(row["classes"])),
         caption=caption.get("text", "") or row["brought_caption"] or "",
         counterfactual=counterfactual.text,
         edits=counterfactual.edits,
-        profile=row["profile"],
-        recipe=row["recipe"],
-        method=row["method"],
         checks=unpack_value(tuple[Check, ...], row["checks"] or row["brought_checks"] or "[]"),
-        verdict=row["verdict"],
         reason=row["reason"] or "" if reviewed else "",
         reviewer=row["reviewer"] or "" if reviewed else "",
         reviewed=when(row["reviewed"]) if reviewed else None,
         standings=json.loads(row["standings"]),
         study_outcomes=tuple(sorted(json.loads(row["outcomes"]))),
         tags=tuple(sorted(json.loads(row["tags"]))),
-        created=when(row["created"]),
         key=key,
         name=row["name"] or "",
         import_name=row["import_name"] or "",
-        score=row["score"],
     )

@@ -23,7 +23,7 @@ from storage.curation import entry_sets
 from storage.curation.decision_undo import DecisionKind, in_force, last_of, words_after
 from storage.curation.selection import Selection
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, checked_text, insert_row, now, pack, when
+from storage.engine.rows import Row, checked_text, insert_row, now, pack, record_of, when
 
 MOST_AT_ONCE = 100_000
 """Images that one decision is about at most."""
@@ -254,25 +254,14 @@ class Decisions(Repository):
     ) -> tuple[Decision, ...]:
         """Decisions, the latest first, at most `limit`, those older than the decision `after` where there is one."""
         query = """
-            SELECT held.*, undo.id AS undone FROM image_decisions AS held
+            SELECT held.*, coalesce(held.undoes, 0) AS undoes, coalesce(undo.id, 0) AS undone
+            FROM image_decisions AS held
                 LEFT JOIN image_decisions AS undo ON undo.undoes = held.id
             WHERE (:after = 0 OR held.id < :after) AND (:author IS NULL OR held.author = :author)
             ORDER BY held.id DESC LIMIT :limit
         """
         rows = db.query(query, {"after": after, "author": author, "limit": limit})
-        return tuple(
-            Decision(
-                row["id"],
-                row["kind"],
-                row["author"],
-                row["what"],
-                row["entries"],
-                row["undoes"] or 0,
-                row["undone"] or 0,
-                when(row["created"]),
-            )
-            for row in rows
-        )
+        return tuple(record_of(Decision, row) for row in rows)
 
     @read
     def of_entry(self, db: sqlite_utils.Database, entry: int) -> tuple[Said, ...]:
@@ -292,15 +281,7 @@ class Decisions(Repository):
             ORDER BY created DESC, number DESC
         """
         return tuple(
-            Said(
-                row["kind"],
-                row["what"],
-                row["reason"],
-                row["author"],
-                row["decision"] or 0,
-                row["restores"] is not None,
-                when(row["created"]),
-            )
+            record_of(Said, row, decision=row["decision"] or 0, restored=row["restores"] is not None)
             for row in db.query(query, {"entry": entry})
         )
 

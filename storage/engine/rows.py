@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar, get_type_hints
 
 import sqlite_utils
 
@@ -14,6 +16,7 @@ from core.errors import UserError
 from core.types import from_plain, to_plain
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def now() -> str:
@@ -39,6 +42,24 @@ def pack_value(value: Any) -> str:
 def unpack_value(kind: Any, text: str) -> Any:
     """The dataclass back, validated."""
     return from_plain(kind, json.loads(text))
+
+
+def record_of(kind: Callable[..., T], row: Row, **values: Any) -> T:
+    """Return a dataclass from a row: its fields from the columns of the same names, except those given as `values`."""
+    columns = {name: read(row[name]) for name, read in _readers(kind).items() if name in row and name not in values}
+    return kind(**columns, **values)
+
+
+@lru_cache
+def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    """Map each field of a dataclass to the function that reads its column: times and truth values, others as stored."""
+    known: dict[Any, Callable[[Any], Any]] = {
+        datetime: when,
+        datetime | None: lambda text: when(text) if text else None,
+        bool: bool,
+    }
+    hints = get_type_hints(kind)
+    return {field.name: known.get(hints[field.name], lambda value: value) for field in fields(kind)}
 
 
 def whole(text: str) -> str:

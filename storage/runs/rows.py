@@ -9,7 +9,7 @@ import sqlite_utils
 
 from core.stored_runs import StoredValue
 from core.types import StageName, StageValue, Trace, to_plain, value_types
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, require_run, unpack_value
 
 
 def insert_value(
@@ -114,23 +114,7 @@ def latest_values(db: sqlite_utils.Database, run_id: str) -> dict[StageName, Sto
 
 
 def stored_value(row: Row) -> StoredValue:
-    trace = Trace(
-        author=row["author"],
-        model=row["model"],
-        prompt=row["prompt"],
-        raw_reply=row["raw_reply"],
-        settings=json.loads(row["settings"]),
-        seed=int(row["seed"]),
-        attempts=row["attempts"],
-        seconds=row["seconds"],
-        notes=tuple(json.loads(row["notes"])),
-    )
+    settings, notes = json.loads(row["settings"]), tuple(json.loads(row["notes"]))
+    trace = record_of(Trace, row, settings=settings, seed=int(row["seed"]), notes=notes)
     value = unpack_value(value_types()[row["stage"]], row["value"])
-    return StoredValue(
-        id=row["id"],
-        run_id=row["run"],
-        stage=row["stage"],
-        value=StageValue(value, trace, row["inputs_key"]),
-        created=when(row["created"]),
-        brought_back=row["brought_back"],
-    )
+    return record_of(StoredValue, row, run_id=row["run"], value=StageValue(value, trace, row["inputs_key"]))

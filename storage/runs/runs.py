@@ -23,7 +23,7 @@ from core.run_record import RunRecord
 from core.stored_runs import EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
 from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, value_types
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, now, pack, pack_value, require_run, run_exists, unpack_value, when
+from storage.engine.rows import Row, now, pack, pack_value, record_of, require_run, run_exists, unpack_value
 from storage.images import Images, file_name, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, LatestRun, begin_from, latest_of_sources
 from storage.runs.rows import (
@@ -248,17 +248,15 @@ class Runs(Repository):
         require_run(db, run_id)
         row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
         state = latest_state(db, run_id)
-        return Run(
-            id=run_id,
+        return record_of(
+            Run,
+            row,
             name=state["name"],
             task=unpack_value(Task, state["task"]),
-            profile=row["profile"],
             settings=json.loads(state["settings"]),
-            sample=row["sample"],
             notes=tuple(json.loads(row["notes"])),
             source_sha=row["source"],
             source_path=images / file_name(row["source"]),
-            created=when(row["created"]),
             values=latest_values(db, run_id),
             test_cases=read_test_cases(db, run_id, images),
             jobs=read_jobs(db, run_id),
@@ -457,27 +455,18 @@ def _name(name: str) -> str:
 
 
 def _state(row: Row) -> StoredState:
-    return StoredState(row["id"], json.loads(row["settings"]), json.loads(row["prompts"]), when(row["created"]))
+    return record_of(StoredState, row, settings=json.loads(row["settings"]), prompts=json.loads(row["prompts"]))
 
 
 def _summary(row: Row, images: Path) -> RunSummary:
     present = set(row["stages"].split())
     if row["test_cases"]:
         present.add("generation")
-    return RunSummary(
-        id=row["id"],
-        name=row["name"],
+    return record_of(
+        RunSummary,
+        row,
         task=unpack_value(Task, row["task"]),
-        profile=row["profile"],
-        sample=row["sample"],
         source_sha=row["source"],
         source_path=images / file_name(row["source"]),
-        created=when(row["created"]),
-        changed=when(row["changed"]),
         stages=tuple(stage for stage in (*value_types(), GENERATION) if stage in present),
-        test_cases=row["test_cases"],
-        recipe=row["recipe"],
-        accepted=row["accepted"],
-        job=row["job"],
-        removed=bool(row["removed"]),
     )

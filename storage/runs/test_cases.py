@@ -27,7 +27,7 @@ from core.stored_runs import (
 from core.stored_studies import Candidate
 from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, require_run, unpack_value, when
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, require_run, unpack_value, when
 from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
 from storage.thumbnails import ThumbnailFiles, Thumbnails
@@ -40,6 +40,10 @@ _CASES: Final = """
     LEFT JOIN test_case_states AS state ON state.test_case = test_cases.id
     LEFT JOIN reviews ON reviews.id = state.review
 """
+
+
+_ORIGIN = "run run_name profile recipe method model prompt negative_prompt seed settings created".split()
+"""Columns of a test case that an item of a study keeps."""
 
 
 class TestCases(Repository):
@@ -133,20 +137,8 @@ class Jobs(Repository):
         UserError for an unknown run.
         """
         require_run(db, run_id)
-        return insert_row(
-            db,
-            "jobs",
-            {
-                "run": run_id,
-                "process": self.process,
-                "total": total,
-                "inputs_key": inputs_key,
-                "state": "running",
-                "message": "",
-                "started": now(),
-                "finished": None,
-            },
-        )
+        row = {"run": run_id, "process": self.process, "total": total, "inputs_key": inputs_key}
+        return insert_row(db, "jobs", {**row, "state": "running", "message": "", "started": now(), "finished": None})
 
     @write
     def finish(self, db: sqlite_utils.Database, job_id: int, state: JobState, message: str = "") -> bool:
@@ -264,7 +256,7 @@ def read_jobs(db: sqlite_utils.Database, run_id: str) -> tuple[Job, ...]:
         "SELECT *, (SELECT count(*) FROM test_cases WHERE job = jobs.id) AS done FROM jobs WHERE run = ? ORDER BY id",
         [run_id],
     )
-    return tuple(_job(row) for row in rows)
+    return tuple(record_of(Job, row, run_id=row["run"]) for row in rows)
 
 
 def _finish_job(db: sqlite_utils.Database, job_id: int, state: JobState, message: str) -> bool:
@@ -289,20 +281,6 @@ def _review(row: Row) -> Review | None:
     return Review(row["verdict"], row["reason"], when(row["reviewed"]))
 
 
-def _job(row: Row) -> Job:
-    return Job(
-        id=row["id"],
-        run_id=row["run"],
-        total=row["total"],
-        done=row["done"],
-        state=row["state"],
-        message=row["message"],
-        inputs_key=row["inputs_key"],
-        started=when(row["started"]),
-        finished=when(row["finished"]) if row["finished"] else None,
-    )
-
-
 @lru_cache(maxsize=256)
 def _settings(method: str, packed: str) -> MethodSettings:
     # The images of a run share their settings, and reading them costs more than the rest of a row.
@@ -316,23 +294,20 @@ def _task(packed: str) -> Task:
 
 
 def _case(row: Row, images: Path) -> StoredTestCase:
-    return StoredTestCase(
-        id=row["id"],
+    return record_of(
+        StoredTestCase,
+        row,
         run_id=row["run"],
         job_id=row["job"],
         image_sha=row["image"],
         image_path=images / file_name(row["image"]),
         image_size=(row["width"], row["height"]),
-        lineage=Lineage(
+        lineage=record_of(
+            Lineage,
+            row,
             counterfactual=unpack_value(CounterfactualCaption, row["counterfactual"]),
             seed=int(row["seed"]),
-            method=row["method"],
-            model=row["model"],
-            prompt=row["prompt"],
-            negative_prompt=row["negative_prompt"],
             settings=_settings(row["method"], row["settings"]),
-            seconds=row["seconds"],
-            recipe=row["recipe"],
             task=_task(row["task"]),
         ),
         artifacts={
@@ -340,7 +315,6 @@ def _case(row: Row, images: Path) -> StoredTestCase:
         },
         checks=unpack_value(tuple[Check, ...], row["checks"]),
         inputs_key=row["inputs_key"] or "",
-        created=when(row["created"]),
         review=_review(row),
     )
 
@@ -349,11 +323,11 @@ def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) ->
     task = _task(row["task"])
     counterfactual: CounterfactualCaption = unpack_value(CounterfactualCaption, row["counterfactual"])
     of_source, of_image = predictions.get(row["source"], {}), predictions.get(row["image"], {})
-    return Candidate(
+    return record_of(
+        Candidate,
+        row,
         test_case=row["id"],
         run_id=row["run"],
-        run_name=row["run_name"],
-        profile=row["profile"],
         label=task.label,
         classes=tuple(task.protected),
         image_sha=row["image"],
@@ -361,21 +335,9 @@ def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) ->
         caption=(json.loads(row["caption"] or "null") or {}).get("text", ""),
         counterfactual=counterfactual,
         edit_types=tuple(dict.fromkeys(edit.edit_type for edit in counterfactual.edits)),
-        verdict=row["verdict"],
         predictions={model: (of_source.get(model), of_image.get(model)) for model in sorted({*of_source, *of_image})},
-        origin={
-            "run": row["run"],
-            "run_name": row["run_name"],
-            "profile": row["profile"],
-            "recipe": row["recipe"],
-            "method": row["method"],
-            "model": row["model"],
-            "prompt": row["prompt"],
-            "negative_prompt": row["negative_prompt"],
-            "seed": row["seed"],  # text: JSON readers lose the last digits of 64 bits
-            "settings": json.loads(row["settings"]),
-            "created": row["created"],
-        },
+        # The seed as text: JSON readers lose the last digits of 64 bits.
+        origin={name: row[name] for name in _ORIGIN} | {"settings": json.loads(row["settings"])},
     )
 
 

@@ -20,7 +20,7 @@ from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, when, whole
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
 from storage.studies.rows import item_of, require_study, rules_of, touch
 
@@ -464,19 +464,12 @@ def _assignment(db: sqlite_utils.Database, row: Row) -> Assignment:
     if row["vote"] is not None:
         vote = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
         answers, comment = json.loads(vote["answers"]), vote["comment"]
-    return Assignment(
-        id=row["id"],
-        public=row["public"],
-        image_token=row["image_token"],
+    return record_of(
+        Assignment,
+        row,
         source_token=row["source_token"] or "",
-        side=row["side"],
         item=item,
-        worker=row["worker"],
         study_id=row["study"],
-        number=row["number"],
-        state=row["state"],
-        accepted=when(row["accepted"]),
-        expires=when(row["expires"]),
         answers=answers,
         comment=comment,
         draft=UnsentAnswers(**json.loads(row["draft"])) if row["draft"] else None,

@@ -20,7 +20,7 @@ from core.errors import UserError
 from core.stored_studies import ImportedVote, LogEntry
 from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, when, whole
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.assignments import Assignments, hold_again
 from storage.studies.imported_votes import import_vote, imported_worker
 from storage.studies.next_items import look_again
@@ -248,10 +248,7 @@ class Studies(Repository):
         """The latest lines, latest first; of one study, or of all with ""."""
         where = "WHERE study = :study" if study_id else ""
         rows = db.query(f"SELECT * FROM study_log {where} ORDER BY id DESC LIMIT :n", {"study": study_id, "n": limit})
-        return tuple(
-            LogEntry(row["id"], when(row["created"]), row["event"], row["detail"], row["study"], row["worker"])
-            for row in rows
-        )
+        return tuple(record_of(LogEntry, row, study_id=row["study"]) for row in rows)
 
     # What is said in a study, beside the answers of its workers
 
@@ -380,13 +377,10 @@ def _study(db: sqlite_utils.Database, row: Row) -> Study:
         WHERE study = :study AND kind = 'item' AND votes + leases > :asked
     """
     surplus = db.execute(query, {"study": row["id"], "asked": rules.votes}).fetchone()[0]
-    return Study(
-        id=row["id"],
-        name=row["name"],
-        state=row["state"],
+    return record_of(
+        Study,
+        row,
         rules=rules,
-        created=when(row["created"]),
-        changed=when(row["changed"]),
         items=counts["item"],
         controls=counts["control"],
         quiz=counts["quiz"],
@@ -489,19 +483,7 @@ def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:
             LEFT JOIN decisions ON decisions.id = assignments.decision
         WHERE assignments.study = ? AND state = 'submitted' ORDER BY first_vote
     """
-    return tuple(
-        Vote(
-            **{
-                **row,
-                "answers": json.loads(row["answers"]),
-                "accepted": when(row["accepted"]),
-                "submitted": when(row["submitted"]),
-                "decided": when(row["decided"]) if row["decided"] else None,
-                "imported": bool(row["imported"]),
-            }
-        )
-        for row in db.query(query, [study_id])
-    )
+    return tuple(record_of(Vote, row, answers=json.loads(row["answers"])) for row in db.query(query, [study_id]))
 
 
 def _exclusions(db: sqlite_utils.Database, study_id: str) -> tuple[Exclusion, ...]:
@@ -509,10 +491,7 @@ def _exclusions(db: sqlite_utils.Database, study_id: str) -> tuple[Exclusion, ..
         SELECT exclusions.* FROM enrolments JOIN exclusions ON exclusions.id = enrolments.exclusion
         WHERE enrolments.study = ? ORDER BY exclusions.id
     """
-    return tuple(
-        Exclusion(row["worker"], row["reason"], row["author"], when(row["created"]))
-        for row in db.query(query, [study_id])
-    )
+    return tuple(record_of(Exclusion, row, by=row["author"]) for row in db.query(query, [study_id]))
 
 
 def _same_browser(db: sqlite_utils.Database, study_id: str) -> tuple[tuple[str, ...], ...]:
@@ -532,7 +511,4 @@ def _adjudications(db: sqlite_utils.Database, study_id: str) -> tuple[Adjudicati
             SELECT max(id) FROM adjudications WHERE study = ? GROUP BY item, question
         ) ORDER BY id
     """
-    return tuple(
-        Adjudication(row["item"], row["question"], row["answer"], row["reason"], when(row["created"]))
-        for row in db.query(query, [study_id])
-    )
+    return tuple(record_of(Adjudication, row) for row in db.query(query, [study_id]))

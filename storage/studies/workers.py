@@ -17,7 +17,7 @@ from core.errors import UserError
 from core.stored_studies import Enrolment
 from core.studies import ApprovalVerdict, Exclusion, Worker
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, sha_of, when, whole
+from storage.engine.rows import insert_row, now, record_of, sha_of, when, whole
 from storage.studies.next_items import look_again
 from storage.studies.rows import append_log, require_study, touch
 
@@ -252,7 +252,7 @@ class Workers(Repository):
 def require_worker(db: sqlite_utils.Database, worker: str) -> Worker:
     """A worker with the record in all studies. Raises UserError for an unknown one."""
     for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
-        return _worker(row)
+        return record_of(Worker, row)
     raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
 
 
@@ -263,7 +263,7 @@ def read_workers(db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]
         SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
         WHERE enrolments.study = ? ORDER BY enrolments.created, workers.rowid
     """
-    return tuple(map(_worker, db.query(query, [study_id])))
+    return tuple(record_of(Worker, row) for row in db.query(query, [study_id]))
 
 
 def enrol(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
@@ -339,24 +339,13 @@ def _enrolled(db: sqlite_utils.Database, worker: str) -> tuple[str, ...]:
 
 def _enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment | None:
     query = """
-        SELECT enrolments.*, reason, author, exclusions.created AS since
+        SELECT enrolments.*, enrolments.study AS study_id, reason, author, exclusions.created AS since
         FROM enrolments LEFT JOIN exclusions ON exclusions.id = enrolments.exclusion
         WHERE enrolments.study = ? AND enrolments.worker = ?
     """
     for row in db.query(query, [study_id, worker]):
-        return Enrolment(
-            study_id=study_id,
-            worker=worker,
-            consented=row["consented"] is not None,
-            quiz_right=row["quiz_right"],
-            quiz_seen=row["quiz_seen"],
-            training_seen=row["training_seen"],
-            items_seen=row["items_seen"],
-            controls_seen=row["controls_seen"],
-            controls_right=row["controls_right"],
-            exclusion=Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None,
-            readmitted=bool(row["readmitted"]),
-        )
+        exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
+        return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
     return None
 
 
@@ -366,17 +355,6 @@ def _require_enrolment(db: sqlite_utils.Database, study_id: str, worker: str) ->
     if enrolment is None:
         raise UserError(f"{worker[:80]!r} is no worker of this study; pick one from its list.")
     return enrolment
-
-
-def _worker(row: Row) -> Worker:
-    return Worker(
-        id=row["id"],
-        created=when(row["created"]),
-        approved=row["approved"],
-        rejected=row["rejected"],
-        pending=row["pending"],
-        blocked=bool(row["blocked"]),
-    )
 
 
 def _free_name(db: sqlite_utils.Database) -> str:

@@ -30,7 +30,7 @@ from core.test_sets import (
 )
 from core.types import Task
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, checked_text, now, pack, unpack_value, when, whole
+from storage.engine.rows import Row, checked_text, now, pack, record_of, unpack_value, when, whole
 from storage.images import Images
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 from storage.test_sets.looks import count_of, counts_of, images_of, page_of
@@ -436,17 +436,12 @@ def _require_draft(db: sqlite_utils.Database, number: int) -> str:
 
 def _stored(row: Row) -> SetVersion:
     splits: dict[Split, int] = json.loads(row["splits"])
-    return SetVersion(
-        number=row["number"],
-        test_set=row["test_set"],
-        set_name=row["set_name"],
-        place=row["place"],
+    return record_of(
+        SetVersion,
+        row,
         id=row["sha"] or "",
         parent=row["parent_sha"] or "",
-        note=row["note"],
         thresholds=json.loads(row["thresholds"]),
-        created=when(row["created"]),
-        released=when(row["released"]) if row["released"] else None,
         entries=sum(splits.values()),
         splits=splits,
     )
@@ -469,15 +464,11 @@ def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> list[Any]:
 
 
 def _entry(row: Row) -> SetEntry:
-    return SetEntry(
-        image=row["image"],
+    return record_of(
+        SetEntry,
+        row,
         source=row["source_elsewhere"] or row["source"],
-        label=row["label"],
-        split=row["split"],
-        mask=row["mask"],
         mask_classes=_classes(row["mask_classes"]),
-        role=row["role"],
-        test_case=row["test_case"],
         origin=json.loads(row["origin"]) if "origin" in row else {},
     )
 
@@ -490,13 +481,10 @@ def _entries(db: sqlite_utils.Database, version: int) -> tuple[SetEntry, ...]:
 
 def _case(row: Row) -> CaseOfSet:
     task: Task = unpack_value(Task, row["task"])
-    return CaseOfSet(
-        id=row["id"],
-        image=row["image"],
-        source=row["source"],
-        label=row["label"],
+    return record_of(
+        CaseOfSet,
+        row,
         task_label=task.label if task.kind == "classification" else "",
-        mask=row["mask"],
         mask_classes=_classes(row["mask_classes"]) if row["mask"] else {},
         image_size=(row["width"], row["height"]),
         source_size=(row["source_width"], row["source_height"]),
