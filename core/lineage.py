@@ -168,6 +168,19 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Artifact:
+    """An image that a method makes on the way and keeps beside its result."""
+
+    name: str
+    title: str
+    """Title on the page, one or two words."""
+    words: str
+    """Description of its content, one sentence without full stop."""
+    lines: bool = False
+    """True for white lines on black, which a page may lay over the result."""
+
+
+@dataclass(frozen=True)
 class TestCase:
     """One generated image with its lineage."""
 

@@ -85,6 +85,10 @@ class Alternative:
     like: str = ""
     """The closest text: the keyword, or a label or class that the task protects."""
 
+    def is_close(self, too_close: float) -> bool:
+        """Return True if its measured similarity reaches `too_close`."""
+        return self.similarity is not None and self.similarity >= too_close
+
 
 @dataclass(frozen=True)
 class KeywordAlternatives:
@@ -195,20 +199,59 @@ class StageValue(Generic[T]):
     """Set by the driver, which runs the stage."""
 
 
-_value_types: dict[StageName, type] = {}
+@dataclass(frozen=True)
+class PromptSlot:
+    """A prompt that a stage or a method needs: its name, and the variables that are filled."""
+
+    name: str
+    """The name of a stage or of a further prompt; its file is NAME.toml."""
+    required: tuple[str, ...]
+    """The variables that a template must use."""
+    optional: tuple[str, ...] = ()
+    """The variables that it may use."""
+    default: str = ""
+    """The template for prompt sets that have no file of this name; "" if there is none."""
+    needed: bool = True
+    """True if a prompt set without a default must have the file. A set that lacks another one cannot ask it."""
+    title: str = ""
+    """The title of a further prompt, in a few words; "" for the stage's own."""
 
 
-def set_value_types(types: Mapping[StageName, type]) -> None:
-    """Set the type of value of each text stage of all recipes, in their order. Called by `pipeline.recipes`."""
-    global _value_types
-    _value_types = dict(types)
+@dataclass(frozen=True)
+class StageKind:
+    """The part of a text stage's declaration that every room reads."""
+
+    value: type
+    """The type of its value."""
+    title: str
+    doing: str
+    """Words for the running stage, such as "finding keywords"."""
 
 
-def value_types() -> Mapping[StageName, type]:
-    """The type of value of each text stage, in the order of the stages. Raises RuntimeError if nobody said them."""
-    if not _value_types:
-        raise RuntimeError("import pipeline.recipes first: it says what the value of a stage is")
-    return _value_types
+_stages: dict[StageName, StageKind] = {}
+
+
+def set_stages(stages: Mapping[StageName, StageKind]) -> None:
+    """Set the text stages of all recipes, in their order. Called by `pipeline.recipes`."""
+    global _stages
+    _stages = dict(stages)
+
+
+def stage_kinds() -> Mapping[StageName, StageKind]:
+    """Return the text stages of all recipes in their order. Raises RuntimeError before any recipe is known."""
+    if not _stages:
+        raise RuntimeError("import pipeline.recipes first: it declares the stages")
+    return _stages
+
+
+def stage_title(name: StageName) -> str:
+    """Return the title of a text stage, or of the drawing."""
+    return _stages[name].title if name in _stages else "Generate"
+
+
+def stage_doing(name: StageName) -> str:
+    """Return the words for a running text stage, or for the drawing."""
+    return _stages[name].doing if name in _stages else "generating"
 
 
 def to_plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from string import Template
 from typing import Any
 
 from core.errors import UserError
+from core.types import PromptSlot
 
 PROMPTS_FOLDER = Path(__file__).resolve().parent.parent / "prompts"
 
@@ -71,24 +72,6 @@ class Prompt:
                 pieces[place] = ""
                 pieces[place + 1] = behind[behind.find(".") + 1 :] if "." in behind else ""
         return dataclasses.replace(self, template="".join(pieces).strip())
-
-
-@dataclass(frozen=True)
-class PromptSlot:
-    """A prompt that a stage or a method needs: its name, and the variables that are filled."""
-
-    name: str
-    """That of the stage, or of what else it is for; its file is NAME.toml. No stage has that of another's prompt."""
-    required: tuple[str, ...]
-    """The variables that a template must use."""
-    optional: tuple[str, ...] = ()
-    """The variables that it may use."""
-    default: str = ""
-    """The template for prompt sets that have no file of this name; "" when there is none."""
-    needed: bool = True
-    """Whether a set has to have the file where there is no default; one that does without cannot ask this."""
-    title: str = ""
-    """What it asks, in a few words, for a stage with several prompts; "" for the stage's own."""
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,18 @@ from core.types import (
     GENERATION,
     CounterfactualCaption,
     CounterfactualCaptions,
+    PromptSlot,
+    StageKind,
     StageName,
     StageValue,
-    set_value_types,
-    value_types,
+    set_stages,
+    stage_kinds,
+    stage_title,
 )
 from core.validation_messages import reason
-from pipeline.methods import method_of
+from pipeline.methods import MethodDescription, method_of
 from pipeline.profiles.profile import Profile
-from pipeline.prompting import PROMPTS_FOLDER, PromptSet, PromptSlot, load_prompts
+from pipeline.prompting import PROMPTS_FOLDER, PromptSet, load_prompts
 from pipeline.stages.alternatives import ALTERNATIVES
 from pipeline.stages.base import Stage
 from pipeline.stages.caption import CAPTION, caption_text
@@ -48,7 +51,6 @@ INSTRUCTION_PROMPT = PromptSlot(
 """`$edits` lists the changes, such as "red to blue, and sunny to snowy". The others are as above."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
 """Settings of the generation that choose the images, for every method."""
-DRAWING_TITLE, DRAWING_DOING = "Generate", "generating"
 RESERVED = frozenset(("source", "task", "settings", "model", "prompt", GENERATION))
 """Names that no stage may have, because keys of values and pages use them for something else."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -76,9 +78,14 @@ class Recipe:
     unedited: str = "by hand"
     """Words for an image whose caption has no edits."""
 
+    @property
+    def drawing_method(self) -> MethodDescription:
+        """The description of its method."""
+        return method_of(self.method)
+
     def cannot_draw(self, profile: Profile) -> str:
         """Return one sentence if a profile cannot draw its images, else ""."""
-        return method_of(self.method).cannot_draw(profile)
+        return self.drawing_method.cannot_draw(profile)
 
     @cached_property
     def names(self) -> tuple[StageName, ...]:
@@ -174,8 +181,8 @@ class Recipe:
         """
         section = setting.partition(".")[0]
         if section == "generation":
-            return section in method_of(self.method).sections or setting in PLANNING
-        return section != "conditioning" or section in method_of(self.method).sections
+            return section in self.drawing_method.sections or setting in PLANNING
+        return section != "conditioning" or section in self.drawing_method.sections
 
     def section_card(self, section: str) -> StageName | None:
         """Return the card that shows a section of the settings: a stage, the drawing, or None."""
@@ -183,7 +190,7 @@ class Recipe:
             if stage.settings == section:
                 return stage.name
         # Number of images and seeds stand on the drawing's card for every method.
-        return GENERATION if section in (*method_of(self.method).sections, "generation") else None
+        return GENERATION if section in (*self.drawing_method.sections, "generation") else None
 
     def is_current(self, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:
         """Return True if a used caption still has the same words and edits as the image's."""
@@ -255,7 +262,7 @@ def register(recipe: Recipe) -> None:
         if not set(stage.reads) <= set(recipe.names[:place]):
             raise ValueError(f"the stage {stage.name!r} of {recipe.name!r} reads what does not come before it")
     _known[recipe.name] = recipe
-    set_value_types({stage.name: stage.value for stage in known_stages()})
+    set_stages({stage.name: StageKind(stage.value, stage.title, stage.doing) for stage in known_stages()})
 
 
 def known_recipes() -> tuple[Recipe, ...]:
@@ -279,16 +286,6 @@ def section_card(section: str) -> StageName | None:
     """Return the card that shows a section of the settings in any recipe, or None."""
     cards = (recipe.section_card(section) for recipe in _known.values())
     return next((card for card in cards if card is not None), None)
-
-
-def stage_title(name: StageName) -> str:
-    """Return the title of a stage of any recipe, or of the drawing."""
-    return next((stage.title for stage in known_stages() if stage.name == name), DRAWING_TITLE)
-
-
-def stage_doing(name: StageName) -> str:
-    """Return the words for a running stage of any recipe, or for the drawing."""
-    return next((stage.doing for stage in known_stages() if stage.name == name), DRAWING_DOING)
 
 
 def stage_of_prompt(name: str) -> StageName:
@@ -333,12 +330,12 @@ def values_from_plain(data: Mapping[str, Any]) -> dict[StageName, StageValue[Any
 
     Raises ValueError for an unknown stage, and pydantic.ValidationError if the data do not fit.
     """
-    unknown = data.keys() - value_types().keys()
+    unknown = data.keys() - stage_kinds().keys()
     if unknown:
         raise ValueError(f"there is no stage {min(unknown)!r}")
     return {
-        name: TypeAdapter(StageValue[kind]).validate_python(data[name])  # type: ignore[valid-type]
-        for name, kind in value_types().items()
+        name: TypeAdapter(StageValue[kind.value]).validate_python(data[name])  # type: ignore[name-defined]
+        for name, kind in stage_kinds().items()
         if name in data
     }
 

@@ -14,9 +14,8 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from core.errors import UserError
-from core.types import GENERATION, StageName
+from core.types import GENERATION, StageName, stage_kinds
 from core.validation_messages import reason
-from pipeline.recipes import known_stages
 from services.changes import Changes
 
 LONGEST_TEXT = 4000
@@ -24,7 +23,7 @@ LONGEST_TEXT = 4000
 
 
 def _known(stage: str) -> str:
-    if stage != GENERATION and all(stage != known.name for known in known_stages()):
+    if stage != GENERATION and stage not in stage_kinds():
         raise ValueError(f"there is no stage {stage[:80]!r}")
     return stage
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from PIL import Image
 
 from core.errors import UserError
 from core.images import image_sha
-from core.lineage import Lineage, MethodSettings, UnreadSettings
+from core.lineage import Artifact, Lineage, MethodSettings, UnreadSettings
 from core.masks import NO_MASK, InMask, NamedMask
 from core.progress import OnProgress
 from core.settings import Settings
@@ -23,19 +23,6 @@ from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith, file_name
 from pipeline.seams import Method, Models, P, Prepared, Source
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """An image that a method makes on the way and keeps beside its result."""
-
-    name: str
-    title: str
-    """Title on the page, one or two words."""
-    words: str
-    """Description of its content, one sentence without full stop."""
-    lines: bool = False
-    """True for white lines on black, which a page may lay over the result."""
 
 
 class MethodDescription:

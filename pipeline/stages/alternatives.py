@@ -15,6 +15,7 @@ from core.types import (
     Keyword,
     KeywordAlternatives,
     Keywords,
+    PromptSlot,
     StageValue,
     Task,
     Trace,
@@ -23,7 +24,7 @@ from core.types import (
 from core.words import tokens
 from pipeline.checks.similarity import measured
 from pipeline.checks.texts import alternative_checks, caption_checks, keyword_checks, require, task_checks
-from pipeline.prompting import Prompt, PromptSlot
+from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel, Sentences
 from pipeline.stages.asking import BETWEEN, Answer, ask
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
@@ -198,16 +199,9 @@ def unticked_where_close(
         return value
     items = []
     for item in measured(value, task, sentences).items:
-        options = tuple(
-            replace(option, used=option.used and not is_close(option, too_close)) for option in item.options
-        )
+        options = tuple(replace(option, used=option.used and not option.is_close(too_close)) for option in item.options)
         items.append(replace(item, options=options))
     return Alternatives(tuple(items))
-
-
-def is_close(option: Alternative, too_close: float) -> bool:
-    """Whether an alternative was measured to come as close as that."""
-    return option.similarity is not None and option.similarity >= too_close
 
 
 def _has_one(item: KeywordAlternatives) -> bool:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from PIL import Image
 
 from core.progress import OnProgress
-from core.types import StageName, StageValue, Task, to_plain
-from pipeline.prompting import Prompt, PromptSlot
+from core.types import PromptSlot, StageName, StageValue, Task, to_plain
+from pipeline.prompting import Prompt
 from pipeline.seams import Models
 
 ProducerKind = Literal["captioner", "language model", "nothing"]

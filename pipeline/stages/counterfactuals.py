@@ -21,6 +21,7 @@ from core.types import (
     CounterfactualCaption,
     CounterfactualCaptions,
     Edit,
+    PromptSlot,
     StageName,
     StageValue,
     Task,
@@ -37,7 +38,7 @@ from pipeline.checks.texts import (
     require,
     task_checks,
 )
-from pipeline.prompting import Prompt, PromptSlot
+from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel
 from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
 from pipeline.stages.base import EarlyReply, Stage, StageInputs

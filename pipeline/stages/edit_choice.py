@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from core.errors import UnreadableReply
 from core.settings import CounterfactualSettings
-from core.types import Caption, Edit, Task
-from pipeline.prompting import Prompt, PromptSlot
+from core.types import Caption, Edit, PromptSlot, Task
+from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel
 from pipeline.stages.asking import ask
 from pipeline.stages.parsing import Unreadable, read_edits

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from core.errors import UnreadableReply
 from core.settings import LONGEST_REPLY, MOST_EDITS, AlternativeSettings, CounterfactualSettings, KeywordSettings
-from core.types import Caption, EditType, Keyword, Keywords, StageValue, Task, Trace, failed
+from core.types import Caption, EditType, Keyword, Keywords, PromptSlot, StageValue, Task, Trace, failed
 from core.words import find_phrase
 from pipeline.checks.texts import caption_checks, keyword_checks, require, task_checks
-from pipeline.prompting import Prompt, PromptSlot
+from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel
 from pipeline.stages.asking import BETWEEN, ask
 from pipeline.stages.base import EarlyReply, Stage, StageInputs, StageMade

@@ -117,7 +117,7 @@ class TogetherState:
 
     def ready(self) -> tuple[RunState, ...]:
         """Those whose text stages can run, and have something to do."""
-        return tuple(state for state in self.runs if _todo(state) and not _active(state))
+        return tuple(state for state in self.runs if _todo(state) and not state.active)
 
 
 class BulkRuns:
@@ -211,16 +211,12 @@ class BulkRuns:
         return DoneTogether(tuple(done), refused)
 
 
-def _active(state: RunState) -> bool:
-    return state.job is not None and state.job.active
-
-
 def _todo(state: RunState) -> bool:
     return any(stage not in state.run.values or stage in state.stale for stage in state.recipe.names)
 
 
 def _may_draw(state: RunState) -> bool:
-    return not _active(state) and not task_problem(state.run.task)
+    return not state.active and not task_problem(state.run.task)
 
 
 def _name_of(states: Sequence[RunState]) -> str:

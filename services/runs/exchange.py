@@ -18,12 +18,12 @@ from core.run_record import RunRecord
 from core.stored_runs import Run, StoredTestCase
 from core.types import ReviewDecision
 from formats.naming import name_of_file
-from pipeline.recipes import edits_in_words
 from pipeline.run_files.embedded import EmbeddedRun, read_run_in, require_run_in, with_run
 from pipeline.run_files.provenance import made_with
 from services.runs.accepted import write_accepted
 from services.runs.life_cycle import RunService
 from services.runs.predictions import PredictionService, with_mask_checks
+from services.runs.words import edit_words
 from storage.runs.runs import ImportedRun
 from storage.workspace import Workspace
 
@@ -174,5 +174,4 @@ def run_record(run: Run) -> RunRecord:
 
 def file_stem(run: Run, case: StoredTestCase) -> str:
     """What the files of a test case are called, such as street-snowy-12: a name that every system takes."""
-    edits = edits_in_words(case.lineage.recipe, case.lineage.counterfactual)
-    return f"{name_of_file(f'{run.name}-{edits}')}-{case.id}"
+    return f"{name_of_file(f'{run.name}-{edit_words(case)}')}-{case.id}"

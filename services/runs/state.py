@@ -6,16 +6,27 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from core.errors import UnreadableReply, UserError
 from core.lineage import Failure
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.run_steps import RunSteps
-from core.settings import Settings
+from core.settings import ConditioningSettings, ControlKind, Settings
 from core.stored_runs import Run, StoredState, StoredValue
-from core.types import Alternatives, StageName, Task
+from core.types import (
+    Alternative,
+    Alternatives,
+    Caption,
+    Check,
+    CounterfactualCaption,
+    Keyword,
+    KeywordAlternatives,
+    StageName,
+    Task,
+)
+from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks
 from pipeline.driver import Driver
-from pipeline.methods import method_of
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe, recipe_of, recipes_for
@@ -105,6 +116,40 @@ class StageNotes:
                 self._notices.pop((run_id, stage), None)
 
 
+Presets = Mapping[str, Mapping[str, Any]]
+"""Settings of the generation, by the name of a preset."""
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """The part of a profile that a page shows."""
+
+    name: str
+    title: str
+    notice: str
+    """Shown for a picture that the models were not made for; "" for none."""
+    labels: tuple[str, ...]
+    """Examples of labels, for classification."""
+    control_kinds: tuple[ControlKind, ...]
+    """The kinds of control image that the generator can be held to."""
+    conditioning: ConditioningSettings
+    """The default settings of the control image."""
+    presets: Presets
+
+
+def profile_options(profile: Profile) -> ProfileOptions:
+    """Return the part of a profile that a page shows."""
+    return ProfileOptions(
+        profile.name,
+        profile.title,
+        profile.notice,
+        profile.tasks.labels,
+        tuple(profile.generator.controlnets),
+        profile.settings.conditioning,
+        {name: profile.preset(name) for name in profile.presets},
+    )
+
+
 @dataclass(frozen=True)
 class RunState:
     """All that a page shows of one run."""
@@ -147,6 +192,34 @@ class RunState:
     def current(self) -> frozenset[int]:
         """The test cases that still fit."""
         return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
+
+    @property
+    def active(self) -> bool:
+        """True while a job works on the run or waits for it."""
+        return self.job is not None and self.job.active
+
+    @property
+    def caption(self) -> str:
+        """The caption of the source, or ""."""
+        stored = self.run.values.get("caption")
+        value = stored.value.value if stored else None
+        return value.text if isinstance(value, Caption) else ""
+
+    def caption_checks(self) -> tuple[Check, ...]:
+        """Check the caption."""
+        return caption_checks(self.caption, self.run.task)
+
+    def keyword_checks(self, keyword: Keyword) -> tuple[Check, ...]:
+        """Check a keyword."""
+        return keyword_checks(keyword.text, self.caption, self.run.task, keyword.forced)
+
+    def alternative_checks(self, row: KeywordAlternatives, option: Alternative) -> tuple[Check, ...]:
+        """Check an alternative of the keyword of `row`."""
+        return alternative_checks(row.keyword, option.text, self.run.task, row.forced)
+
+    def counterfactual_checks(self, counterfactual: CounterfactualCaption) -> tuple[Check, ...]:
+        """Check a counterfactual caption against the caption."""
+        return counterfactual_checks(self.caption, counterfactual, self.run.task)
 
     def can_undo(self, stage: StageName) -> bool:
         """Whether the last thing done to the value of a stage is a person's edit."""
@@ -217,7 +290,7 @@ class RunStates:
             prompts=prompts,
             earlier_prompts=self._workspace.runs.prompt_states(run_id),
             alternatives=self._similarities.filled(stored.value.value if stored else Alternatives(()), run.task),
-            generator_runs=method_of(recipe.method).runs(self._driver.models),
+            generator_runs=recipe.drawing_method.runs(self._driver.models),
             unknown_picture=self._runs.notice(run.source_sha),
             steps=self._workspace.steps.of(run_id),
         )

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from core.errors import UserError
 from core.run_steps import RunSteps, UndoStep
-from core.types import StageName
-from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt, stage_title
+from core.types import StageName, stage_title
+from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt
 from services.commands import Commands, KnownStage, RunCommand
 from services.jobs import JobQueue
 from services.runs.editing import Editing

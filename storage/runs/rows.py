@@ -8,7 +8,7 @@ from typing import Any
 import sqlite_utils
 
 from core.stored_runs import StoredValue
-from core.types import StageName, StageValue, Trace, to_plain, value_types
+from core.types import StageName, StageValue, Trace, stage_kinds, to_plain
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, require_run, unpack_value
 
 
@@ -20,7 +20,7 @@ def insert_value(
     batch: str = "",
 ) -> int:
     """A new version of a stage's value. Raises UserError for an unknown run, TypeError for a value of another stage."""
-    kind = value_types()[stage]
+    kind = stage_kinds()[stage].value
     if not isinstance(value.value, kind):
         raise TypeError(f"the stage {stage} has a {kind.__name__}, not a {type(value.value).__name__}")
     require_run(db, run_id)
@@ -110,11 +110,11 @@ def latest_values(db: sqlite_utils.Database, run_id: str) -> dict[StageName, Sto
     latest = "SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage"
     query = f"SELECT * FROM stage_values WHERE id IN ({latest}) AND value <> 'null'"
     found = {row["stage"]: row for row in db.query(query, [run_id])}
-    return {stage: stored_value(found[stage]) for stage in value_types() if stage in found}
+    return {stage: stored_value(found[stage]) for stage in stage_kinds() if stage in found}
 
 
 def stored_value(row: Row) -> StoredValue:
     settings, notes = json.loads(row["settings"]), tuple(json.loads(row["notes"]))
     trace = record_of(Trace, row, settings=settings, seed=int(row["seed"]), notes=notes)
-    value = unpack_value(value_types()[row["stage"]], row["value"])
+    value = unpack_value(stage_kinds()[row["stage"]].value, row["value"])
     return record_of(StoredValue, row, run_id=row["run"], value=StageValue(value, trace, row["inputs_key"]))

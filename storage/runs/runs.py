@@ -21,7 +21,7 @@ from core.images import StoredImage
 from core.lineage import DEFAULT_RECIPE, TestCase
 from core.run_record import RunRecord
 from core.stored_runs import EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
-from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, value_types
+from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, stage_kinds
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, now, pack, pack_value, record_of, require_run, run_exists, unpack_value
 from storage.images import Images, file_name, keep_image
@@ -312,7 +312,7 @@ class Runs(Repository):
         """
         chosen = None if run_ids is None else pack(list(run_ids))
         found = [EditedShare(**row) for row in db.query(query, {"runs": chosen})]
-        order = list(value_types())
+        order = list(stage_kinds())
         known = [one for one in found if one.stage in order]
         return tuple(sorted(known, key=lambda one: (one.profile, order.index(one.stage))))
 
@@ -468,5 +468,5 @@ def _summary(row: Row, images: Path) -> RunSummary:
         task=unpack_value(Task, row["task"]),
         source_sha=row["source"],
         source_path=images / file_name(row["source"]),
-        stages=tuple(stage for stage in (*value_types(), GENERATION) if stage in present),
+        stages=tuple(stage for stage in (*stage_kinds(), GENERATION) if stage in present),
     )

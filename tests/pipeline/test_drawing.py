@@ -34,6 +34,7 @@ from pipeline.stages import generation
 from services.jobs import JobHandle, JobQueue
 from services.queries import run_facts
 from services.runs.live_images import KEPT_PREVIEWS, Previews
+from services.runs.state import profile_options
 from services.studio import Studio, put_together
 from tests.support.scripted import (
     InvertingDetector,
@@ -402,7 +403,7 @@ def test_where_the_generator_runs_is_said_once_it_is_known(studio: Studio, monke
 
     def told() -> tuple[str, str]:
         state = studio.states.of(run_id)
-        return run_facts(state)["gate"]["generator_runs"], generation_card(state, studio.profile)
+        return run_facts(state)["gate"]["generator_runs"], generation_card(state, profile_options(studio.profile))
 
     said, card = told()
     assert said == "" and 'id="gate-seconds"' in card and "Drawn on" not in card

@@ -17,13 +17,13 @@ from pydantic import BaseModel, Field
 import cli.pipeline as cli
 from core.errors import Cancelled
 from core.images import image_sha
-from core.lineage import Lineage, MethodSettings, TestCase
+from core.lineage import Artifact, Lineage, MethodSettings, TestCase
 from core.progress import OnProgress, Progress, stop_if
 from core.settings import GenerationSettings, Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, Task
 from pipeline.driver import Driver, Event, MemoryStore, Request
 from pipeline.methods import METHODS
-from pipeline.methods.base import Artifact, MethodDescription
+from pipeline.methods.base import MethodDescription
 from pipeline.profiles.profile import load_profile
 from pipeline.prompting import PromptSet
 from pipeline.recipes import DILLEMA, RECONSTRUCTION

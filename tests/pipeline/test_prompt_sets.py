@@ -11,11 +11,11 @@ from tokenizers import Tokenizer
 
 from core.model_sections import ROOT
 from core.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings
-from core.types import Alternative, Alternatives, Caption, KeywordAlternatives, Keywords, Task, failed
+from core.types import Alternative, Alternatives, Caption, KeywordAlternatives, Keywords, PromptSlot, Task, failed
 from core.types import Keyword as Key
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks
 from pipeline.profiles.profile import load_profile
-from pipeline.prompting import PROMPTS_FOLDER, Prompt, PromptSlot
+from pipeline.prompting import PROMPTS_FOLDER, Prompt
 from pipeline.recipes import DILLEMA, DRAWING_PROMPT, known_recipes
 from pipeline.stages import alternatives, counterfactuals, keywords
 from pipeline.stages.edit_choice import EDITS_PROMPT, choose_by_model

@@ -15,10 +15,17 @@ from pydantic import Field
 
 from core.errors import UserError
 from core.settings import LanguageSettings, Settings
-from core.types import CounterfactualCaption, CounterfactualCaptions, StageValue, Trace, set_value_types, value_types
+from core.types import (
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    PromptSlot,
+    StageValue,
+    Trace,
+    set_stages,
+    stage_kinds,
+)
 from pipeline import recipes
 from pipeline.checks.texts import caption_checks, require
-from pipeline.prompting import PromptSlot
 from pipeline.recipes import Recipe, register
 from pipeline.stages.asking import ask
 from pipeline.stages.base import Stage, StageInputs
@@ -139,13 +146,13 @@ POSTCARD = Recipe(
 @contextmanager
 def registered(recipe: Recipe) -> Iterator[Recipe]:
     """A recipe is known for a while, as if the program had brought it."""
-    types = value_types()
+    stages = stage_kinds()
     register(recipe)
     try:
         yield recipe
     finally:
         del recipes._known[recipe.name]
-        set_value_types(types)
+        set_stages(stages)
 
 
 def greeting_models() -> ScriptedModels:

@@ -8,10 +8,9 @@ from core.check_words import words_of
 from core.image_filter import ImageFilter, Standing
 from core.stored_runs import StoredValue
 from core.types import Check
-from pipeline.methods import method_of
-from pipeline.recipes import edits_in_words, recipe_of
 from services.curation.gallery import Detail, Origin
 from services.curation.views import View, gallery_address
+from services.runs.words import artifacts_of, edit_words, recipe_title
 from ui.diff import shortened, word_diff
 from ui.explore.checks import OUTCOMES, explained
 from ui.explore.parts import Tone, button, differences, icon, key, picture, pill, seconds, short_model
@@ -89,10 +88,9 @@ def _ways(detail: Detail) -> list[tuple[str, str, str]]:
     if entry.source_sha:
         ways.append(("source", "Source", f"/images/{entry.source_sha}.png"))
     if detail.case is not None:
-        declared = {artifact.name: artifact.title for artifact in method_of(detail.case.lineage.method).artifacts}
+        titles = {artifact.name: artifact.title for artifact in artifacts_of(detail.case)}
         for name, stored in detail.case.artifacts.items():
-            title = declared.get(name, name[:1].upper() + name[1:])
-            ways.append((name.replace(" ", "-"), title, f"/images/{stored.sha}.png"))
+            ways.append((name.replace(" ", "-"), titles[name], f"/images/{stored.sha}.png"))
     if detail.mask_sha:
         ways.append(("mask", "Mask", f"/masks/{detail.mask_sha}.png"))
     return ways
@@ -109,7 +107,7 @@ def _head(detail: Detail) -> Html:
     when += f" by {entry.reviewer}" if entry.reviewer else ""
     title = f"{entry.reviewed:%d %B %Y %H:%M} UTC" if entry.reviewed is not None else "Nobody decided yet"
     said = f"{entry.verdict}{when}"
-    edits = edits_in_words(entry.recipe, detail.case.lineage.counterfactual) if detail.case is not None else ""
+    edits = edit_words(detail.case) if detail.case is not None else ""
     name = " · ".join(part for part in (", ".join(entry.classes) or "no label", edits) if part)
     return el(
         "div",
@@ -188,11 +186,6 @@ def _history(detail: Detail) -> Html | None:
         for said in detail.history
     ]
     return el("details", el("summary", f"History: {len(lines)}"), el("ol", lines), class_="origin")
-
-
-def recipe_title(name: str) -> str:
-    """What a recipe is called; "" for none."""
-    return recipe_of(name).title if name else ""
 
 
 def _check(check: Check) -> Html:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from core.types import GENERATION, TaskKind
+from core.types import GENERATION, TaskKind, stage_doing, stage_title
 from core.words import count_of
-from pipeline.profiles.profile import Profile
-from pipeline.recipes import stage_doing, stage_title
 from services.runs.accepted import accepted_of
 from services.runs.bulk_runs import TogetherState
 from services.runs.life_cycle import task_problem
-from services.runs.state import RunState
+from services.runs.state import ProfileOptions, RunState
 from ui.explore.bulk_settings import common, settings_of_all
 from ui.explore.large import image_url
 from ui.explore.parts import about, bar, button, icon, left, pill
 from ui.markup import Child, Html, el
 
 
-def together_part(together: TogetherState, profile: Profile) -> Html:
+def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
     """The table with its head; nothing where no run is selected."""
     if not together.runs:
         return Html("")
@@ -55,13 +53,11 @@ def together_part(together: TogetherState, profile: Profile) -> Html:
     )
 
 
-def _for_all(together: TogetherState, profile: Profile, runs: str) -> Html:
+def _for_all(together: TogetherState, profile: ProfileOptions, runs: str) -> Html:
     """Task and settings of all, and what can be begun."""
-    ready, active = together.ready(), sum(_active(state) for state in together.runs)
+    ready, active = together.ready(), sum(state.active for state in together.runs)
     lacking = sum(bool(task_problem(state.run.task)) for state in together.runs)
-    writing = any(
-        _active(state) and GENERATION not in (state.job.stages if state.job else ()) for state in together.runs
-    )
+    writing = any(state.active and GENERATION not in (state.job.stages if state.job else ()) for state in together.runs)
     drawn = all(_drawn(state) for state in together.runs)
     accepted = sum(len(accepted_of(state.run)) for state in together.runs)
     start = len([state for state in ready if not task_problem(state.run.task)])
@@ -110,7 +106,7 @@ def _for_all(together: TogetherState, profile: Profile, runs: str) -> Html:
     )
 
 
-def _task(together: TogetherState, profile: Profile, runs: str) -> Html:
+def _task(together: TogetherState, profile: ProfileOptions, runs: str) -> Html:
     kind: TaskKind = together.runs[0].run.task.kind
     kinds: tuple[TaskKind, ...] = ("classification", "segmentation")
     chips = [
@@ -148,7 +144,7 @@ def _task(together: TogetherState, profile: Profile, runs: str) -> Html:
         autocomplete="off",
         data_key=f"together-{field}",
     )
-    labels = el("datalist", [el("option", value=label) for label in profile.tasks.labels], id="together-labels")
+    labels = el("datalist", [el("option", value=label) for label in profile.labels], id="together-labels")
     words = "label of all" if kind == "classification" else "protected in all"
     return el(
         "div",
@@ -245,7 +241,3 @@ def _results(state: RunState) -> Child:
 def _drawn(state: RunState) -> bool:
     """Whether it has images that fit what it shows: a further yes draws others of them."""
     return len(state.outdated) < len(state.run.test_cases)
-
-
-def _active(state: RunState) -> bool:
-    return state.job is not None and state.job.active

@@ -7,12 +7,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from core.types import GENERATION
-from pipeline.methods import method_of
-from pipeline.profiles.profile import Profile
-from pipeline.recipes import recipes_for, section_card, stage_title
 from services.runs.bulk_runs import SHARED
-from services.runs.state import RunState
+from services.runs.state import ProfileOptions, RunState
+from services.runs.words import section_title
 from ui.explore.forms import setting_input
 from ui.explore.generation import preset_chips
 from ui.explore.parts import button
@@ -28,17 +25,17 @@ ONE_BY_ONE = ("counterfactuals.chosen",)
 DIFFERS = "differs"
 
 
-def settings_of_all(states: Sequence[RunState], profile: Profile, runs: str) -> list[Html]:
+def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: str) -> list[Html]:
     """`runs` are the ids, with commas between. Where the runs do not agree, nothing is chosen."""
     sections = _sections(states)
     presets = None
     if _read_by_all(states, "generation.steps"):
         drawings = [state.settings.generation for state in states]
-        presets = preset_chips(drawings, profile, "together-preset", data_runs=runs)
+        presets = preset_chips(drawings, profile.presets, "together-preset", data_runs=runs)
     offered = (name for name in SHARED if name.partition(".")[0] in sections and _read_by_all(states, name))
     often = [_often(states, name, runs) for name in offered]
     return [
-        el("div", _recipes(states, profile, runs), presets, class_="task"),
+        el("div", _recipes(states, runs), presets, class_="task"),
         el("div", el("span", "for each", class_="mut"), often, class_="task"),
         _everything(states, profile, sections, runs),
     ]
@@ -55,7 +52,7 @@ def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
     return all(state.recipe.reads(setting) for state in states)
 
 
-def _recipes(states: Sequence[RunState], profile: Profile, runs: str) -> Child:
+def _recipes(states: Sequence[RunState], runs: str) -> Child:
     chosen = common(states, lambda state: state.recipe.name)
     chips = [
         button(
@@ -68,7 +65,7 @@ def _recipes(states: Sequence[RunState], profile: Profile, runs: str) -> Child:
             title=recipe.description,
             data_key=f"together-recipe-{recipe.name}",
         )
-        for recipe in recipes_for(profile)
+        for recipe in states[0].recipes
     ]
     if len(chips) < 2:
         return None
@@ -93,11 +90,11 @@ def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
     for state in states:
         found |= dict.fromkeys(stage.settings for stage in state.recipe.stages if stage.settings)
     for state in states:
-        found |= dict.fromkeys((*method_of(state.recipe.method).sections, "generation"))
+        found |= dict.fromkeys((*state.recipe.drawing_method.sections, "generation"))
     return tuple(name for name in found if all(hasattr(state.settings, name) for state in states))
 
 
-def _everything(states: Sequence[RunState], profile: Profile, sections: Sequence[str], runs: str) -> Html:
+def _everything(states: Sequence[RunState], profile: ProfileOptions, sections: Sequence[str], runs: str) -> Html:
     parts: list[Child] = []
     for section in sections:
         held = getattr(states[0].settings, section)
@@ -109,11 +106,11 @@ def _everything(states: Sequence[RunState], profile: Profile, sections: Sequence
             and (own is None or name == "kind" or name in own())
             and _read_by_all(states, f"{section}.{name}")
         ]
-        if section == "conditioning" and len(profile.generator.controlnets) == 1 and "kind" in names:
+        if section == "conditioning" and len(profile.control_kinds) == 1 and "kind" in names:
             names.remove("kind")
         rows = [_row(states, profile, section, name, runs) for name in names]
         if rows:
-            title = "Control image" if section == "conditioning" else stage_title(section_card(section) or GENERATION)
+            title = "Control image" if section == "conditioning" else section_title(section)
             parts += [el("h3", title), el("div", rows, class_="settings")]
     back = button(
         "Back to the profile's settings", "together-defaults", "s", data_runs=runs, data_sections=",".join(sections)
@@ -129,14 +126,14 @@ def _everything(states: Sequence[RunState], profile: Profile, sections: Sequence
     )
 
 
-def _row(states: Sequence[RunState], profile: Profile, section: str, name: str, runs: str) -> Html:
+def _row(states: Sequence[RunState], profile: ProfileOptions, section: str, name: str, runs: str) -> Html:
     field = type(getattr(states[0].settings, section)).model_fields[name]
     field_id = f"together-{section}-{name}"
     words, told = el("span", name.replace("_", " "), class_="name"), el("small", field.description or "")
     if get_origin(field.annotation) is Literal:
         takes = [value for value in get_args(field.annotation) if value != "chosen"]
         if name == "kind":
-            takes = list(profile.generator.controlnets)
+            takes = list(profile.control_kinds)
         held = common(states, lambda state: getattr(getattr(state.settings, section), name))
         chips = [
             button(

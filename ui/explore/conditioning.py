@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 from pydantic.fields import FieldInfo
 
 from core.settings import ConditioningSettings, ControlKind
-from pipeline.profiles.profile import Profile
-from services.runs.state import RunState
+from services.runs.state import ProfileOptions, RunState
 from ui.explore.large import image_url
 from ui.explore.parts import bar, button, picture
 from ui.explore.stage import panel
@@ -34,7 +33,7 @@ SLIDERS = ("low", "high", "median")
 NOTE = "The generator is held to this picture: what it shows stays where it is, all else may change."
 
 
-def conditioning_panel(state: RunState, profile: Profile) -> Html:
+def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
     """Opened by a button in the head of the card; its pictures are asked for only while it is open."""
     settings = state.settings.conditioning
     parts: list[Child] = [_kinds(settings, profile), _pair(state, settings)]
@@ -42,7 +41,7 @@ def conditioning_panel(state: RunState, profile: Profile) -> Html:
     if controls:
         parts.append(el("div", controls, class_="sliders"))
     back = button("Back to the profile's settings", "default-settings", "s", data_sections="conditioning")
-    changed = settings != profile.settings.conditioning
+    changed = settings != profile.conditioning
     parts.append(el("div", back, class_="acts") if changed else None)
     return panel("conditioning", NOTE, el("div", parts, class_="conditioning", data_control_of=state.run.id))
 
@@ -64,8 +63,8 @@ def control_url(state: RunState) -> str:
     return f"control/{state.run.id}.png?{urlencode(query)}"
 
 
-def _kinds(settings: ConditioningSettings, profile: Profile) -> Html:
-    kinds = tuple(profile.generator.controlnets)
+def _kinds(settings: ConditioningSettings, profile: ProfileOptions) -> Html:
+    kinds = profile.control_kinds
     if len(kinds) == 1:
         words = f"{NAMES[kinds[0]]}: the only kind that the models of this profile were trained on."
         return el("p", words, class_="mut small", id="control-kind")

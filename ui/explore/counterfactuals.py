@@ -7,14 +7,12 @@ from typing import Any, cast
 from core.settings import CounterfactualSettings
 from core.types import Check, CounterfactualCaption, CounterfactualCaptions, Task, failed
 from core.words import classes_in
-from pipeline.checks.texts import counterfactual_checks
 from services.runs.state import RunState
 from ui.diff import shortened, word_diff
 from ui.explore.combinations import combinations_part
 from ui.explore.forms import setting_input
 from ui.explore.parts import Tone, button, differences, icon, pill
 from ui.explore.stage import stage_card
-from ui.explore.text_stages import caption_text
 from ui.markup import Child, Html, el
 
 HINT = "The caption again, with one or more of the alternatives in it. Each one that is ticked becomes an image."
@@ -45,7 +43,7 @@ def counterfactuals_card(state: RunState) -> Html:
     """Stage 4."""
     stored = state.run.values.get("counterfactuals")
     value = stored.value.value if stored else CounterfactualCaptions(())
-    source = caption_text(state)
+    source = state.caption
     parts: list[Child] = [_choices(state.settings.counterfactuals, value), combinations_part(state)]
     if value.items:
         parts.append(
@@ -124,7 +122,7 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
         title="Edit",
         aria_label=f"Edit caption {place + 1}",
     )
-    checks = counterfactual_checks(source, item, state.run.task)
+    checks = state.counterfactual_checks(item)
     # Made from another caption: what differs now says little, and the words for it would fill the page.
     shown_checks = () if "counterfactuals" in state.stale else checks
     said = tuple(check for check in shown_checks if check.note)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from core.types import StageName
-from pipeline.methods import method_of
 from services.jobs import JobView
 from services.runs.state import RunState
 from ui.explore.large import beside_source
@@ -23,7 +22,7 @@ def drawing(state: RunState) -> JobView | None:
 
 def step_of(state: RunState, job: JobView) -> tuple[int, int]:
     """The denoising step that the image is at, and how many it takes."""
-    steps = method_of(state.recipe.method).settings_of(state.settings).steps or state.settings.generation.steps
+    steps = state.recipe.drawing_method.settings_of(state.settings).steps or state.settings.generation.steps
     return job.progress.step if job.progress is not None else 0, steps
 
 

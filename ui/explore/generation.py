@@ -6,20 +6,16 @@ from collections.abc import Sequence
 
 from core.settings import SEED_MODES, GenerationSettings, SeedMode
 from core.stored_runs import Job
-from core.types import StageName
+from core.types import StageName, stage_title
 from core.words import count_of
-from pipeline.methods import method_of
-from pipeline.profiles.profile import Profile
-from pipeline.recipes import stage_title
 from services.runs.gate import Gate
 from services.runs.outdated import EARLIER_MASK, EARLIER_TASK
-from services.runs.state import RunState
+from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
 from ui.explore.conditioning import conditioning_panel, what_it_is
 from ui.explore.forms import setting_input, settings_form
 from ui.explore.parts import Tone, about, bar, button, differences, icon, key, left, notice, problem
 from ui.explore.stage import more_toggle, panel, panel_toggle, running_stage, state_pill, title
-from ui.explore.text_stages import caption_text
 from ui.markup import Child, Html, el
 
 STAGE: StageName = "generation"
@@ -49,11 +45,11 @@ OPEN_SECTIONS = ("generation", "conditioning")
 """Sections of the settings that stand on the card in a form of their own; a method's others get a general one."""
 
 
-def generation_card(state: RunState, profile: Profile) -> Html:
+def generation_card(state: RunState, profile: ProfileOptions) -> Html:
     """What a yes would start and what it would cost; while it runs, how far it is."""
     running = running_stage(state.job) == STAGE or _waits(state)
     word, tone = _state_word(state, running)
-    drawing, method = state.settings.generation, method_of(state.recipe.method)
+    drawing, method = state.settings.generation, state.recipe.drawing_method
     conditioned, diffuses = "conditioning" in method.sections, "generation" in method.sections
     own = {name: getattr(state.settings, name) for name in method.sections if name not in OPEN_SECTIONS}
     steps = method.settings_of(state.settings).steps or (drawing.steps if diffuses else None)
@@ -141,10 +137,10 @@ def _saved(job: Job) -> str:
     return f"{job.done} of {job.total} images are saved"
 
 
-def _settings(drawing: GenerationSettings, profile: Profile, diffuses: bool) -> Html:
+def _settings(drawing: GenerationSettings, profile: ProfileOptions, diffuses: bool) -> Html:
     """How many images of which seeds; how they are denoised only where the method reads these settings."""
     rows: list[Child] = [
-        el("div", preset_chips((drawing,), profile) if diffuses else None, _seeds(drawing), class_="choices"),
+        el("div", preset_chips((drawing,), profile.presets) if diffuses else None, _seeds(drawing), class_="choices"),
         el(
             "div",
             [_field(name, words, drawing) for name, words in FIELDS.items() if diffuses or name in ANY_METHOD],
@@ -155,15 +151,14 @@ def _settings(drawing: GenerationSettings, profile: Profile, diffuses: bool) -> 
     return el("div", rows, class_="drawing-settings")
 
 
-def preset_chips(drawings: Sequence[GenerationSettings], profile: Profile, do: str = "preset", **data: str) -> Child:
+def preset_chips(drawings: Sequence[GenerationSettings], presets: Presets, do: str = "preset", **data: str) -> Child:
     """The presets of a profile; that is chosen which all the `drawings` have. A press on one does `do`."""
-    if not profile.presets:
+    if not presets:
         return None
     held = [drawing.model_dump(mode="json") for drawing in drawings]
     chips: list[Child] = []
     chosen = False
-    for name in profile.presets:
-        sets = profile.preset(name)
+    for name, sets in presets.items():
         on = all(one[field] == value for one in held for field, value in sets.items())
         chosen = chosen or on
         told = ", ".join(f"{FIELDS.get(field, field.replace('_', ' '))} {value}" for field, value in sets.items())
@@ -243,7 +238,6 @@ def _gate(state: RunState) -> Html:
     if gate.plan is None:
         return el("div", el("p", gate.closed, class_="mut"), class_="gate closed", id="gate")
     number, captions = len(gate.plan.images), gate.plan.captions
-    active = state.job is not None and state.job.active
     words = f"{count_of(number, 'image')} from {count_of(captions, 'caption')}"
     return el(
         "div",
@@ -261,7 +255,7 @@ def _gate(state: RunState) -> Html:
             "generate",
             "p",
             id="generate",
-            disabled=active,
+            disabled=state.active,
             data_shown=gate.shown,
             data_key="generate",
         ),
@@ -304,7 +298,7 @@ def _planned(state: RunState) -> Html:
     """What a yes would make, image by image: what differs from the caption, and the seed."""
     plan = state.gate.plan
     assert plan is not None
-    source = caption_text(state)
+    source = state.caption
     rows: list[Child] = [
         el(
             "li",

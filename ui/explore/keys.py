@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.check_words import CAPTION_WORDS, WORDS
-from core.lineage import DEFAULT_RECIPE
-from pipeline.methods import method_of
-from pipeline.recipes import recipe_of, stage_title
+from core.types import stage_title
+from services.runs.words import DEFAULT_ARTIFACTS
 from ui.explore.counterfactuals import FAILED
 from ui.explore.large import modes
 from ui.explore.parts import icon, key
@@ -18,7 +17,7 @@ from ui.explore.words import EXPLAINED
 from ui.markup import Html, el
 
 Keys = tuple[str, ...]
-_MODES = modes(method_of(recipe_of(DEFAULT_RECIPE).method).artifacts)
+_MODES = modes(DEFAULT_ARTIFACTS)
 GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
     "Review of the shown result": (
         (("A",), "accept"),
@@ -82,11 +81,9 @@ def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
 
 
 def _stages() -> Html:
-    recipe = recipe_of(DEFAULT_RECIPE)
     rows = [
-        el("p", el("b", f"{place} {stage_title(name)}"), " ", el("span", EXPLAINED[name], class_="mut"))
-        for place, name in enumerate(recipe.cards, 1)
-        if name in EXPLAINED
+        el("p", el("b", f"{place} {stage_title(name)}"), " ", el("span", text, class_="mut"))
+        for place, (name, text) in enumerate(EXPLAINED.items(), 1)
     ]
     return el("section", el("h3", "The stages"), rows, class_="words", id="help-stages")
 

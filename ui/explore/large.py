@@ -7,15 +7,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from core.lineage import Artifact
 from core.masks import colour
 from core.predictions import Prediction, coloured_map
 from core.stored_runs import StoredTestCase
-from pipeline.methods import Artifact, method_of
-from pipeline.recipes import edits_in_words
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
+from services.runs.words import artifacts_of, edit_words
 from ui.explore.parts import icon, picture
-from ui.explore.text_stages import caption_text
 from ui.markup import Child, Html, el
 
 
@@ -54,13 +53,6 @@ def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
     }
 
 
-def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
-    """The artifacts that its method declares, and any other that is stored with it."""
-    declared = {artifact.name: artifact for artifact in method_of(case.lineage.method).artifacts}
-    others = (Artifact(name, name[:1].upper() + name[1:], f"The {name}") for name in case.artifacts)
-    return tuple(declared.values()) + tuple(other for other in others if other.name not in declared)
-
-
 @dataclass(frozen=True)
 class View:
     """What this page looks at; it lives in the browser."""
@@ -89,11 +81,6 @@ def thumb_url(sha: str) -> str:
 def overlay_url(sha: str) -> str:
     """Where a mask of the workspace is served as colours to lay over its image."""
     return f"masks/{sha}.png"
-
-
-def edit_words(case: StoredTestCase) -> str:
-    """What was changed in a test case, in a few words."""
-    return edits_in_words(case.lineage.recipe, case.lineage.counterfactual)
 
 
 def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: ModelComparison) -> str:
@@ -129,7 +116,7 @@ def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison,
 
 def source_picture(state: RunState) -> Html:
     """The source image as large as the window lets it be, while there is no result."""
-    words = f"Source image: {caption_text(state) or state.run.name}"
+    words = f"Source image: {state.caption or state.run.name}"
     width, height = state.source_size
     return el(
         "figure",

@@ -20,9 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import NoRun, UserError
 from core.stored_runs import EditedShare, RunSummary
-from core.types import GENERATION
-from pipeline.profiles.profile import Profile
-from pipeline.recipes import known_stages
+from core.types import GENERATION, stage_kinds
 from services.changes import Revisions
 from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, refused
 from services.jobs import JobQueue, JobView
@@ -33,7 +31,7 @@ from services.runs.life_cycle import DeleteRun, DeleteRuns, Listing, OpenedRun, 
 from services.runs.predictions import ModelComparison, PredictionService
 from services.runs.samples import Sample
 from services.runs.similarity import Similarities
-from services.runs.state import CanBeInsistedOn, RunState, RunStates, StageNotes
+from services.runs.state import CanBeInsistedOn, ProfileOptions, RunState, RunStates, StageNotes, profile_options
 from services.runs.undoing import Undone
 from ui.explore.bulk_runs import together_part
 from ui.explore.generation import generation_card
@@ -128,7 +126,7 @@ class GivenMask(GivenFile):
 class PageValues:
     """All that the page shows, read once for a reply."""
 
-    profile: Profile
+    profile: ProfileOptions
     samples: tuple[Sample, ...]
     listing: Listing
     latest: tuple[RunSummary, ...]
@@ -237,7 +235,7 @@ class Explorer:
         if not issubclass(command, RunCommand) or not run_id:
             return "source" if run_id else "start"
         stage = command.about(given)
-        if stage != GENERATION and all(stage != known.name for known in known_stages()):
+        if stage != GENERATION and stage not in stage_kinds():
             return "source"
         self.states.refused(run_id, stage, error)
         return stage
@@ -273,7 +271,7 @@ class Explorer:
         state = self.states.of(run_id) if run_id else None
         listing = self.runs.listing(find)
         return PageValues(
-            profile=self.runs.profile,
+            profile=profile_options(self.runs.profile),
             samples=self.runs.samples,
             listing=listing,
             latest=self.runs.latest() if listing.find else listing.runs,
@@ -380,7 +378,7 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
                 )
                 _slot("upload-note")
             with gr.Column(elem_id="column-stages", min_width=0):
-                for name in ("source", *(stage.name for stage in known_stages()), GENERATION):
+                for name in ("source", *stage_kinds(), GENERATION):
                     _slot(name)
             with gr.Column(elem_id="column-pictures", min_width=0):
                 _slot("pictures")
@@ -396,7 +394,7 @@ def render(values: PageValues) -> dict[str, str]:
     """The markup of every part, each behind its stamp. Parts of a run are empty on the start page."""
     profile, samples, state, jobs = values.profile, values.samples, values.state, values.jobs
     run_id = state.run.id if state is not None else ""
-    parts: dict[str, Html] = dict.fromkeys((*PARTS, *(stage.name for stage in known_stages())), Html(""))
+    parts: dict[str, Html] = dict.fromkeys((*PARTS, *stage_kinds()), Html(""))
     saved, steps = _saved(values.latest, run_id), state.steps if state is not None else None
     parts["top"] = header(profile, jobs, values.waiting_for, run_id, saved, steps)
     parts["runs"] = run_list(values.listing, run_id, edited=values.edited)
@@ -406,7 +404,7 @@ def render(values: PageValues) -> dict[str, str]:
         parts["upload-note"] = upload_note(profile)
     else:
         parts["source"] = source_card(state, profile, samples)
-        parts |= {stage.name: card_of(stage, state) for stage in state.recipe.stages}
+        parts |= {name: card_of(name, state) for name in state.recipe.names}
         parts[GENERATION] = generation_card(state, profile)
         parts["pictures"] = picture_column(state, values.view, values.comparison)
         names = {run.id: run.name for run in values.latest}

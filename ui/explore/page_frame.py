@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from core.lineage import DEFAULT_RECIPE
 from core.run_steps import RunSteps, UndoStep
-from core.types import Task
+from core.types import Task, stage_doing, stage_title
 from core.words import count_of
-from pipeline.profiles.profile import Profile
-from pipeline.recipes import Recipe, recipe_of, stage_doing, stage_title
 from services.edit_conflicts import clock
 from services.jobs import JobView
 from services.runs.life_cycle import task_problem
 from services.runs.samples import Sample
-from services.runs.state import RunState
+from services.runs.state import ProfileOptions, RunState
 from services.runs.undoing import words_of
 from ui import frame
 from ui.explore.keys import keys_button
+from ui.explore.large import image_url
 from ui.explore.masks import mask_row
 from ui.explore.parts import CONTROL, button, icon, key, left, notice, pill, problem
-from ui.explore.pictures import image_url
 from ui.explore.stage import more_toggle
 from ui.explore.words import COUNTERFACTUAL_TESTING, EXPLAINED, PLAIN
 from ui.markup import Child, Html, el
 
 
 def header(
-    profile: Profile,
+    profile: ProfileOptions,
     jobs: tuple[JobView, ...],
     waiting_for: str,
     run_id: str,
@@ -86,7 +83,7 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
     return el("span", pill(doing, "acc", id="doing", role="status"), cancel, class_="job")
 
 
-def start_page(profile: Profile, samples: tuple[Sample, ...], below: bool = False) -> Html:
+def start_page(profile: ProfileOptions, samples: tuple[Sample, ...], below: bool = False) -> Html:
     """Where a run begins: the samples. The field for an upload stands below it."""
     cards = [
         el(
@@ -104,11 +101,9 @@ def start_page(profile: Profile, samples: tuple[Sample, ...], below: bool = Fals
         for sample in samples
     ]
     words = "Pick a sample, or give pictures of your own below." if cards else "Give pictures of your own below."
-    recipe = recipe_of(DEFAULT_RECIPE)
     stages = [
-        el("li", el("b", stage_title(name)), el("span", PLAIN[name], class_="mut"), title=EXPLAINED[name])
-        for name in recipe.cards
-        if name in PLAIN
+        el("li", el("b", stage_title(name)), el("span", plain, class_="mut"), title=EXPLAINED[name])
+        for name, plain in PLAIN.items()
     ]
     return el(
         "div",
@@ -126,7 +121,7 @@ def _kind(task: Task) -> str:
     return f"label {task.label}" if task.kind == "classification" else "segmentation"
 
 
-def upload_note(profile: Profile) -> Html:
+def upload_note(profile: ProfileOptions) -> Html:
     """Below the field for an upload."""
     formats = "PNG, JPEG, WebP, GIF, BMP or TIFF, up to 50 million pixels. Pictures stay on this machine."
     known = f"{profile.title}. They know pictures like the samples only." if profile.notice else ""
@@ -150,10 +145,9 @@ def upload_note(profile: Profile) -> Html:
     )
 
 
-def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] = ()) -> Html:
+def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample, ...] = ()) -> Html:
     """The picture's name, what was put right in it, the task of the model under test and its mask."""
     run = state.run
-    active = state.job is not None and state.job.active
     missing = task_problem(run.task)
     todo = any(stage not in run.values or stage in state.stale for stage in state.recipe.names)
     name = el(
@@ -182,14 +176,12 @@ def source_card(state: RunState, profile: Profile, samples: tuple[Sample, ...] =
                 "run-all",
                 "p" if todo else "",
                 id="run-all",
-                disabled=active or bool(missing) or not todo,
+                disabled=state.active or bool(missing) or not todo,
                 title="Run every stage of text; nothing is drawn before you say so",
             ),
             more_toggle("the task"),
         ),
-        el(
-            "div", _task_form(run.task, profile), _recipe_choice(state.recipe, state.recipes), mask, class_="rare about"
-        ),
+        el("div", _task_form(run.task, profile), _recipe_choice(state), mask, class_="rare about"),
     ]
     if missing:
         parts.append(problem(missing, "problem-task"))
@@ -222,8 +214,7 @@ def _interruptions(state: RunState) -> list[Html]:
         back = button("Put it back", "restore-run", "s", data_run=run.id)
         found.append(el("div", el("span", "This run was deleted."), back, class_="notice told", id="run-removed"))
     last = run.jobs[-1] if run.jobs else None
-    active = state.job is not None and state.job.active
-    if last is not None and last.state == "interrupted" and gate.plan is not None and not active:
+    if last is not None and last.state == "interrupted" and gate.plan is not None and not state.active:
         words = f"The studio was stopped while it generated: {last.done} of {last.total} images are saved."
         left = len(gate.plan.images)
         word = f"Make the other {left}" if left > 1 else "Make the last one"
@@ -232,8 +223,9 @@ def _interruptions(state: RunState) -> list[Html]:
     return found
 
 
-def _recipe_choice(chosen: Recipe, recipes: tuple[Recipe, ...]) -> Html:
+def _recipe_choice(state: RunState) -> Html:
     """Which recipe the run follows; its stages are the cards below."""
+    chosen = state.recipe
     chips = [
         el(
             "label",
@@ -250,7 +242,7 @@ def _recipe_choice(chosen: Recipe, recipes: tuple[Recipe, ...]) -> Html:
             title=recipe.description,
             data_key=f"recipe-{recipe.name}",
         )
-        for recipe in recipes
+        for recipe in state.recipes
     ]
     return el(
         "div",
@@ -264,8 +256,8 @@ def _recipe_choice(chosen: Recipe, recipes: tuple[Recipe, ...]) -> Html:
     )
 
 
-def _task_form(task: Task, profile: Profile) -> Html:
-    labels = [el("option", value=label) for label in profile.tasks.labels]
+def _task_form(task: Task, profile: ProfileOptions) -> Html:
+    labels = [el("option", value=label) for label in profile.labels]
     kinds = [
         el(
             "label",

@@ -10,16 +10,13 @@ from ui.diff import shortened, word_diff
 from ui.explore.checks import checks_list, verdict_line
 from ui.explore.drawing import MODE as DRAWING
 from ui.explore.drawing import drawing_figure, drawing_thumb
-from ui.explore.large import View, edit_words, image_url, large_picture, mode_bar, source_picture, usable_mode
+from ui.explore.large import View, large_picture, mode_bar, source_picture, usable_mode
 from ui.explore.parts import button, differences, seconds, short_model
 from ui.explore.review import review_bar
 from ui.explore.saving import save_links
 from ui.explore.strip import strip, strip_of
-from ui.explore.text_stages import caption_text
 from ui.explore.under_test import under_test_card
 from ui.markup import Child, Html, el
-
-__all__ = ["View", "edit_words", "image_url", "picture_column"]
 
 STAGE: StageName = "generation"
 
@@ -63,7 +60,7 @@ def _source_only(state: RunState) -> Html:
 
 
 def _facts(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
-    pieces = word_diff(caption_text(state), case.lineage.counterfactual.text)
+    pieces = word_diff(state.caption, case.lineage.counterfactual.text)
     lineage = case.lineage
     model, steps = short_model(lineage.model, state.model_names), lineage.settings.steps
     pace = "" if steps is None else f"{steps} steps · "

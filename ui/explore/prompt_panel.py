@@ -7,14 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from core.stored_runs import StoredValue
-from core.types import StageName
-from pipeline.prompting import PromptSlot
+from core.types import PromptSlot, StageName
 from services.edit_conflicts import clock
 from services.runs.state import RunState
 from ui.explore.parts import button, pill, seconds, short_model
 from ui.markup import Child, Html, el
-
-__all__ = ["Summary", "has_prompt", "history", "prompt_panel", "prompt_pill"]
 
 Summary = Callable[[Any], str]
 """Tells a value in one line."""

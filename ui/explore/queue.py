@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.types import stage_doing, stage_title
 from core.words import count_of
-from pipeline.recipes import stage_doing, stage_title
 from services.jobs import JobView, Part
 from ui.explore.parts import CONTROL, bar, button, icon, left
 from ui.markup import Child, Html, el

@@ -6,10 +6,11 @@ from datetime import datetime
 from itertools import groupby
 
 from core.stored_runs import EditedShare, RunSummary
+from core.types import stage_doing, stage_title
 from core.words import count_of
-from pipeline.recipes import known_recipes, stage_doing, stage_title
 from services.jobs import JobView
 from services.runs.life_cycle import Listing
+from services.runs.words import text_progress
 from ui.explore.large import image_url
 from ui.explore.parts import CONTROL, button, describe_task, icon
 from ui.markup import Child, Html, el
@@ -58,11 +59,7 @@ def state_of(run: RunSummary, job: JobView | None) -> str:
         return f"{run.accepted} of {results} accepted"
     if run.test_cases:
         return results
-    recipe = next((known for known in known_recipes() if known.name == run.recipe), None)
-    done = [name for name in run.stages if recipe is None or recipe.has(name)]
-    if recipe is not None and recipe.last.name in done:
-        return "ready to generate"
-    return f"{stage_title(done[-1]).lower()} done" if done else "not begun"
+    return text_progress(run)
 
 
 def date_words(moment: datetime, now: datetime) -> str:

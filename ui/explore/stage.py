@@ -9,7 +9,6 @@ from pydantic import BaseModel
 
 from core.stored_runs import StoredValue
 from core.types import StageName
-from pipeline.stages.base import Stage
 from services.edit_conflicts import clock
 from services.jobs import JobView
 from services.runs.execution import RunStage
@@ -67,7 +66,7 @@ def stage_card(stage: StageName, state: RunState, body: Child) -> Html:
         parts.append(notice([icon("alert"), el("span", said)], f"notice-{stage}"))
     for number, note in enumerate(stored.value.trace.notes if stored is not None else ()):
         parts.append(notice([icon("alert"), el("span", note)], f"note-{stage}-{number}"))
-    parts.append(_panels(state.recipe.stage(stage), state))
+    parts.append(_panels(stage, state))
     parts.append(el("div", body, class_="body"))
     tones = {"warn": " is-stale", "bad": " is-failed"}
     return el(
@@ -152,7 +151,7 @@ def _made_by(stored: StoredValue | None, names: Mapping[str, str]) -> str:
 
 def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None, running: bool) -> Child:
     """On a line of their own, in the order in which a stage gets them: what comes later moves none that was there."""
-    shut = (state.job is not None and state.job.active) or bool(task_problem(state.run.task))
+    shut = state.active or bool(task_problem(state.run.task))
     versions = state.histories.get(stage, ())
     parts: list[Child] = [panel_toggle("Settings", "settings") if state.recipe.stage(stage).settings else None]
     if has_prompt(stage, state):
@@ -236,17 +235,16 @@ def _question(text: str, insist: RunStage, stage: StageName) -> Html:
     return el("div", said, class_="notice asks", role="alert", id=f"problem-{stage}")
 
 
-def _panels(stage: Stage, state: RunState) -> Child:
+def _panels(name: StageName, state: RunState) -> Child:
     parts: list[Child] = []
-    versions = state.histories.get(stage.name, ())
-    held = state.run.values.get(stage.name)
+    stage, versions, held = state.recipe.stage(name), state.histories.get(name, ()), state.run.values.get(name)
     if len(versions) > (held is not None):
         note = "Earlier values stay. Bring one back to work on from there."
         rows = history(versions, stage.summary, state.model_names, held.id if held is not None else 0)
         parts.append(panel("history", note, rows))
-    if has_prompt(stage.name, state):
+    if has_prompt(name, state):
         note = "What this stage asks its model, word for word, and what it replied."
-        parts.append(panel("prompt", note, prompt_panel(stage.name, state)))
+        parts.append(panel("prompt", note, prompt_panel(name, state)))
     if stage.settings:
         own: BaseModel = getattr(state.settings, stage.settings)
         parts.append(panel("settings", "Of this run only.", settings_form({stage.settings: own})))

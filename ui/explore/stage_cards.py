@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from core.types import StageName, to_text
-from pipeline.stages.base import Stage
 from services.runs.state import RunState
 from ui.explore.counterfactuals import counterfactuals_card
 from ui.explore.parts import problem
@@ -14,18 +13,18 @@ from ui.explore.text_stages import alternatives_card, caption_card, keywords_car
 from ui.markup import Html, el
 
 
-def general_card(stage: Stage, state: RunState) -> Html:
+def general_card(name: StageName, state: RunState) -> Html:
     """The card of a stage whose type of value has none of its own: the value as text, which a person may edit."""
-    stored = state.run.values.get(stage.name)
+    stage, stored = state.recipe.stage(name), state.run.values.get(name)
     text = to_text(stored.value.value) if stored is not None else ""
     field = el(
         "textarea",
         text,
-        id=f"value-{stage.name}",
+        id=f"value-{name}",
         name="text",
         data_do="value",
-        data_stage=stage.name,
-        data_draft=f"{state.run.id}:{stage.name}",
+        data_stage=name,
+        data_draft=f"{state.run.id}:{name}",
         rows=min(12, 2 + text.count("\n")),
         placeholder="Run this stage, or write its value.",
         aria_label=stage.title,
@@ -33,9 +32,9 @@ def general_card(stage: Stage, state: RunState) -> Html:
         spellcheck="false",
     )
     unsaved = el("small", "Not saved yet: leave the field to save, Escape takes it back.", class_="unsaved")
-    values = {name: held.value.value for name, held in state.run.values.items()}
+    values = {read: held.value.value for read, held in state.run.values.items()}
     remarks = stage.remarks(stored.value.value, values, state.run.task) if stored is not None else []
-    return stage_card(stage.name, state, [field, unsaved, [problem(remark) for remark in remarks]])
+    return stage_card(name, state, [field, unsaved, [problem(remark) for remark in remarks]])
 
 
 CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
@@ -47,7 +46,7 @@ CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
 """Of the stages whose values have a card of their own."""
 
 
-def card_of(stage: Stage, state: RunState) -> Html:
+def card_of(name: StageName, state: RunState) -> Html:
     """The card of a text stage of the run's recipe."""
-    own = CARDS.get(stage.name)
-    return own(state) if own is not None else general_card(stage, state)
+    own = CARDS.get(name)
+    return own(state) if own is not None else general_card(name, state)

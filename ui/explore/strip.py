@@ -10,8 +10,9 @@ from core.types import Task, failed
 from core.words import count_of
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
+from services.runs.words import edit_words
 from ui.explore.drawing import drawing_thumb
-from ui.explore.large import View, edit_words, image_url
+from ui.explore.large import View, image_url
 from ui.explore.parts import icon, key
 from ui.explore.review import review_badge
 from ui.explore.saving import save_accepted

@@ -7,7 +7,6 @@ from typing import TypeVar
 from core.types import (
     Alternative,
     Alternatives,
-    Caption,
     EditType,
     Keyword,
     KeywordAlternatives,
@@ -17,8 +16,6 @@ from core.types import (
     failed,
 )
 from core.words import protected_spans, protected_words_in
-from pipeline.checks.texts import alternative_checks, caption_checks, keyword_checks
-from pipeline.stages.alternatives import is_close
 from services.runs.life_cycle import task_problem
 from services.runs.state import RunState
 from ui.explore.forms import setting_input
@@ -37,7 +34,7 @@ HINTS = {
 
 def caption_card(state: RunState) -> Html:
     """Stage 1: a text, and which of its words the task protects."""
-    text = caption_text(state)
+    text = state.caption
     field = el(
         "textarea",
         text,
@@ -60,15 +57,9 @@ def caption_card(state: RunState) -> Html:
     elif protected_spans(text, state.run.task):
         task = el("b", state.run.task.describe())
         parts.append(el("p", "Underlined words are protected by the task ", task, ".", class_="mut small rare"))
-    parts.append(_caption_warnings(text, state.run.task) if text else None)
+    if text:
+        parts += [problem(check.note) for check in failed(state.caption_checks())]
     return stage_card("caption", state, parts)
-
-
-def caption_text(state: RunState) -> str:
-    """The caption of a run, or ""."""
-    stored = state.run.values.get("caption")
-    value = stored.value.value if stored else None
-    return value.text if isinstance(value, Caption) else ""
 
 
 def _marked(text: str, task: Task) -> Child:
@@ -81,15 +72,11 @@ def _marked(text: str, task: Task) -> Child:
     return [*parts, text[at:]]
 
 
-def _caption_warnings(text: str, task: Task) -> Child:
-    return [problem(check.note) for check in failed(caption_checks(text, task))]
-
-
 def keywords_card(state: RunState) -> Html:
     """Stage 2: chips to tick, reword and drop, and one to add."""
     value = _value(state, "keywords", Keywords(()))
-    caption, task = caption_text(state), state.run.task
-    chips: list[Child] = [_keyword_chip(item, caption, task) for item in value.items]
+    caption, task = state.caption, state.run.task
+    chips: list[Child] = [_keyword_chip(item, state) for item in value.items]
     if caption:
         chips.append(_add("keyword-add", "a word of the caption", {}, with_type=True, key="add-keyword"))
     locked = protected_words_in(caption, task)
@@ -100,8 +87,8 @@ def keywords_card(state: RunState) -> Html:
     return stage_card("keywords", state, [hint, el("div", chips, class_="chips")])
 
 
-def _keyword_chip(item: Keyword, caption: str, task: Task) -> Html:
-    wrong = failed(keyword_checks(item.text, caption, task, item.forced))
+def _keyword_chip(item: Keyword, state: RunState) -> Html:
+    wrong = failed(state.keyword_checks(item))
     editor = _editor(
         [
             el("input", type="text", name="new", value=item.text, aria_label="Words of the caption", maxlength=200),
@@ -121,29 +108,23 @@ def _keyword_chip(item: Keyword, caption: str, task: Task) -> Html:
 
 def alternatives_card(state: RunState) -> Html:
     """Stage 3: a row for each keyword that is ticked, with chips."""
-    value, asked = state.alternatives, _asked(state)
+    value = state.alternatives
     rows = {item.keyword: item for item in value.items}
     for keyword in _value(state, "keywords", Keywords(())).items:
         if keyword.used and "keywords" not in state.stale:
             rows.setdefault(keyword.text, KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced))
     if not rows:
         return stage_card("alternatives", state, el("p", HINTS["alternatives"], class_="mut"))
-    too_close = state.settings.alternatives.too_close
-    lines = [_row(item, state.run.task, too_close, asked) for item in rows.values()]
+    lines = [_row(item, state) for item in rows.values()]
     head = el("p", HINTS["alternatives"], class_="mut") if not value.items else _threshold(state, value)
     return stage_card("alternatives", state, [head, el("div", lines, class_="rows")])
-
-
-def _asked(state: RunState) -> bool:
-    """Whether nothing can be asked of the model now."""
-    return (state.job is not None and state.job.active) or bool(task_problem(state.run.task))
 
 
 def _threshold(state: RunState, value: Alternatives) -> Html:
     """From where on an alternative is flagged, to be moved, and how many are."""
     own = state.settings.alternatives
     field = type(own).model_fields["too_close"]
-    close = sum(is_close(option, own.too_close) for item in value.items for option in item.options)
+    close = sum(option.is_close(own.too_close) for item in value.items for option in item.options)
     flagged = f"{close} flagged" if close else "none flagged"
     return el(
         "label",
@@ -157,15 +138,15 @@ def _threshold(state: RunState, value: Alternatives) -> Html:
     )
 
 
-def _row(item: KeywordAlternatives, task: Task, too_close: float, shut: bool) -> Html:
+def _row(item: KeywordAlternatives, state: RunState) -> Html:
     of = {"data_keyword": item.keyword}
-    chips: list[Child] = [_alternative_chip(item, option, task, too_close) for option in item.options]
+    chips: list[Child] = [_alternative_chip(item, option, state) for option in item.options]
     chips.append(_add("alternative-add", f"instead of “{item.keyword}”", of, False, f"add-{item.keyword}"))
     more = button(
         [icon("ask"), el("span", "ask for more", class_="word")],
         "alternative-more",
         "s q ask",
-        disabled=shut,
+        disabled=state.active or bool(task_problem(state.run.task)),
         title=f"Ask the language model for more instead of “{item.keyword}”; those that are there stay",
         **of,
     )
@@ -175,8 +156,8 @@ def _row(item: KeywordAlternatives, task: Task, too_close: float, shut: bool) ->
     return el("div", head, el("div", chips, class_="chips"), class_="row-line", data_key=f"row-{item.keyword}")
 
 
-def _alternative_chip(item: KeywordAlternatives, option: Alternative, task: Task, too_close: float) -> Html:
-    wrong = failed(alternative_checks(item.keyword, option.text, task, item.forced))
+def _alternative_chip(item: KeywordAlternatives, option: Alternative, state: RunState) -> Html:
+    wrong = failed(state.alternative_checks(item, option))
     editor = _editor(
         [el("input", type="text", name="new", value=option.text, aria_label="Alternative", maxlength=200)],
         "alternative-reword",
@@ -184,7 +165,7 @@ def _alternative_chip(item: KeywordAlternatives, option: Alternative, task: Task
         {"data_text": option.text, "data_keyword": item.keyword},
     )
     marks: list[Child] = []
-    if option.similarity is not None and is_close(option, too_close):
+    if option.is_close(state.settings.alternatives.too_close):
         said = f"{option.similarity:.2f} like “{option.like}”"
         marks.append(el("span", said, class_="like", title=f"Too close: {said}, where 1 means the same."))
     of = {"data_keyword": item.keyword}

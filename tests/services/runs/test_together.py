@@ -14,6 +14,7 @@ from core.errors import UserError
 from services.jobs import JobView
 from services.runs.bulk_runs import DoneTogether
 from services.runs.life_cycle import DeleteRun
+from services.runs.state import profile_options
 from services.studio import Studio
 from tests.support.explorer import encoded
 from tests.support.scripted import parts_of, perform, studio_in
@@ -62,7 +63,8 @@ def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(stu
 
     at_work = JobView(1, runs[1], ("caption",), "running", "caption")
     busy = replace(shown, runs=tuple(replace(one, job=at_work) if one.run.id == runs[1] else one for one in shown.runs))
-    assert "Once the stages of all are done" in together_part(busy, studio.profile), "what it shows still grows"
+    shown_busy = together_part(busy, profile_options(studio.profile))
+    assert "Once the stages of all are done" in shown_busy, "what it shows still grows"
     assert "Once the stages of all are done" not in markup
 
     # The other one joins: what was shown is no longer what would be made.

@@ -15,17 +15,18 @@ from core.check_words import CAPTION_WORDS, WORDS
 from core.predictions import ClassFigures, Guess, Prediction, encode_map
 from core.settings import Settings, UnderTestSettings
 from core.stored_runs import Review, Run, StoredArtifact, StoredTestCase
-from core.types import Alternatives, Check, CounterfactualCaption, Edit, Task
+from core.types import Alternatives, Check, CounterfactualCaption, Edit, Task, stage_title
 from evaluation.outcomes import ModelOutcome, outcome_of
 from pipeline.methods.controlnet import CONTROL_IMAGE, CONTROLNET
-from pipeline.recipes import DILLEMA, stage_title
+from pipeline.recipes import DILLEMA
 from services.runs.gate import Gate
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
+from services.runs.words import artifacts_of
 from tests.support.cases import LINEAGE
 from ui.explore.counterfactuals import FAILED
 from ui.explore.keys import GROUPS, keys_window
-from ui.explore.large import View, artifacts_of, large_picture, modes, usable_mode
+from ui.explore.large import View, large_picture, modes, usable_mode
 from ui.explore.parts import icon
 from ui.explore.pictures import picture_column
 from ui.explore.review import review_bar

@@ -1,0 +1,44 @@
+"""Words of recipes and methods for a run and its test cases, as pages and files show them."""
+
+from __future__ import annotations
+
+from core.lineage import DEFAULT_RECIPE, Artifact
+from core.stored_runs import RunSummary, StoredTestCase
+from core.types import GENERATION, stage_title
+from pipeline.methods import method_of
+from pipeline.recipes import edits_in_words, known_recipes, recipe_of, section_card
+
+DEFAULT_ARTIFACTS = recipe_of(DEFAULT_RECIPE).drawing_method.artifacts
+"""The artifacts that the method of the default recipe declares."""
+
+
+def edit_words(case: StoredTestCase) -> str:
+    """Return the edits of a test case in a few words, such as "snowy, at night"."""
+    return edits_in_words(case.lineage.recipe, case.lineage.counterfactual)
+
+
+def artifacts_of(case: StoredTestCase) -> tuple[Artifact, ...]:
+    """Return the artifacts that the test case's method declares, and any other that is stored with it."""
+    declared = method_of(case.lineage.method).artifacts
+    names = {artifact.name for artifact in declared}
+    others = (Artifact(name, name[:1].upper() + name[1:], f"The {name}") for name in case.artifacts)
+    return (*declared, *(other for other in others if other.name not in names))
+
+
+def recipe_title(name: str) -> str:
+    """Return the title of a recipe, or "" for no name. Raises UnknownRecipe."""
+    return recipe_of(name).title if name else ""
+
+
+def section_title(section: str) -> str:
+    """Return the title of the card that shows a section of the settings."""
+    return stage_title(section_card(section) or GENERATION)
+
+
+def text_progress(run: RunSummary) -> str:
+    """Return how far the text stages of a run are, such as "keywords done"."""
+    recipe = next((known for known in known_recipes() if known.name == run.recipe), None)
+    done = [name for name in run.stages if recipe is None or recipe.has(name)]
+    if recipe is not None and recipe.last.name in done:
+        return "ready to generate"
+    return f"{stage_title(done[-1]).lower()} done" if done else "not begun"
