@@ -34,7 +34,7 @@ from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import read_cases
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.curation.decisions import Target
-from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
+from storage.evaluation.models_under_test import PIXELS, NewPixelCount
 from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace
 
@@ -88,11 +88,10 @@ def made(folder: Path, size: int) -> None:
             rows *= ((1 - sure) / rows.sum(axis=1))[:, None]
             rows[np.arange(len(some)), said] = sure
             predictions = [
-                NewPrediction(sha, model.key, Prediction("classification", model.key, (Guess(names[at], float(p)),)))
-                for (sha, _), at, p in zip(some, said.tolist(), sure.tolist(), strict=True)
+                NewPrediction(sha, model.key, _guessed(model.key, names[at], float(p)), probabilities=row)
+                for (sha, _), at, p, row in zip(some, said.tolist(), sure.tolist(), rows, strict=True)
             ]
-            probabilities = [NewProbabilities(sha, row) for (sha, _), row in zip(some, rows, strict=True)]
-            workspace.models_under_test.keep(model, predictions, (), probabilities)
+            workspace.predictions.extend(predictions, model.id)
         workspace._database.write(lambda db: judged(db, fate.choice(len(table), JUDGED, replace=False).tolist()))
 
 
@@ -113,24 +112,26 @@ def made_of_pixels(folder: Path, size: int) -> None:
             for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
             if mask
         }
-        _counted(workspace, model, model.key, mask_of, fate)
+        _counted(workspace, model.key, mask_of, fate)
         checker = load_profile("demo").checks.own_segmenter()
         assert checker is not None
-        _counted(workspace, model, model_key(checker), mask_of, fate)
+        _counted(workspace, model_key(checker), mask_of, fate)
         workspace._database.write(lambda db: judged(db, fate.choice(len(cases.table), JUDGED, replace=False).tolist()))
 
 
-def _counted(
-    workspace: Workspace, model: StoredModel, key: str, mask_of: dict[str, str], fate: np.random.Generator
-) -> None:
+def _guessed(model: str, label: str, probability: float) -> Prediction:
+    return Prediction("classification", model, (Guess(label, probability),))
+
+
+def _counted(workspace: Workspace, key: str, mask_of: dict[str, str], fate: np.random.Generator) -> None:
     """What a segmenter makes of the masks of images, kept under a key."""
     shas = list(mask_of)
     for first in range(0, len(shas), AT_ONCE):
         some = shas[first : first + AT_ONCE]
-        said = Prediction("segmentation", key, classes=PIXEL_CLASSES, class_map=b"nobody opens it")
+        said = Prediction("segmentation", key, classes=PIXEL_CLASSES)
         unsure = [Doubt(*one) for one in fate.uniform(0.1, 0.9, (len(some), 2)).tolist()]
         predictions = [NewPrediction(sha, key, said, doubt) for sha, doubt in zip(some, unsure, strict=True)]
-        workspace.models_under_test.keep(model, predictions)
+        workspace.predictions.extend(predictions)
         known = workspace.models_under_test.latest(key)
         counts = [NewPixelCount(known[sha], mask_of[sha], _pixels(fate)) for sha in some]
         workspace.models_under_test.keep_pixel_counts(counts)

@@ -65,7 +65,7 @@ class Together:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class of a table. Its intervals are those of `mean_by_source`, since there may be a thousand classes."""
+    """One class of a table. Its intervals are those of `means_of_groups`, since there may be a thousand classes."""
 
     label: str
     sources: int

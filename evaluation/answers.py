@@ -7,7 +7,6 @@ Pure; knows no models and no files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,105 +16,45 @@ from scipy import sparse
 
 from core.figures import Floats
 from core.masks import NamedMask
-from core.predictions import TOP, Prediction, decode_map
+from core.predictions import Prediction, decode_map
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers
-from evaluation.segmentation import IGNORED, Pixels, confusion
+from evaluation.segmentation import IGNORED, confusion
 
 Numbers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Guesses:
-    """The likeliest classes of images, by number."""
-
-    classes: Numbers
-    """(images, guesses), the likeliest first; -1 where there is no guess, or it cannot be told which class it is."""
-    probabilities: Floats
-    """(images, guesses), 0 to 1; 0 where there is no guess."""
-
-
-@dataclass(frozen=True)
-class TrueClass:
-    """The probability of the true class of images."""
-
-    probability: Floats
-    """0 to 1, the sum over the classes of the label; NaN where it cannot be compared."""
-    exact: bool
-    """Whether all probabilities were known. Where only the likeliest guesses are, those of the label are summed, and
-    the true figure is at least that."""
 
 
 PAIRS = 256 * 256
 """Of a class number of a mask and one of a model: the first times 256, and the second."""
 
 
-def guesses_of(mapping: ClassMap, predictions: Sequence[Prediction], most: int = TOP) -> Guesses:
-    """The guesses of predictions of the model of a map. Raises ValueError for a class that the model does not have.
-
-    Where classes of one name are right for different labels, a name does not say which is meant.
-    """
-    places: dict[str, list[int]] = {}
-    for number, name in enumerate(mapping.classes):
-        places.setdefault(name, []).append(number)
-    members = mapping.members
-    place = {name: own[0] if (members[:, own] == members[:, own[:1]]).all() else -1 for name, own in places.items()}
-    classes = np.full((len(predictions), most), -1, np.int64)
-    probabilities = np.zeros((len(predictions), most))
-    for row, prediction in enumerate(predictions):
-        for column, guess in enumerate(prediction.top[:most]):
-            if guess.label not in place:
-                raise ValueError(f"{prediction.model} says “{guess.label}”, which is none of the classes of the map")
-            classes[row, column] = place[guess.label]
-            probabilities[row, column] = guess.probability
-    return Guesses(classes, probabilities)
-
-
 def answers_of(
     mapping: ClassMap,
     label: Numbers,
     source: Numbers,
-    guesses: Guesses,
-    probabilities: NDArray[Any] | None = None,
+    likeliest: Numbers,
+    probabilities: NDArray[Any],
     rows: Numbers | None = None,
-) -> tuple[Answers, TrueClass]:
-    """The answers of a classifier, and the probability of the true class.
+) -> tuple[Answers, Floats]:
+    """Return the answers of a classifier, and the probability of the true class of each image: the sum over the classes
+    of its label, NaN where the two cannot be compared.
 
-    `label` numbers the label of each image among those of the map, `source` its source; `probabilities`, where they
-    are kept, has those of all classes, (images, classes), of any float type; `rows`, where it is given, says which of
-    its rows is that of each image. An answer is right where the likeliest
-    class is one of the label's; its confidence is the sum over the classes of the label that it says. An image whose
-    label is unmapped, or of which nothing is known, is `UNKNOWN`.
+    `label` numbers the label of each image among those of the map, `source` its source, and `likeliest` the class that
+    the model says. `probabilities` are (images, classes), of any float type; `rows` picks the row of each image, if
+    they are not in order. An answer is right if the likeliest class is one of the label's. Its confidence is the sum
+    over the classes of the label that it says. An image with an unmapped label is `UNKNOWN`.
     """
-    classes, weights = guesses.classes, np.asarray(guesses.probabilities, np.float64)
-    whole = None if probabilities is None else np.asarray(probabilities)
     place = np.arange(len(label)) if rows is None else rows
-    unclear = np.flatnonzero(classes[:, 0] < 0)
-    if whole is not None and len(unclear):
-        classes = classes.copy()
-        classes[unclear, 0] = whole[place[unclear]].argmax(axis=1)
-    there, first = classes >= 0, classes[:, 0]
-    says = np.where(first >= 0, mapping.label_of_class[first], -1)
-    right = (first >= 0) & mapping.members[label, first]
-    said = np.where(right, label, says)
-    if whole is None:
-        true = _summed(mapping.members[label[:, None], classes] & there, weights)
-        named = _summed(mapping.members[said[:, None], classes] & there, weights)
-        own = weights[:, 0]
-    else:
-        true, named = (_of_labels(mapping, whole, place, wanted) for wanted in (label, said))
-        own = whole[place, first].astype(np.float64)
+    right = mapping.members[label, likeliest]
+    said = np.where(right, label, mapping.label_of_class[likeliest])
+    true, named = (_of_labels(mapping, probabilities, place, wanted) for wanted in (label, said))
+    own = probabilities[place, likeliest].astype(np.float64)
     confidence = np.minimum(np.where(said >= 0, named, own), 1.0)
     mapped = np.array([len(one.classes) > 0 for one in mapping.labels], bool)
-    known = mapped[label] & (first >= 0) & np.isfinite(confidence) & np.isfinite(true)
-    confidence = np.where(np.isfinite(confidence), confidence, 0.0)
+    known = mapped[label] & np.isfinite(confidence) & np.isfinite(true)
     standing = np.where(known, np.where(right, RIGHT, WRONG), UNKNOWN).astype(np.int8)
-    answers = Answers(source, standing, said.astype(np.int64), confidence)
-    return answers, TrueClass(np.where(known, np.minimum(true, 1.0), np.nan), whole is not None)
-
-
-def _summed(wanted: NDArray[np.bool_], weights: Floats) -> Floats:
-    return np.asarray((weights * wanted).sum(axis=1))
+    answers = Answers(source, standing, said.astype(np.int64), np.where(np.isfinite(confidence), confidence, 0.0))
+    return answers, np.where(known, np.minimum(true, 1.0), np.nan)
 
 
 def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, label: Numbers) -> Floats:
@@ -205,12 +144,3 @@ def count_pairs(
     # Several pairs of an image may be one cell: they are added up.
     found: Floats = sparse.csr_array((pairs.data, cells[of_pair, pairs.indices], pairs.indptr), shape=shape).toarray()
     return found[:, :-1].reshape(-1, groups, groups + 1)
-
-
-def pixels_of(
-    mapping: ClassMap, masks: Sequence[NamedMask], predictions: Sequence[Prediction], source: Numbers
-) -> Pixels:
-    """The counts of images with their masks, one each."""
-    size = len(mapping.groups)
-    counts = [count_pixels(mapping, mask, one) for mask, one in zip(masks, predictions, strict=True)]
-    return Pixels(source, np.stack(counts) if counts else np.zeros((0, size, size + 1)))

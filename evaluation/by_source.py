@@ -51,8 +51,8 @@ class Resampled:
     are made of them.
     """
 
-    def __init__(self, sums: Floats, seed: int = 0, samples: int = SAMPLES, confidence: float = CONFIDENCE) -> None:
-        self._sums, self._seed, self._samples, self._confidence = sums, seed, samples, confidence
+    def __init__(self, sums: Floats, seed: int = 0, samples: int = SAMPLES) -> None:
+        self._sums, self._seed, self._samples = sums, seed, samples
         # Not `cached_property`: in Python 3.11 that has one lock for all objects, and threads that draw samples of
         # different sums would wait for each other.
         self._kinds: tuple[Floats, NDArray[np.int64]] | None = None
@@ -76,7 +76,7 @@ class Resampled:
         if not np.isfinite(value):
             return Figure(None, n=n, sources=sources, why="it is undefined for these images")
         if share and value in (0.0, 1.0) and sources >= FEWEST_SOURCES:
-            exact = stats.binomtest(round(value * sources), sources).proportion_ci(self._confidence)
+            exact = stats.binomtest(round(value * sources), sources).proportion_ci(CONFIDENCE)
             return Figure(value, float(exact.low), float(exact.high), n, sources)
         if self._kinds is None:
             self._kinds = self._alike()
@@ -92,7 +92,7 @@ class Resampled:
             return Figure(value, n=n, sources=sources, why="no interval, since too few resamples have a figure")
         if not np.ptp(figures):
             return Figure(value, n=n, sources=sources, why="no interval, since all sources are alike in it")
-        low, high = _bca(value, figures, statistic(self._whole - kinds), of_kind, self._confidence)
+        low, high = _bca(value, figures, statistic(self._whole - kinds), of_kind)
         return Figure(value, low, high, n, sources)
 
     @cached_property
@@ -162,20 +162,7 @@ def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
     return ordered[first], np.diff(first, append=len(rows))
 
 
-def interval(
-    sums: Floats,
-    statistic: Statistic,
-    n: int,
-    seed: int = 0,
-    samples: int = SAMPLES,
-    confidence: float = CONFIDENCE,
-    share: bool = False,
-) -> Figure:
-    """One figure alone, as `Resampled.figure` gives it."""
-    return Resampled(sums, seed, samples, confidence).figure(statistic, n, share)
-
-
-def _bca(value: float, figures: Floats, without: Floats, of_kind: NDArray[np.int64], confidence: float) -> list[float]:
+def _bca(value: float, figures: Floats, without: Floats, of_kind: NDArray[np.int64]) -> list[float]:
     """The ends of the interval; `without` is the figure without one source of each kind."""
     from scipy import stats
 
@@ -189,41 +176,19 @@ def _bca(value: float, figures: Floats, without: Floats, of_kind: NDArray[np.int
         away = np.average(without[known], weights=weights) - without[known]
         spread = float((weights * away**2).sum())
         acceleration = float((weights * away**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
-    ends = stats.norm.ppf([(1 - confidence) / 2, (1 + confidence) / 2])
+    ends = stats.norm.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     moved = stats.norm.cdf(bias + (bias + ends) / (1 - acceleration * (bias + ends)))
     return [float(end) for end in np.quantile(figures, moved)]
-
-
-def mean_by_source(
-    values: Floats, source: NDArray[np.int64], confidence: float = CONFIDENCE, weights: Floats | None = None
-) -> Figure:
-    """The mean of one value an image, with an interval that counts the images of a source as one: the variance of the
-    sums of a source around the mean (the sandwich estimator, with Student's t at one less than there are sources;
-    Cameron and Miller 2015, Journal of Human Resources 50). `source` numbers the source of each image; `weights` are
-    how much each image counts, 1 where they are left out.
-    """
-    from scipy import stats
-
-    if not len(values):
-        return Figure(None, why="there is nothing to count")
-    weighed = np.ones(len(values)) if weights is None else weights
-    value = float(np.average(values, weights=weighed))
-    _, number = np.unique(source, return_inverse=True)
-    sources = int(number.max()) + 1
-    if sources < FEWEST_SOURCES:
-        return Figure(value, n=len(values), sources=sources, why="no interval, since there is one source only")
-    away = np.bincount(number, weights=weighed * (values - value), minlength=sources)
-    variance = sources / (sources - 1) * float((away**2).sum()) / float(weighed.sum()) ** 2
-    reach = float(stats.t.ppf((1 + confidence) / 2, sources - 1)) * variance**0.5
-    return Figure(value, value - reach, value + reach, len(values), sources)
 
 
 def means_of_groups(
     values: Floats, weights: Floats, group: NDArray[np.int64], groups: int, n: NDArray[np.int64]
 ) -> tuple[list[Figure], Floats]:
-    """The mean of one value a source in each of many groups, such as classes, as `mean_by_source` gives it; and the
-    p-values of the tests that they are 0, NaN where there are too few sources. `group` numbers the group of each
-    source, and `n` is how many images each group has.
+    """The mean of one value a source in each of many groups, such as classes, with an interval that counts the
+    images of a source as one: the variance of the sums of a source around the mean (the sandwich estimator, with
+    Student's t at one less than there are sources; Cameron and Miller 2015, Journal of Human Resources 50). And the
+    p-values of the tests that they are 0, NaN with too few sources. `group` numbers the group of each source, and `n`
+    is the number of images of each group.
     """
     from scipy import stats
 

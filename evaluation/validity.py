@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure, Floats
-from evaluation.by_source import CONFIDENCE, TOGETHER, interval, times_drawn
+from evaluation.by_source import CONFIDENCE, TOGETHER, Resampled, times_drawn
 
 RESAMPLES = 4000
 MANY = 500
@@ -126,7 +126,7 @@ def _row(name: str, own: NDArray[np.bool_], judged: NDArray[np.bool_], valid: ND
 def _plain(wrong: NDArray[np.bool_], source: NDArray[np.int64], seed: int, resamples: int) -> Figure:
     _, number = np.unique(source, return_inverse=True)
     sums = np.stack([np.bincount(number, weights=wrong), np.bincount(number).astype(np.float64)], axis=1)
-    return interval(sums, lambda held: held[..., 0] / held[..., 1], len(wrong), seed, resamples, share=True)
+    return Resampled(sums, seed, resamples).figure(lambda held: held[..., 0] / held[..., 1], len(wrong), share=True)
 
 
 class _Sums:
@@ -245,25 +245,6 @@ def _score_weight(held: Judged, strata: int) -> float | None:
         above += size**2 / asked.sum() * covariance[0, 1]
         below += size**2 / asked.sum() * covariance[0, 0] * (1 + asked.sum() / size)
     return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 0.0
-
-
-def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int, least: float = 0.001) -> str:
-    """Why two figures cannot both be true, in a sentence; "" where they can. Where `error` of all images fool the model
-    and only `valid_of_wrong` of those are valid, at most 1 - error x (1 - valid_of_wrong) of all images are valid: how
-    likely is it then that of `judged` ones `valid` or more are? Below `least` it is told.
-    """
-    from scipy import stats
-
-    most = 1 - error * (1 - valid_of_wrong)
-    chance = float(stats.binom.sf(valid - 1, judged, most)) if judged else 1.0
-    if chance >= least:
-        return ""
-    return (
-        f"These figures cannot both be true: if the model is wrong on {error:.1%} of the images, and "
-        f"{valid_of_wrong:.1%} of those are valid, at most {most:.1%} of all images are valid, but {valid} of {judged} "
-        f"were found to be. By chance that happens once in {1 / max(chance, 1e-300):.0e} studies: were both samples "
-        "asked the same question?"
-    )
 
 
 def expected_width(shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8) -> float:

@@ -26,7 +26,7 @@ from core.types import Edit
 from demo.check_truth import PARTS, Truth, truth_of
 from demo.language import TIME_PHRASES, canonical
 from demo.scene import COLOURS, OBJECT_CLASSES, SEMANTIC_CLASSES, WEATHERS, Scene
-from evaluation.answers import Guesses, answers_of, count_pixels
+from evaluation.answers import answers_of, count_pixels
 from evaluation.class_mapping import ClassMap, map_classes
 from evaluation.effectiveness import Answers
 from evaluation.models import ModelUnderTest
@@ -114,9 +114,7 @@ class Read:
         found = []
         places = (np.arange(len(self.sources)), self.of_case, self.of_control)
         for rows, own in zip(self.said, places, strict=True):
-            unknown = Guesses(np.full((len(rows), 1), -1), np.zeros((len(rows), 1)))
-            answers, true = answers_of(self.mapping, self.label[own], own, unknown, rows)
-            found.append((answers, true.probability))
+            found.append(answers_of(self.mapping, self.label[own], own, rows.argmax(axis=1), rows))
         return tuple(found)
 
     def pixels(self) -> tuple[Pixels, Pixels, Pixels]:

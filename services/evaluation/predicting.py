@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,21 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from core.errors import UserError, one_line
-from core.predictions import PredictedBatch, Prediction
+from core.predictions import Prediction
 from core.progress import OnCount
 from core.settings import UnderTestSettings
 from evaluation.answers import pairs_of_pixels
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.evaluation.subjects import Cases
 from services.runs.predictions import Load, Predictor, load_model, model_key
-from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities, StoredModel
-from storage.evaluation.predictions import NewPrediction
+from storage.evaluation.models_under_test import PIXELS, NewPixelCount, StoredModel
+from storage.evaluation.predictions import NewPrediction, new_predictions
 from storage.workspace import Workspace
 
 SAVED_AT_ONCE = 128
 """Images whose predictions are saved in one transaction, or more where a batch is larger."""
 COUNTED_AT_ONCE = 256
+Save = Callable[[Sequence[NewPrediction]], object]
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,8 @@ class Predicting:
                 self._broken.pop(sha, None)
             done = len(pictures) - len(waiting)
             on_count(done, len(pictures))
-            saver = _Saver(stored.key, lambda new, rows: self._keep(stored, new, rows))
-            read = self._read(model, saver, waiting, lambda number: on_count(done + number, len(pictures)))
+            save = partial(self._workspace.predictions.extend, model=stored.id)
+            read = self._read(model, stored.key, save, waiting, lambda number: on_count(done + number, len(pictures)))
         if stored.identity.kind == "segmentation":
             self.count_pixels(stored.key, cases, on_count)
             measure(self._workspace, RunMasks(self._workspace), stored.key)
@@ -126,8 +128,8 @@ class Predicting:
         on_count(done, len(wanted))
         if waiting:
             with self._lock:
-                saver = _Saver(key, lambda new, _: self._workspace.predictions.extend(new))
-                self._read(self.load(checker), saver, waiting, lambda number: on_count(done + number, len(wanted)))
+                save = self._workspace.predictions.extend
+                self._read(self.load(checker), key, save, waiting, lambda number: on_count(done + number, len(wanted)))
         self.count_pixels(key, cases, on_count)
 
     def count_pixels(self, key: str, cases: Cases, on_count: OnCount) -> None:
@@ -156,12 +158,11 @@ class Predicting:
                 on_count(number, len(wanted))
         models.keep_pixel_counts(found)
 
-    def _keep(self, stored: StoredModel, new: list[NewPrediction], rows: list[NewProbabilities]) -> None:
-        maps = self._workspace.predictions.save_maps(new)
-        self._workspace.models_under_test.keep(stored, new, maps, rows)
-
-    def _read(self, model: Predictor, saver: _Saver, shas: Sequence[str], on_count: Callable[[int], None]) -> int:
-        begun, read = 0, 0
+    def _read(
+        self, model: Predictor, key: str, save: Save, shas: Sequence[str], on_count: Callable[[int], None]
+    ) -> int:
+        """Have a model read images, and save what it says under `key`. Return how many it read."""
+        saver, begun, read = _Saver(save), 0, 0
         try:
             while begun < len(shas):
                 coming = shas[begun:]
@@ -169,7 +170,7 @@ class Predicting:
                 try:
                     for batch in model.predict_many([self._opener(sha) for sha in coming]):
                         some = coming[done : done + len(batch.predictions)]
-                        saver.add(some, batch)
+                        saver.add(new_predictions(some, key, batch))
                         done += len(some)
                         on_count(begun + done)
                     begun += done
@@ -208,28 +209,18 @@ class Predicting:
 
 
 class _Saver:
-    """Saves what comes on a thread of its own, so that the model does not wait for the disk."""
+    """Saves predictions on a thread of its own, so that the model does not wait for the disk."""
 
-    def __init__(self, key: str, keep: Callable[[list[NewPrediction], list[NewProbabilities]], object]) -> None:
-        """What is said is saved under `key`, by `keep`."""
-        self._key, self._keep = key, keep
+    def __init__(self, save: Save) -> None:
+        self._save = save
         self._thread = ThreadPoolExecutor(1, "save predictions")
-        self._running: Future[None] | None = None
-        self._predictions: list[NewPrediction] = []
-        self._probabilities: list[NewProbabilities] = []
+        self._running: Future[object] | None = None
+        self._waiting: list[NewPrediction] = []
 
-    def add(self, shas: Sequence[str], batch: PredictedBatch) -> None:
-        """Raises what the saving of an earlier batch did."""
-        doubts = batch.doubts or (None,) * len(batch.predictions)
-        self._predictions += [
-            NewPrediction(sha, self._key, one, doubt)
-            for sha, one, doubt in zip(shas, batch.predictions, doubts, strict=True)
-        ]
-        if batch.probabilities is not None:
-            self._probabilities += [
-                NewProbabilities(sha, row) for sha, row in zip(shas, batch.probabilities, strict=True)
-            ]
-        if len(self._predictions) >= SAVED_AT_ONCE:
+    def add(self, new: Sequence[NewPrediction]) -> None:
+        """Save them soon. Raises the error of an earlier save."""
+        self._waiting += new
+        if len(self._waiting) >= SAVED_AT_ONCE:
             self._flush()
 
     def close(self) -> None:
@@ -244,13 +235,8 @@ class _Saver:
     def _flush(self) -> None:
         if self._running is not None:
             self._running.result()
-        predictions, probabilities = self._predictions, self._probabilities
-        self._predictions, self._probabilities = [], []
-        self._running = self._thread.submit(self._save, predictions, probabilities)
-
-    def _save(self, predictions: list[NewPrediction], probabilities: list[NewProbabilities]) -> None:
-        if predictions:
-            self._keep(predictions, probabilities)
+        if self._waiting:
+            self._running, self._waiting = self._thread.submit(self._save, self._waiting), []
 
 
 def _packed(mask: Image.Image, said: Prediction) -> NDArray[Any]:

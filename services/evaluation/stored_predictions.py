@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from core.figures import Floats
-from core.predictions import TOP
-from evaluation.answers import PAIRS, Guesses, answers_of, count_pairs, groups_of_numbers, pairs_of_images
+from evaluation.answers import PAIRS, answers_of, count_pairs, groups_of_numbers, pairs_of_images
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import Answers
 from evaluation.ranking import deep_gini, entropy
 from evaluation.segmentation import Pixels
 from services.evaluation.subjects import Cases, Images
 from storage.curation.case_columns import Texts
-from storage.evaluation.models_under_test import NO_CLASS, ProbabilityRows, StoredModel
+from storage.evaluation.models_under_test import ProbabilityRows, StoredModel
 from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]
@@ -85,7 +84,7 @@ class _Probabilities:
     last: int = 0
     """The id of the last row that was read from the workspace, as in the two others."""
     images: _ReadImages = field(default_factory=_ReadImages)
-    likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros((0, TOP), np.uint16))
+    likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.uint16))
     numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     exact: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
@@ -180,15 +179,8 @@ class ModelAnswers:
         place = np.flatnonzero((row >= 0) & (images.label >= 0))
         row = row[place]
         label, source = images.label[place], images.source[place]
-        if not len(place):
-            nothing = np.zeros(0, np.int64)
-            none = Answers(nothing, nothing.astype(np.int8), nothing, np.zeros(0))
-            return ClassifierAnswers(place, none, np.zeros(0), 0)
-        classes = likeliest[row].astype(np.int64)
-        classes[classes == NO_CLASS] = -1
-        guesses = Guesses(classes, np.zeros(classes.shape))
-        answers, true = answers_of(mapping, label, source, guesses, numbers, row)
-        return ClassifierAnswers(place, answers, true.probability, int((~exact[row]).sum()))
+        answers, true = answers_of(mapping, label, source, likeliest[row].astype(np.int64), numbers, row)
+        return ClassifierAnswers(place, answers, true, int((~exact[row]).sum()))
 
     def doubts(self, model: StoredModel, cases: Cases, images: Images) -> tuple[Floats, Floats]:
         """Entropy and DeepGini of what a model says of each image, of a segmenter means over pixels; NaN where that is
@@ -279,16 +271,14 @@ class ModelAnswers:
             guesses = [(place[one["label"]], one["probability"]) for one in top if one["label"] in place]
             if not guesses or len(guesses) < len(top):
                 continue  # of a model that this one has taken the place of
-            first = np.full(TOP, NO_CLASS, np.uint16)
-            first[: len(guesses)] = [number for number, _ in guesses][:TOP]
             row = np.zeros(len(model.identity.classes), np.float16)
             for number, probability in guesses:
                 row[number] = probability
             images.append(image)
-            likeliest.append(first)
+            likeliest.append(guesses[0][0])
             numbers.append(row)
         if images:
-            stored.add(ProbabilityRows(images, np.stack(likeliest), np.stack(numbers)), exact=False)
+            stored.add(ProbabilityRows(images, np.array(likeliest, np.uint16), np.stack(numbers)), exact=False)
 
     def _counts(self, key: str) -> _PixelCounts:
         """The stored counts of a segmenter, with those that came since the last time."""

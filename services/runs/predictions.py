@@ -31,8 +31,8 @@ from services.evaluation.model_outcomes import RunMasks, measure
 from services.jobs import JobQueue
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
-from storage.evaluation.models_under_test import NewProbabilities, StoredModel
-from storage.evaluation.predictions import NewPrediction
+from storage.evaluation.models_under_test import StoredModel
+from storage.evaluation.predictions import new_predictions
 from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -319,15 +319,9 @@ class PredictionService:
 
     def _read(self, loaded: _Loaded, sha: str) -> Prediction:
         (batch,) = loaded.model.predict_many([lambda: self._workspace.images.load(sha)])
-        (prediction,) = batch.predictions
-        new = [NewPrediction(sha, loaded.key, prediction, batch.doubts[0] if batch.doubts else None)]
-        if loaded.stored is None:
-            self._workspace.predictions.extend(new)
-            return prediction
-        rows = [] if batch.probabilities is None else [NewProbabilities(sha, batch.probabilities[0])]
-        maps = self._workspace.predictions.save_maps(new)
-        self._workspace.models_under_test.keep(loaded.stored, new, maps, rows)
-        return prediction
+        model = loaded.stored.id if loaded.stored is not None else None
+        self._workspace.predictions.extend(new_predictions([sha], loaded.key, batch), model)
+        return batch.predictions[0]
 
     def _model(self, chosen: UnderTestSettings, model: str) -> _Loaded:
         # Only the one worker thread comes here. They may be large: one under test is held, and the one that checks.

@@ -17,12 +17,11 @@ import numpy as np
 import sqlite_utils
 from numpy.typing import NDArray
 
-from core.images import StoredImage
 from core.model_identity import ModelIdentity, Preprocessing
 from core.predictions import TOP
+from core.types import from_plain
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, whole
-from storage.evaluation.predictions import NewPrediction, insert_predictions
 
 NO_CLASS = 0xFFFF
 """In `Likeliest.numbers`: there is no further guess."""
@@ -55,14 +54,6 @@ class AskedModel:
     """Those of `UnderTestSettings`, plain."""
 
 
-class NewProbabilities(NamedTuple):
-    """All that a classifier says of an image, to be saved."""
-
-    image: str
-    numbers: NDArray[Any]
-    """A probability for each class, 0 to 1, of any float type."""
-
-
 class NewPixelCount(NamedTuple):
     """What a segmenter makes of the pixels of a mask, to be saved."""
 
@@ -79,7 +70,7 @@ class ProbabilityRows:
     images: list[str]
     """Their SHA-256. An image may be there twice: the later row counts."""
     likeliest: NDArray[np.uint16]
-    """(images, `TOP`): numbers of classes, the likeliest first; `NO_CLASS` where the model has no more."""
+    """(images,): the number of the likeliest class."""
     numbers: NDArray[np.float16]
     """(images, classes), 0 to 1."""
 
@@ -131,18 +122,12 @@ class ModelsUnderTest(Repository):
         """
         return next((_stored(row) for row in db.query(query, [asked])), None)
 
-    @read
-    def key_of(self, db: sqlite_utils.Database, asked: str) -> str:
-        """What the predictions of the model that was loaded for `asked` the last time are stored under; `asked` itself
-        where none was.
+    def key_of(self, asked: str) -> str:
+        """The key that the predictions of the model last loaded for `asked` are stored under. `asked` itself if none
+        was loaded.
         """
-        query = """
-            SELECT key FROM models_under_test WHERE id = (
-                SELECT model FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1
-            )
-        """
-        found = db.execute(query, [asked]).fetchone()
-        return str(found[0]) if found is not None else asked
+        model = self.asked_for(asked)
+        return asked if model is None else model.key
 
     @read
     def all(self, db: sqlite_utils.Database) -> tuple[AskedModel, ...]:
@@ -153,24 +138,6 @@ class ModelsUnderTest(Repository):
             ) ORDER BY models_asked.id DESC
         """
         return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(query))
-
-    @write
-    def keep(
-        self,
-        db: sqlite_utils.Database,
-        model: StoredModel,
-        predictions: Sequence[NewPrediction],
-        maps: Sequence[StoredImage | None] = (),
-        probabilities: Iterable[NewProbabilities] = (),
-    ) -> None:
-        """Save what a model says of images, all or none: `maps` are the files of the class maps of `predictions`, and
-        `probabilities` all that a classifier says. Raises UserError for an image that is not in the workspace.
-        """
-        insert_predictions(db, predictions, maps or [None] * len(predictions))
-        time = now()
-        rows = ((model.id, one.image, *_packed(one.numbers), time) for one in probabilities)
-        insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
-        db.conn.executemany(insert, rows)
 
     @read
     def probabilities(
@@ -188,7 +155,7 @@ class ModelsUnderTest(Repository):
             likeliest += [row[2] for row in rows]
             whole = [row[3] if len(row[3]) == size else zlib.decompress(row[3]) for row in rows]
             parts.append(np.frombuffer(b"".join(whole), "<f2").reshape(len(rows), -1))
-        found = np.frombuffer(b"".join(likeliest), "<u2").reshape(len(images), TOP)
+        found = np.frombuffer(b"".join(likeliest), "<u2").reshape(len(images), TOP)[:, 0]
         numbers = np.concatenate(parts) if parts else np.zeros((0, 0), np.float16)
         return ProbabilityRows(images, found, numbers), last
 
@@ -267,6 +234,15 @@ class ModelsUnderTest(Repository):
         return found, last
 
 
+def insert_probabilities(
+    db: sqlite_utils.Database, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str
+) -> None:
+    """Add what a classifier says of images: the SHA-256 of each, and a probability for each class."""
+    new = ((model, image, *_packed(numbers), time) for image, numbers in rows)
+    insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
+    db.conn.executemany(insert, new)
+
+
 def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
     likeliest = np.full(TOP, NO_CLASS, "<u2")
     best = np.argsort(-numbers, kind="stable")[:TOP]
@@ -284,15 +260,7 @@ def _parts(db: sqlite_utils.Database, query: str, model: int, after: int) -> Ite
 
 
 def _stored(row: Row) -> StoredModel:
-    held = json.loads(row["preprocessing"])
-    size = held["size"]
-    prepared = Preprocessing(
-        size=tuple(size) if size else None,
-        mean=tuple(held["mean"]),
-        std=tuple(held["std"]),
-        interpolation=held["interpolation"],
-        more=held["more"],
-    )
+    prepared: Preprocessing = from_plain(Preprocessing, json.loads(row["preprocessing"]))
     classes = tuple(json.loads(row["classes"]))
     identity = ModelIdentity(row["name"], row["weights"], row["kind"], prepared, classes)
     return StoredModel(row["id"], row["key"], row["title"], identity)

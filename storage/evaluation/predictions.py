@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlite_utils
+from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.images import StoredImage
-from core.predictions import Doubt, Guess, Prediction, decode_map
+from core.predictions import Doubt, Guess, PredictedBatch, Prediction, decode_map
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value
+from storage.evaluation.models_under_test import insert_probabilities
 from storage.images import Images, file_name, keep_image
 
 
@@ -27,6 +29,16 @@ class NewPrediction(NamedTuple):
     prediction: Prediction
     doubt: Doubt | None = None
     """How unsure a segmenter is; None of a classifier, and where that is not known."""
+    probabilities: NDArray[Any] | None = None
+    """A probability for each class of a classifier, 0 to 1, of any float type; None where that is not known."""
+
+
+def new_predictions(shas: Sequence[str], model: str, batch: PredictedBatch) -> list[NewPrediction]:
+    """Return what a model says of images, to be saved."""
+    nothing = (None,) * len(batch.predictions)
+    rows = nothing if batch.probabilities is None else batch.probabilities
+    each = zip(shas, batch.predictions, batch.doubts or nothing, rows, strict=True)
+    return [NewPrediction(sha, model, one, doubt, row) for sha, one, doubt, row in each]
 
 
 class Predictions(Repository):
@@ -43,23 +55,41 @@ class Predictions(Repository):
         """
         return self.extend([NewPrediction(sha, model, prediction)])[0]
 
-    def extend(self, new: Iterable[NewPrediction]) -> tuple[int, ...]:
-        """Save many at once, all or none; returns their ids in order. Raises as `append`."""
+    def extend(self, new: Iterable[NewPrediction], model: int | None = None) -> tuple[int, ...]:
+        """Save many at once, all or none, and return their ids in order. Probabilities are saved with `model`, which is
+        `StoredModel.id`. Raises as `append`.
+        """
         predictions = tuple(new)
-        return self._extend(predictions, self.save_maps(predictions))
-
-    def save_maps(self, predictions: Sequence[NewPrediction]) -> list[StoredImage | None]:
-        """The files of the class maps, which come before the rows; None where a prediction has none."""
-        return [
+        # The files of the class maps come before the rows.
+        maps = [
             self._images.save(decode_map(one.prediction.class_map)) if one.prediction.class_map else None
             for one in predictions
         ]
+        return self._extend(predictions, maps, model)
 
     @write
     def _extend(
-        self, db: sqlite_utils.Database, new: tuple[NewPrediction, ...], maps: list[StoredImage | None]
+        self,
+        db: sqlite_utils.Database,
+        new: tuple[NewPrediction, ...],
+        maps: list[StoredImage | None],
+        model: int | None,
     ) -> tuple[int, ...]:
-        return insert_predictions(db, new, maps)
+        for sha in {one.sha for one in new}:
+            if not db.execute("SELECT 1 FROM images WHERE sha = ?", [sha]).fetchone():
+                raise UserError(f"This workspace has no image {sha[:80]!r}.")
+        time = now()
+        ids = tuple(_insert(db, one, stored, time) for one, stored in zip(new, maps, strict=True))
+        doubts = [
+            (number, one.doubt.entropy, one.doubt.gini)
+            for number, one in zip(ids, new, strict=True)
+            if one.doubt is not None
+        ]
+        db.conn.executemany("INSERT INTO doubts (prediction, entropy, gini) VALUES (?, ?, ?)", doubts)
+        if model is not None:
+            rows = ((one.sha, one.probabilities) for one in new if one.probabilities is not None)
+            insert_probabilities(db, model, rows, time)
+        return ids
 
     @read
     def latest(self, db: sqlite_utils.Database, sha: str, model: str) -> Prediction | None:
@@ -68,27 +98,6 @@ class Predictions(Repository):
         for row in db.query(query, [sha, model]):
             return prediction_of(row, self._images.folder)
         return None
-
-
-def insert_predictions(
-    db: sqlite_utils.Database, new: Sequence[NewPrediction], maps: Sequence[StoredImage | None]
-) -> tuple[int, ...]:
-    """Add what models said of images that are in the workspace; their ids in order. `maps` are the files of their class
-    maps. Raises UserError when no image has one of the hashes.
-    """
-    for sha in {one.sha for one in new}:
-        if not db.execute("SELECT 1 FROM images WHERE sha = ?", [sha]).fetchone():
-            raise UserError(f"This workspace has no image {sha[:80]!r}.")
-    ids = tuple(
-        _insert(db, one.sha, one.model, one.prediction, stored, now()) for one, stored in zip(new, maps, strict=True)
-    )
-    doubts = [
-        (number, one.doubt.entropy, one.doubt.gini)
-        for number, one in zip(ids, new, strict=True)
-        if one.doubt is not None
-    ]
-    db.conn.executemany("INSERT INTO doubts (prediction, entropy, gini) VALUES (?, ?, ?)", doubts)
-    return ids
 
 
 def prediction_of(row: Row, images: Path) -> Prediction | None:
@@ -108,23 +117,19 @@ def prediction_of(row: Row, images: Path) -> Prediction | None:
     )
 
 
-def _insert(
-    db: sqlite_utils.Database, sha: str, model: str, prediction: Prediction, stored: StoredImage | None, time: str
-) -> int:
+def _insert(db: sqlite_utils.Database, new: NewPrediction, stored: StoredImage | None, time: str) -> int:
     if stored is not None:
         keep_image(db, stored)
-    return insert_row(
-        db,
-        "predictions",
-        {
-            "image": sha,
-            "model": model,
-            "kind": prediction.kind,
-            "name": prediction.model,
-            "label": prediction.top[0].label if prediction.top else "",
-            "top": pack_value(prediction.top),
-            "classes": pack(list(prediction.classes)),
-            "class_map": stored.sha if stored is not None else None,
-            "created": time,
-        },
-    )
+    said = new.prediction
+    row = {
+        "image": new.sha,
+        "model": new.model,
+        "kind": said.kind,
+        "name": said.model,
+        "label": said.top[0].label if said.top else "",
+        "top": pack_value(said.top),
+        "classes": pack(list(said.classes)),
+        "class_map": stored.sha if stored is not None else None,
+        "created": time,
+    }
+    return insert_row(db, "predictions", row)

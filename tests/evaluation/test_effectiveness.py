@@ -7,20 +7,50 @@ import pytest
 from numpy.typing import NDArray
 
 from core.evaluation_results import Effectiveness
-from core.figures import Floats
+from core.figures import Figure, Floats
 from evaluation.by_source import (
+    CONFIDENCE,
+    FEWEST_SOURCES,
     GROUPS,
+    SAMPLES,
+    Resampled,
+    Statistic,
     adjusted,
     clustering,
     distinct_rows,
-    interval,
-    mean_by_source,
     means_of_groups,
     one_split,
 )
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, calibration, effectiveness
 
 LABELS = ("bird", "boat", "car")
+
+
+def interval(
+    sums: Floats, statistic: Statistic, n: int, seed: int = 0, samples: int = SAMPLES, share: bool = False
+) -> Figure:
+    """One figure alone."""
+    return Resampled(sums, seed, samples).figure(statistic, n, share)
+
+
+def mean_by_source(values: Floats, source: NDArray[np.int64], weights: Floats | None = None) -> Figure:
+    """The mean of one value an image, with the interval of the sandwich estimator: the reference for
+    `means_of_groups`.
+    """
+    from scipy import stats
+
+    if not len(values):
+        return Figure(None, why="there is nothing to count")
+    weighed = np.ones(len(values)) if weights is None else weights
+    value = float(np.average(values, weights=weighed))
+    _, number = np.unique(source, return_inverse=True)
+    sources = int(number.max()) + 1
+    if sources < FEWEST_SOURCES:
+        return Figure(value, n=len(values), sources=sources, why="no interval, since there is one source only")
+    away = np.bincount(number, weights=weighed * (values - value), minlength=sources)
+    variance = sources / (sources - 1) * float((away**2).sum()) / float(weighed.sum()) ** 2
+    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, sources - 1)) * variance**0.5
+    return Figure(value, value - reach, value + reach, len(values), sources)
 
 
 def answers(source: list[int], right: list[int], said: list[int] | None = None, sure: float = 0.8) -> Answers:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.validity import MANY, Judged, contradiction, expected_width, sample_sizes, validity_effect
+from evaluation.validity import MANY, Judged, expected_width, sample_sizes, validity_effect
 
 STRATA = ("right", "wrong, weather", "wrong, colour")
 
@@ -61,13 +61,6 @@ def test_the_papers_figures_are_what_its_way_gives() -> None:
     assert found.times_valid.high == pytest.approx(0.47 * wilson.high, abs=0.01)
     assert found.with_score.value is None and found.score_weight is None
     assert [(row.judged, row.valid) for row in found.rows] == [(300, 299), (98, 81)]
-
-
-def test_two_figures_of_the_paper_cannot_both_be_true() -> None:
-    told = contradiction(0.5329, 81 / 98, 299, 300)
-    assert "at most 90.8%" in told and "once in 1e+11" in told
-    assert contradiction(0.5329, 81 / 98, 272, 300) == ""
-    assert contradiction(0.4, 0.9, 0, 0) == ""
 
 
 def test_strata_are_weighed_as_they_are_and_not_as_they_were_judged() -> None:

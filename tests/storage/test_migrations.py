@@ -23,7 +23,7 @@ from storage.curation.decisions import Target
 from storage.curation.imports import NewImage
 from storage.curation.scores import NewScores
 from storage.engine.database import Database
-from storage.evaluation.models_under_test import PIXELS, NewPixelCount, NewProbabilities
+from storage.evaluation.models_under_test import PIXELS, NewPixelCount
 from storage.evaluation.predictions import NewPrediction
 from storage.pending import take_up
 from storage.schema import migrations
@@ -97,7 +97,8 @@ def _judged_by_a_model(workspace: Workspace, sha: str) -> None:
         ModelIdentity("net", "v1", "classification", Preprocessing(), ("a",)),
     )
     known = models.record("a net", identity, "a net", {})
-    models.keep(known, [], probabilities=[NewProbabilities(sha, np.ones(1))])
+    sure = NewPrediction(sha, known.key, Prediction("classification", "net"), probabilities=np.ones(1))
+    workspace.predictions.extend([sure], known.id)
     models.keep_pixel_counts([NewPixelCount(1, sha, np.zeros(1, PIXELS))])
     seen = Prediction("segmentation", "net", classes=("a",), class_map=encode_map(Image.new("L", (8, 8))))
     workspace.predictions.extend([NewPrediction(sha, "net", seen, Doubt(0.5, 0.25))])

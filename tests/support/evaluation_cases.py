@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from core.lineage import DEFAULT_RECIPE, Lineage, TestCase
+from core.masks import NamedMask
+from core.predictions import Prediction
 from core.settings import UnderTestSettings
 from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, TaskKind, Trace
 from demo.language import caption
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, TIMES, WEATHERS, Scene, random_scene
+from evaluation.answers import count_pixels
+from evaluation.class_mapping import ClassMap
+from evaluation.segmentation import Pixels
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import RECONSTRUCTION
@@ -29,6 +36,15 @@ def model_of(kind: TaskKind) -> UnderTestSettings:
 
 def drawn(scene: Scene) -> Image.Image:
     return Image.fromarray(render(scene, PIXELS)[0])
+
+
+def pixels_of(
+    mapping: ClassMap, masks: Sequence[NamedMask], predictions: Sequence[Prediction], source: NDArray[np.int64]
+) -> Pixels:
+    """The counts of images with their masks, one by one."""
+    size = len(mapping.groups)
+    counts = [count_pixels(mapping, mask, one) for mask, one in zip(masks, predictions, strict=True)]
+    return Pixels(source, np.stack(counts) if counts else np.zeros((0, size, size + 1)))
 
 
 def fill(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sqlite_utils
 from numpy.typing import NDArray
 
 from core.errors import Cancelled, UserError
@@ -26,7 +25,7 @@ from services.evaluation.types import EvaluationQuestion, Subject
 from services.runs.predictions import Predictor, model_key
 from services.studio import Studio
 from storage.evaluation.models_under_test import PIXELS
-from storage.evaluation.predictions import NewPrediction, insert_predictions
+from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace
 from tests.support.evaluation_cases import fill, model_of
 from tests.support.model_cases import CLASSES, ModelServer, onnx_file, serving
@@ -109,7 +108,7 @@ def test_all_images_are_read_once_and_kept_by_the_identity(workspace: Workspace,
     assert batch.probabilities is not None
     kept = rows.numbers[rows.images.index(sha)]
     np.testing.assert_allclose(kept, batch.probabilities[0], atol=1e-3)
-    assert rows.likeliest[rows.images.index(sha)][0] == batch.probabilities[0].argmax()
+    assert rows.likeliest[rows.images.index(sha)] == batch.probabilities[0].argmax()
     (choice,) = service.models(ALL)
     assert choice.from_profile and choice.predicted == 48
 
@@ -324,12 +323,9 @@ def test_what_a_prediction_costs_does_not_grow_with_those_that_are_there(workspa
 
         new = [NewPrediction(sha, "m", Prediction("classification", "m", (Guess("cat", 0.5),))) for sha in some]
 
-        def insert(db: sqlite_utils.Database) -> None:
-            db.conn.set_progress_handler(step, 1)
-            insert_predictions(db, new, [None] * len(new))
-            db.conn.set_progress_handler(None, 1)
-
-        workspace._database.write(insert)
+        workspace._database.write(lambda db: db.conn.set_progress_handler(step, 1))
+        workspace.predictions.extend(new)
+        workspace._database.write(lambda db: db.conn.set_progress_handler(None, 1))
         return counted / len(some)
 
     first = steps(shas[:10])

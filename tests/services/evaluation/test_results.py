@@ -27,7 +27,6 @@ from core.test_sets import SetEntry
 from core.thresholds import Band
 from core.types import Task
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES
-from evaluation.answers import pixels_of
 from evaluation.class_mapping import map_classes
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.metrics import kept_checks, kept_in_mask
@@ -45,7 +44,7 @@ from services.runs.predictions import model_key
 from services.studio import Studio
 from storage.workspace import Workspace
 from tests.support.cases import made_case
-from tests.support.evaluation_cases import fill, model_of
+from tests.support.evaluation_cases import fill, model_of, pixels_of
 from tests.support.set_cases import picture, run_of
 from tests.support.study_desk import crew, rules, vote
 from tests.support.workspaces import workspace_in

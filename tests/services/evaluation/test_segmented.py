@@ -13,7 +13,6 @@ from PIL import Image
 from core.image_filter import ImageFilter
 from core.masks import NamedMask
 from core.predictions import Prediction, encode_map
-from evaluation.answers import pixels_of
 from evaluation.class_mapping import ClassMap, map_classes
 from evaluation.metrics import against_mask
 from evaluation.segmentation import Pixels, segmentation_effect
@@ -21,7 +20,7 @@ from services.evaluation.segmented import SegmenterCounts, cells_of, losses_of
 from services.evaluation.subjects import Cases, masks_of, read_cases
 from services.evaluation.types import Cell, Subject
 from storage.curation.case_columns import Texts
-from tests.support.evaluation_cases import fill
+from tests.support.evaluation_cases import fill, pixels_of
 from tests.support.workspaces import workspace_in
 
 MASK = {0: "road", 1: "car", 2: "truck", 3: "sky"}
