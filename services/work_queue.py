@@ -105,6 +105,15 @@ class WorkQueue:
             self._changed.notify_all()
             return work.view.id
 
+    def going_on(self, kind: str, about: str) -> WorkView | None:
+        """Return the work of this kind about one thing that waits or runs, or None. Work that is stopping is none."""
+        return next((one for one in self.of(about) if one.kind == kind and one.active and not one.stopping), None)
+
+    def begin(self, kind: str, about: str, act: Act) -> WorkView:
+        """Return the work of this kind about one thing that goes on already, or queue it. Raises as `start`."""
+        with self._changed:
+            return self.going_on(kind, about) or self.view(self.start(kind, about, act))
+
     def view(self, number: int) -> WorkView:
         """Return work by its number. Raises Missing if it is unknown or forgotten."""
         with self._changed:

@@ -7,7 +7,6 @@ the queue of runs, one after the other; what is there is not drawn again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -36,17 +35,6 @@ FAILURES = 5
 
 
 @dataclass(frozen=True)
-class ControlPlan:
-    """What would be drawn."""
-
-    images: int
-    seconds: float | None
-    """How long that is likely to take; None where nothing was measured yet."""
-    problem: str
-    """Why nothing can be drawn, in one sentence; "" where something can."""
-
-
-@dataclass(frozen=True)
 class ControlsDrawn:
     """What became of the sources without a reconstruction."""
 
@@ -70,28 +58,12 @@ class ControlSets:
         self._execution, self._cases = execution, cases
         self.work = WorkQueue(changes, name="drawing of a control set")
         """What is drawn; `of(about)` finds it. The result of each piece is a `ControlsDrawn`."""
-        self._lock = threading.Lock()
-
-    def plan(self, subject: Subject) -> ControlPlan:
-        """What `make` would draw. Raises UserError for a version that is gone."""
-        cases = self._cases(subject)
-        images = len(cases.lacking)
-        try:
-            self._require(cases)
-        except UserError as error:
-            return ControlPlan(images, None, str(error))
-        run, lineage = self._like(self._waiting(cases)[0])
-        each = self._execution.estimates.seconds_per_image(run, self._settings(run, lineage))
-        return ControlPlan(images, None if each is None else each * images, "")
 
     def make(self, subject: Subject, about: str) -> WorkView:
         """Begin to draw what is missing; what is at it already goes on. Raises UserError where nothing can be drawn."""
-        with self._lock:
-            for one in self.work.of(about):
-                if one.active and not one.stopping:
-                    return one
+        if self.work.going_on(DRAWING, about) is None:
             self._require(self._cases(subject))
-            return self.work.view(self.work.start(DRAWING, about, lambda on_count: self._draw_all(subject, on_count)))
+        return self.work.begin(DRAWING, about, lambda on_count: self._draw_all(subject, on_count))
 
     def close(self) -> None:
         """Stop what is drawn; what was drawn stays."""

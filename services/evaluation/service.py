@@ -38,7 +38,7 @@ from services.evaluation.commands import (
     ShowEvaluation,
     ShowPredictions,
 )
-from services.evaluation.control import ControlPlan, ControlSets
+from services.evaluation.control import ControlSets
 from services.evaluation.facts import FileKind, facts_of, file_of
 from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
@@ -103,10 +103,10 @@ class EvaluationService:
         commands.add(ListEvaluationSubjects, lambda _: {"subjects": [_subject_facts(one) for one in self.subjects()]})
         commands.add(ListModelsUnderTest, self._list_models)
         commands.add(BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
-        commands.add(CancelPredictions, self._cancel)
+        commands.add(CancelPredictions, lambda sent: cancelled(self.work, sent.work))
         commands.add(ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
         commands.add(MakeControlSet, lambda sent: work_facts(self.make_control(sent.subject)))
-        commands.add(CancelControlSet, self._cancel_control)
+        commands.add(CancelControlSet, lambda sent: cancelled(self._controls.work, sent.work))
         commands.add(ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
         commands.add(DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
         commands.add(RankTestCases, lambda asked: ranking_facts(self.rank(self.asked(asked), asked.most)))
@@ -192,7 +192,7 @@ class EvaluationService:
             on_count(0, 0)
             return self.predicting.identify(asked.model).identity.digest
 
-        return self._line_up(LOOKING, about(asked), work)
+        return self.work.begin(LOOKING, about(asked), work)
 
     def begin(self, asked: EvaluationQuestion) -> WorkView:
         """Have the model read what it has not read. One that is at it already goes on. The result of the work is a
@@ -207,7 +207,7 @@ class EvaluationService:
                 raise UserError(misfit)
             return self.read(asked.model, cases, on_count)
 
-        return self._line_up(READING, about(asked), work)
+        return self.work.begin(READING, about(asked), work)
 
     def read(self, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
         """Have a model read what it has not read of a subject; and of a segmentation the segmenter of the checks, which
@@ -234,10 +234,6 @@ class EvaluationService:
         return Pending(len(cases.pictures), self._answers.read_of(stored, cases), len(broken))
 
     # The control set
-
-    def control_plan(self, subject: Subject) -> ControlPlan:
-        """What `make_control` would draw, and how long that takes. Raises UserError where nothing is drawn at all."""
-        return self._controls.plan(subject)
 
     def make_control(self, subject: Subject) -> WorkView:
         """Begin to draw the reconstructions that its sources lack; what is at it already goes on. The result of the
@@ -380,13 +376,6 @@ class EvaluationService:
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
 
-    def _line_up(self, kind: str, named: str, act: Callable[[OnCount], Any]) -> WorkView:
-        with self._lock:
-            for one in self.work.of(named):
-                if one.active and not one.stopping and one.kind == kind:
-                    return one
-            return self.work.view(self.work.start(kind, named, act))
-
     def _choice(
         self, wanted: UnderTestSettings, cases: Cases, from_profile: bool, stored: StoredModel | None = None
     ) -> ModelChoice:
@@ -425,13 +414,11 @@ class EvaluationService:
             ],
         }
 
-    def _cancel_control(self, sent: CancelControlSet) -> dict[str, Any]:
-        self._controls.work.cancel(sent.work)
-        return work_facts(self._controls.work.view(sent.work))
 
-    def _cancel(self, sent: CancelPredictions) -> dict[str, Any]:
-        self.work.cancel(sent.work)
-        return work_facts(self.work.view(sent.work))
+def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:
+    """Ask a piece of work to stop, and return it, JSON-ready."""
+    queue.cancel(number)
+    return work_facts(queue.view(number))
 
 
 def about(asked: EvaluationQuestion) -> str:
