@@ -27,9 +27,10 @@ from evaluation.adapters.network import (
     squeezed,
     unknown,
 )
-from evaluation.retraining.trained_file import PREPARED_BY
 
 SMALL_UNET = "small-unet"
+PREPARED_BY = "prepared_by"
+"""The key of a header that names the library whose own preparation of images the model was trained with."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
 """Under which key training scripts put the weights."""
 
@@ -168,6 +169,20 @@ def _prepared(name: str, net: Any, kind: Kind, header: Mapping[str, str]) -> tup
     mean, std = listed(header, "mean") or IMAGENET_MEAN, listed(header, "std") or IMAGENET_STD
     shown = Preprocessing((side, side), tuple(mean), tuple(std), "bilinear", "squeezed")
     return shown, squeezed((side, side), mean, std)
+
+
+def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
+    """Return the header of a file with other weights of a model from `source`, by which the file is a model under test.
+    The file of a transformers model says nothing: it belongs into the model's folder, which says all.
+    """
+    if source == "transformers":
+        return {"format": "pt"}
+    header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
+    if source in ("torchvision", "timm"):
+        return header | {PREPARED_BY: source}
+    shown = identity.preprocessing
+    side = {"size": str(shown.size[0])} if shown.size is not None else {}
+    return header | side | {"mean": json.dumps(shown.mean), "std": json.dumps(shown.std)}
 
 
 def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:

@@ -22,7 +22,7 @@ from core.errors import UserError
 from core.figures import Floats
 from core.settings import UnderTestSettings
 from core.types import TaskKind
-from evaluation.adapters.architectures import find_network, untrained
+from evaluation.adapters.architectures import find_network, header_of, untrained
 from evaluation.adapters.network import Network
 from evaluation.retraining.training import ABOUT, BEST, STATE, Arm, Example, TrainingRecipe, logits_of, opened, train
 from evaluation.segmentation import confusion
@@ -93,6 +93,17 @@ def weights_in(folder: Path) -> Path | None:
     return file if state is not None and state.done and file.is_file() else None
 
 
+def require_whole(file: Path) -> None:
+    """Raise UserError for a file of weights that is gone or damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, "np"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise UserError("The weights of this training are gone or damaged: train it again.") from error
+
+
 def is_trained(folder: Path) -> bool:
     """Whether a process is at this training now."""
     try:
@@ -156,6 +167,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
         *(network.net, kind, network.prepare, training.arm, training.recipe, training.seed, score, training.folder),
         on_update=on_update,
         groups=training.groups,
+        header=header_of(network.identity, training.model.source),
     )
     shutil.rmtree(training.folder / STATE, ignore_errors=True)  # of the optimiser: what is done does not go on
     network.net.load_state_dict(load_file(found.weights))

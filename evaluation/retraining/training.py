@@ -127,11 +127,12 @@ def train(
     on_update: Callable[[int, float], None] = lambda update, loss: None,
     cancelled: threading.Event | None = None,
     groups: Sequence[Sequence[int]] = (),
+    header: dict[str, str] | None = None,
 ) -> Trained:
     """Train a torch module, whose weights change, and leave what came of it in `folder`; where that holds a training
     that was stopped, it goes on. `prepare` gives the pixels of an image as the module takes them, (3, h, w); `score`
     says how good the module is on the tuning images, the larger the better. Where a mask has the numbers of `groups` of
-    classes of a segmenter, each class of a group is right.
+    classes of a segmenter, each class of a group is right. `header` is written into the file of weights.
 
     Raises UserError for an arm without examples or with a file that cannot be read, ValueError for a folder that holds
     another training, and Cancelled when asked to stop: then it can go on later.
@@ -171,7 +172,7 @@ def train(
             best = (update, found)
             # Cloned: weights that a network uses twice would be refused.
             state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
-            _replace(folder / BEST, partial(save_file, state))
+            _replace(folder / BEST, partial(save_file, state, metadata=header))
         accelerator.save_state(str(folder / STATE))
         told = json.dumps({"training": about, "update": update, "best": best})
         _replace(folder / ABOUT, partial(_write, told))

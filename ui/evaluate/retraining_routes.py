@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from services.commands import Commands
@@ -84,12 +84,11 @@ def add_retraining_routes(
     @app.get(f"{EVALUATE}retraining/weights", include_in_schema=False)
     def weights(request: Request, place: At, kept: KeptNumber, arm: str) -> Response:
         try:
-            file = retrainings.weights_file(parts.asked(OnModel.of(place.fields)), kept, arm)
+            name, file = retrainings.weights_file(parts.asked(OnModel.of(place.fields)), kept, arm)
         except UserError as error:
             back = ("The evaluation", place.to())
             return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-        said = {"Content-Disposition": f'attachment; filename="{file.name}"', "Content-Length": f"{file.size}"}
-        return StreamingResponse(file.pieces, media_type="application/octet-stream", headers={**FRESH, **said})
+        return FileResponse(file, media_type="application/octet-stream", filename=name, headers=FRESH)
 
     @app.get(f"{EVALUATE}retraining/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -49,14 +48,13 @@ from services.evaluation.retraining.training import (
 from services.evaluation.retraining.weights import (
     ArmWeights,
     Marked,
-    WeightsFile,
     best_weights,
     disk_of,
     mark,
     weights_file,
 )
 from services.evaluation.scoring import score_images
-from services.evaluation.service import NOT_JUDGED, EvaluationService, about, title_of, work_facts
+from services.evaluation.service import NOT_JUDGED, EvaluationService, about, cancelled, title_of, work_facts
 from services.evaluation.subjects import Cases, MaskOf, Numbers
 from services.evaluation.types import EvaluationQuestion
 from services.test_sets.hashes import hashes_of
@@ -106,14 +104,13 @@ class Retrainings:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
         """Its trainings; `of(about(asked))` finds them. The result is a `RetrainingResult`."""
-        self._lock = threading.Lock()
         self._doing: dict[str, str] = {}
         self._looked: WeakKeyDictionary[Cases, tuple[str, tuple[str, ...]]] = WeakKeyDictionary()
 
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
         commands.add(BeginRetraining, lambda sent: work_facts(self.begin(self.asked(sent))))
-        commands.add(CancelRetraining, self._cancel)
+        commands.add(CancelRetraining, lambda sent: cancelled(self.work, sent.work))
         commands.add(ShowRetraining, self._show)
 
     def close(self) -> None:
@@ -129,13 +126,7 @@ class Retrainings:
         cannot be trained.
         """
         self._require(asked)
-        named = about(asked.asked)
-        with self._lock:
-            for one in self.work.of(named):
-                if one.active and not one.stopping:
-                    return one
-            self._doing.pop(named, None)
-            return self.work.view(self.work.start(RETRAINING, named, lambda on_count: self._act(asked, on_count)))
+        return self.work.begin(RETRAINING, about(asked.asked), lambda on_count: self._act(asked, on_count))
 
     def doing(self, asked: EvaluationQuestion) -> str:
         """What is done just now, such as "training “+ generated, all”, seed 2 of 5"; "" before it begins."""
@@ -164,26 +155,29 @@ class Retrainings:
             found.append(KeptResult(result, one.created, one.asked, note, one.id))
         return tuple(found)
 
-    def opens(self, asked: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """The entries of the catalogue behind a set, or an arm on it, of a result that is kept. Raises UserError where
-        nothing opens.
-        """
-        held = next((one.found for one in self.kept(asked) if one.number == number), None)
-        found = held.opens(on, arm) if held is not None else None
+    def result(self, asked: EvaluationQuestion, number: int) -> RetrainingResult:
+        """Return a kept result by its number. Raises UserError for one that is gone."""
+        found = next((one.found for one in self.kept(asked) if one.number == number), None)
         if found is None:
+            raise UserError("There is no such result any more.")
+        return found
+
+    def opens(self, asked: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
+        """Return the catalogue's entries behind a set, or an arm on it, of a kept result. Raises UserError if nothing
+        opens.
+        """
+        opened = self.result(asked, number).opens(on, arm)
+        if opened is None:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")
-        return found.entries
+        return opened.entries
 
     def weights(self, kept: KeptResult) -> tuple[ArmWeights, ...]:
-        """The weights of the best training of each arm of a result, as far as they are still there."""
+        """Return the weights of the best training of each arm of a result, as far as they are still there."""
         return best_weights(self._workspace, kept.found)
 
-    def weights_file(self, asked: EvaluationQuestion, number: int, arm: str) -> WeightsFile:
-        """Those of one arm of a result that is kept, as a file. Raises UserError where they are not there."""
-        held = next((one.found for one in self.kept(asked) if one.number == number), None)
-        if held is None:
-            raise UserError("There is no such result any more.")
-        return weights_file(self._workspace, held, asked.model.source, arm)
+    def weights_file(self, asked: EvaluationQuestion, number: int, arm: str) -> tuple[str, Path]:
+        """Return name and file of the weights of one arm of a kept result. Raises UserError if they are gone."""
+        return weights_file(self._workspace, self.result(asked, number), arm)
 
     def disk(self) -> int:
         """How many bytes all trainings of the workspace take."""
@@ -231,11 +225,16 @@ class Retrainings:
         return self._looked[cases]
 
     def _act(self, asked: RetrainingQuestion, on_count: OnCount) -> RetrainingResult:
+        named = about(asked.asked)
+
         def on_step(what: str, done: int, total: int) -> None:
-            self._doing[about(asked.asked)] = what
+            self._doing[named] = what
             on_count(done, total)
 
-        return self.retrain(asked, on_step)
+        try:
+            return self.retrain(asked, on_step)
+        finally:
+            self._doing.pop(named, None)
 
     def _require(self, sent: RetrainingQuestion) -> Cases:
         """Raises UserError where nothing can be trained."""
@@ -335,10 +334,6 @@ class Retrainings:
                 done += recipe.updates
                 on_step(words, done, total)
         return said, trainings
-
-    def _cancel(self, sent: CancelRetraining) -> dict[str, Any]:
-        self.work.cancel(sent.work)
-        return work_facts(self.work.view(sent.work))
 
     def _show(self, sent: ShowRetraining) -> dict[str, Any]:
         asked = self._evaluations.asked(sent)

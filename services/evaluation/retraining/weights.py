@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +18,14 @@ from core.errors import UserError
 from core.model_sections import in_bytes
 from core.types import from_plain
 from core.words import count_of
-from evaluation.retraining.stored_training import REMOVED, is_trained, kept_state, remove_training, weights_in
-from evaluation.retraining.trained_file import header_of, with_header
+from evaluation.retraining.stored_training import (
+    REMOVED,
+    is_trained,
+    kept_state,
+    remove_training,
+    require_whole,
+    weights_in,
+)
 from evaluation.retraining.training import ABOUT
 from services.evaluation.retraining.results import ArmTraining, RetrainingResult
 from storage.workspace import Workspace
@@ -56,16 +62,6 @@ class ArmWeights:
     size: int
     """In bytes."""
     file: Path
-
-
-@dataclass(frozen=True)
-class WeightsFile:
-    """Weights to be taken away."""
-
-    name: str
-    size: int
-    """In bytes."""
-    pieces: Iterator[bytes]
 
 
 @dataclass(frozen=True)
@@ -112,18 +108,16 @@ def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeig
     return tuple(weights)
 
 
-def weights_file(workspace: Workspace, found: RetrainingResult, source: str, arm: str) -> WeightsFile:
-    """The weights of an arm as a file that can be a model under test. `source` is that of the model which was trained.
-    Raises UserError where they are not there.
+def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tuple[str, Path]:
+    """Return a name for the weights of an arm, and their file, which can be a model under test. Raises UserError if
+    they are gone or damaged.
     """
     weights = next((one for one in best_weights(workspace, found) if one.arm == arm), None)
-    models = (one.model.identity for one in workspace.models_under_test.all())
-    identity = next((one for one in models if one.digest == found.identity), None)
-    if weights is None or identity is None:
+    if weights is None:
         raise UserError("The weights of this arm are not there any more: train it again.")
-    size, pieces = with_header(weights.file, header_of(identity, source))
+    require_whole(weights.file)
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{Path(found.model).stem} {arm}").strip("-").lower()[:80]
-    return WeightsFile(f"{stem}.safetensors", size, pieces)
+    return f"{stem}.safetensors", weights.file
 
 
 def disk_of(workspace: Workspace) -> int:

@@ -66,8 +66,11 @@ def test_a_set_opens_its_images_and_an_arm_those_that_it_is_wrong_about(
     assert set(whole.entries) == {entry_of[sha] for sha, source in source_of.items() if source in measured}
     (kept,) = retrainings.kept(BIRDS)
     assert retrainings.opens(BIRDS, kept.number, ON_ORIGINAL) == whole.entries
-    for asked, number, on in ((BIRDS, kept.number, "nonsense"), (BIRDS, kept.number + 1, ON_ORIGINAL)):
-        with pytest.raises(UserError, match="No images are kept behind this number"):
+    for asked, number, on, why in (
+        (BIRDS, kept.number, "nonsense", "No images are kept behind this number"),
+        (BIRDS, kept.number + 1, ON_ORIGINAL, "There is no such result any more"),
+    ):
+        with pytest.raises(UserError, match=why):
             retrainings.opens(asked, number, on)
 
 
