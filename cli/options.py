@@ -45,9 +45,7 @@ def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
 
 
 def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str]:
-    """The settings that were asked for, by their names. Raises UserError for one that is not NAME=VALUE, and for one
-    that the recipe passes over.
-    """
+    """Return the settings asked for, by name. Raises UserError for one that is no NAME=VALUE or is not read."""
     asked = {}
     for text in options.set:
         name, separator, value = text.partition("=")

@@ -162,9 +162,7 @@ def _augment_one(
 
 
 def again(options: argparse.Namespace) -> int:
-    """Every image of a `run.json` made again; 0 when all have the same pixels, 1 when one has not, 3 when one could not
-    be made.
-    """
+    """Make every image of a `run.json` again. Return 0 if all pixels are equal, 1 if not, 3 if one failed."""
     path = Path(options.run)
     if path.is_dir():
         path = path / run_file.FILE

@@ -91,9 +91,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """The first Ctrl-C asks to stop after this step. The second one, and SIGTERM, end the program at once, but for what
-    is being saved.
-    """
+    """Stop after this step at the first Ctrl-C; end at once at the second one and at SIGTERM, once a save is done."""
     stop = Stop()
     before = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

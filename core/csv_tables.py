@@ -101,9 +101,7 @@ def _written(value: Cell) -> str:
 
 
 def guarded(text: str) -> str:
-    """Add an apostrophe wherever a spreadsheet would take the rest for a formula: in front, and where it may cut the
-    cell in two. Numbers stay unchanged.
-    """
+    """Put an apostrophe before all that a spreadsheet could run as a formula. Numbers stay unchanged."""
     if _is_number(text):
         return text
     kept = _BEGINS.sub(lambda found: f"{found[0]}'" if _begins(found) else found[0], text)

@@ -21,9 +21,7 @@ class UnreadableReply(UserError):
 
 
 class CannotLoad(UserError):
-    """A model cannot be loaded: its weights are missing or damaged, or do not fit into memory. Every image that needs
-    the model fails in the same way.
-    """
+    """A model cannot be loaded: weights missing or damaged, or too large for the memory. It fails for every image."""
 
 
 def out_of_memory(error: BaseException) -> bool:

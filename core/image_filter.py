@@ -189,9 +189,7 @@ class ImageFilter:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> ImageFilter:
-        """The filter with these names and values, as `PARTS` has them. Raises UserError, which names the part and its
-        choices.
-        """
+        """Return the filter with these names and values (see `PARTS`). Raises UserError naming the part."""
         facets, without, checks, models = (defaultdict[Any, Any](list) for _ in range(4))
         between: list[Between] = []
         scores: list[ScoreBand | None] = []

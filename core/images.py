@@ -119,9 +119,7 @@ def fitted_size(size: tuple[int, int], short_side: int, multiple: int = 8) -> tu
 
 
 def editing_size(size: tuple[int, int], short_side: int) -> tuple[int, int]:
-    """Return the (width, height) for editing a picture of `size`: short side about `short_side`, or less if the
-    picture would have too many pixels.
-    """
+    """Return (width, height) for editing: short side about `short_side`, less for a picture of too many pixels."""
     side = min(short_side, math.sqrt(EDITING_PIXELS * min(size) / max(size)))
     scale = side / min(size)
     # Rounded down, as the limit must hold; a side that is a multiple stays one in spite of the arithmetic of floats.

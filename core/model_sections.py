@@ -107,9 +107,7 @@ class ClipEmbedder(Weights):
 
 
 class SentenceModel(Weights):
-    """A sentence-embedding model, which measures the similarity of two phrases: in a folder, on the hub or in a
-    package.
-    """
+    """A model that measures how similar two phrases are: in a folder, on the hub or in a package."""
 
     kind: Literal["sentence-embedding"] = "sentence-embedding"
     package: str = ""

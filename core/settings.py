@@ -159,9 +159,7 @@ class GenerationSettings(_Settings):
 
 
 class EditingSettings(_Settings):
-    """Stage 5 with an editor that changes the source by an instruction. The number of images and their seeds are in
-    `GenerationSettings`.
-    """
+    """Stage 5 with an editor that follows an instruction. `GenerationSettings` has the number of images and seeds."""
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
     guidance: float = Field(

@@ -98,9 +98,7 @@ class FieldPlace:
 
 
 def place_of(model: type[BaseModel], places: Sequence[int | str]) -> FieldPlace:
-    """Resolve pydantic's location of an error through nested models, tables, lists, and unions of models, whose kind
-    pydantic names as if it were a key.
-    """
+    """Resolve pydantic's location of an error through nested models, tables, lists and unions of models."""
     holder: type[BaseModel] | None = model
     field: FieldInfo | None = None
     inner: Any = model

@@ -82,9 +82,7 @@ class RunCommand(Command):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """The stage that a command with these fields is about, "" for the run as a whole. Takes plain data, because
-        what could not be read has to be told at its stage too.
-        """
+        """Return the stage of a command, "" for the whole run. Takes plain data: refusals need a stage too."""
         return cls.stage_of_command or str(data.get("stage") or "")
 
 
@@ -127,9 +125,7 @@ class Commands:
         return {name: held.command for name, held in self._known.items()}
 
     def parse(self, name: str, data: Mapping[str, Any]) -> Command:
-        """The command of this name from plain data. Raises Malformed, naming the first field that does not fit, and
-        UnknownCommand.
-        """
+        """Return the command of this name from plain data. Raises UnknownCommand, or Malformed with the field."""
         if name not in self._known:
             raise UnknownCommand(f"there is no command {name[:80]!r}")
         return self._known[name].command.of(data)

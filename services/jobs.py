@@ -219,9 +219,7 @@ class JobQueue:
             return self._idle_name or "another run"
 
     def idle(self) -> bool:
-        """Whether no job of a person is worked on or waits. What nobody waits for may go on for hours, and does not
-        count.
-        """
+        """Return True if no person's job runs or waits. Background jobs are not counted."""
         with self._changed:
             return not any(job.view.active for job in self._jobs.values())
 

@@ -18,9 +18,7 @@ class LeadSignIn:
     """Lets in who knows the password: the one from the environment, else the one that the workspace keeps, if any."""
 
     def __init__(self, workspace: Workspace, password: str = "", cost: Cost = COST) -> None:
-        """`password` is the one from the environment or "", `cost` what a try of it costs. Raises UserError for a
-        password that is too short or too long.
-        """
+        """`password` is that of the environment, or "". Raises UserError if it is too short or too long."""
         self.refusals = Refusals(workspace.studies.note)
         self.session = workspace.studies.sessions.get
         """Return the session of a token, or None."""

@@ -72,9 +72,7 @@ class _Work:
 
 
 class WorkQueue:
-    """All methods may be called from any thread. `drop` gets each result that is no longer kept. `name` stands in the
-    log.
-    """
+    """A queue for any thread. `drop` gets each result that is no longer kept; `name` stands in the log."""
 
     def __init__(
         self,

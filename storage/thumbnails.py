@@ -66,9 +66,7 @@ class ThumbnailFiles:
         return stored
 
     def ready(self, sha: str) -> bytes:
-        """The WebP file of an image's thumbnail where there is one; b"" where there is none. Raises UserError for what
-        is no name of an image.
-        """
+        """Return the WebP file of a thumbnail, b"" if there is none. Raises UserError for a wrong name."""
         return _whole(self._path(sha))
 
     def webp(self, sha: str) -> bytes:
@@ -141,16 +139,12 @@ class Thumbnails(ThumbnailFiles, Repository):
     def pictures(
         self, db: sqlite_utils.Database, first: int, last: int, most: int
     ) -> tuple[tuple[int, str, str | None], ...]:
-        """Number, image and source of so many entries of the catalogue from `first` to `last`, the newest first, those
-        of deleted runs left out.
-        """
+        """Return number, image and source of catalogue entries, newest first, without those of deleted runs."""
         query = "SELECT id, image, source FROM catalogue WHERE id BETWEEN ? AND ? AND there ORDER BY id DESC LIMIT ?"
         return tuple(db.execute(query, [first, last, most]).fetchall())
 
     def seen(self) -> Seen:
-        """What was looked through, by this process or an earlier one. Nothing, where that cannot be read: whoever
-        removes the folder of thumbnails has them all made again.
-        """
+        """Return what was looked through before. Nothing if it cannot be read: then all thumbnails are made again."""
         try:
             held = json.loads((self.folder / _SEEN).read_bytes())
             return Seen(int(held["latest"]), tuple((int(first), int(last)) for first, last in held["gaps"]))

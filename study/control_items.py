@@ -102,9 +102,7 @@ def made_controls(
 
 
 def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
-    """The hashes of all that these items show: pictures, what they looked like before they were put in another light,
-    and sources.
-    """
+    """Return all pictures of these items: as shown, as they were before, and their sources."""
     shown = (sha for item in items for sha in (item.image_sha, item.source_sha, item.origin.get(PICTURE)))
     return frozenset(str(sha) for sha in shown if sha)
 

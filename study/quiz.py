@@ -49,9 +49,7 @@ def all_made(
 
 
 def chosen_of(made: Sequence[NewItem], number: int, words: str) -> tuple[NewItem, ...]:
-    """So many of these, the first ones first, right and wrong ones in equal numbers where there are enough; in an order
-    that is drawn with `words`.
-    """
+    """Choose so many, the first ones first, right and wrong alike if possible, in an order drawn with `words`."""
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []

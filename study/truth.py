@@ -39,9 +39,7 @@ def pixels_of(image: Image.Image) -> str:
 
 
 def sight(image: str, source: str, asked: str) -> str:
-    """The name of what a worker has before them: pixels of image and source (`pixels`; "" without), and the question
-    as it is worded, which names the class.
-    """
+    """Name what a worker sees: the pixels of image and source, and the question as it is worded."""
     return hashlib.sha256("\0".join((image, source, asked)).encode()).hexdigest()[:32]
 
 

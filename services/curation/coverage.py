@@ -83,9 +83,7 @@ def cell_filter(grid: CoverageGrid, line: str, place: str) -> ImageFilter:
 
 
 def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: str = "") -> CoverageTable:
-    """The table of at most `MOST_LINES` lines and `MOST_PLACES` places, the most common; with `find` of the lines that
-    have it in their name, whatever its letters' case.
-    """
+    """Return the table of the most common lines and places; with `find`, of the lines whose name contains it."""
     line_facet, place_facet = facets_of(grid)
     held = catalogue.facets(names=(line_facet, place_facet), most=_ALL)
     wanted = " ".join(find.split()).casefold()

@@ -134,9 +134,7 @@ class Gallery:
         return CataloguePage(self._workspace.catalogue.listed(some), at + limit < len(known.entries))
 
     def holds(self, held: str) -> bool:
-        """Whether what `hold` gave is still known: a studio that was started anew knows none, and each forgets the one
-        that nobody asked for longest.
-        """
+        """Return True if a set from `hold` is still known. The least recently used ones are forgotten."""
         return self._kept(held) is not None
 
     def _kept(self, held: str) -> Held | _Listed | None:
@@ -214,9 +212,7 @@ class Gallery:
         )
 
     def ids(self, view: View, held: str = "") -> tuple[int, ...]:
-        """All images of a view, for what is done with all of them. Of one that is held those that fit its filter now:
-        what was rejected since is not accepted with the rest.
-        """
+        """Return all images of a view. Of a held view, only those that still fit its filter."""
         catalogue, kept = self._workspace.catalogue, self._kept(held)
         known = kept or self._known(view)
         if known is None:

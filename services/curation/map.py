@@ -161,9 +161,7 @@ class ImageMap:
             return self._umap[1]
 
     def inside(self, region: Region, allowed: Bits, colours: ShownColours | None = None) -> Bits:
-        """Those of the `allowed` entries that lie in a region, which is on the map where most of its corners are, and
-        have one of the `colours` that it means.
-        """
+        """Return the `allowed` entries that lie in a region of the map and have one of its `colours`."""
         if not region:
             return allowed
         middle = sorted(x for x, _ in region)[len(region) // 2]

@@ -129,9 +129,7 @@ class Meaning:
         self._jobs.when_idle(DOING, self._fill)
 
     def hash_later(self, images: Iterable[str]) -> int:
-        """Have the hashes of these images worked out before more are embedded, while nobody waits. Returns how many of
-        them cannot be read, and are left out.
-        """
+        """Hash these images while nobody waits, before more are embedded. Return how many cannot be read."""
         wanted = set(images)
         with self._lock:
             unreadable = wanted & self._unreadable

@@ -135,9 +135,7 @@ class NearDuplicates:
         }
 
     def of(self, entry: int) -> tuple[Alike, ...]:
-        """What looks like an entry, the most similar first, deleted runs left out. Raises UserError for an entry that
-        does not exist. Images that cannot be read are left out.
-        """
+        """Return what looks like an entry, the most similar first. Raises UserError for an unknown entry."""
         vector, table = self._meaning.vector_of(entry), self._meaning.table()
         inside = entry_sets.has(self._workspace.catalogue.bits(), table.entries) & (table.entries != entry)
         rows, cosines = nearest(table.rows, vector, MOST_OF_ONE, inside)
@@ -209,9 +207,7 @@ class NearDuplicates:
     def _judged(
         self, pairs: list[tuple[int, int, float]], images: Mapping[int, str], hashes: Mapping[str, ImageHashes]
     ) -> list[tuple[int, Alike]]:
-        """Of pairs that are close by their vectors, those that look alike: the first entry, and the second one. Equal
-        images do without hashes.
-        """
+        """Return the pairs that look alike, of those whose vectors are close. Equal images need no hashes."""
         sources = self._workspace.vectors.sources_of(images)
         found = []
         for one, other, cosine in pairs:

@@ -30,9 +30,7 @@ _ONCE = ("like", "near", "alike", "region", "sort", "falling")
 
 @dataclass(frozen=True)
 class ShownColours:
-    """Which colours of the map were shown when a region of it was picked: an image has the colour of the first value
-    that it has, whatever else it has.
-    """
+    """Colours of the map that were shown when a region was picked. An image has the colour of its first value."""
 
     by: str
     """What the points are coloured by: a facet, or "model:" and the name of a model under test."""
@@ -194,9 +192,7 @@ def gallery_address(shown: View | ImageFilter | None = None, page: str = "/curat
 
 
 def list_address(entries: Sequence[int]) -> str:
-    """Where the gallery shows a list of entries that no filter says, such as the images behind a figure. Raises
-    UserError for one that no address can hold.
-    """
+    """Return the address of a list of entries that no filter describes. Raises UserError if it is too long."""
     if len(packed(entries)) > LONGEST_LIST:
         raise UserError(
             f"These are {len(entries):,} images without a filter in common, which no address can hold: open a number "

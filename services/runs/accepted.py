@@ -84,9 +84,7 @@ def _telling_first(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
-    """What a person and `datasets` read first. Without its head a folder with more tables than images is no folder of
-    images to `datasets`.
-    """
+    """Return the README. `datasets` reads its head, and takes the folder for images because of it."""
     masks = any("mask_file_name" in line for line in lines)
     data = [METADATA, "images/*", *(["masks/*"] if masks else [])]
     files = [

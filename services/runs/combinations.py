@@ -81,9 +81,7 @@ class Grid:
 def grid_of(
     run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
 ) -> Grid | None:
-    """The grid of a run: what was written where that is `fresh`, else what would be, with these prompts. None as long
-    as the run has no caption or no alternatives.
-    """
+    """Return the combinations written, or to be written if not `fresh`; None without caption or alternatives."""
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
     if caption is None or alternatives is None:
         return None

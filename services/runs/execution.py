@@ -325,9 +325,7 @@ class Execution:
     # Images
 
     def generate(self, command: Generate) -> None:
-        """The yes at the gate: what it showed is made. Raises UserError when the gate is closed, or shows other things
-        by now.
-        """
+        """Make what the gate showed. Raises UserError if the gate is closed or shows something else by now."""
         require_task(self.workspace.runs.get(command.run))
         with self.runs.changing:
             gate = self.states.of(command.run).gate
@@ -346,9 +344,7 @@ class Execution:
     def start_images(
         self, run_id: str, images: Sequence[PlannedImage], recipe_name: str = "", settings: Settings | None = None
     ) -> int:
-        """Line up images of a run; of its recipe where none is named, and with the settings that it has now where none
-        are given. Returns the number of the job in the queue.
-        """
+        """Queue images of a run and return the job's number. Recipe and settings are the run's unless given."""
         run = self.workspace.runs.get(run_id)
         recipe = recipe_of(recipe_name or run.recipe)
         if refused := recipe.cannot_draw(self.driver.profile):

@@ -103,9 +103,7 @@ def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
-    """Of what a yes would make: its images, what they are drawn from (`texts` are their prompts), and the mask where
-    they are drawn on it.
-    """
+    """Name what a yes would make by its images, their prompts (`texts`), settings, and mask where one is used."""
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     method = method_of(recipe.method)
     on_mask = method.needs_mask(method.settings_of(settings))

@@ -135,9 +135,7 @@ class Listing:
 
 
 class RunService:
-    """The runs of one workspace. All methods may be called from any thread; those with a run's id raise UserError for
-    an unknown one.
-    """
+    """The runs of one workspace, for any thread. Methods with a run's id raise UserError for an unknown one."""
 
     def __init__(
         self, workspace: Workspace, profile: Profile, driver: Driver, samples: tuple[Sample, ...], jobs: JobQueue
@@ -168,9 +166,7 @@ class RunService:
     # What a run says of itself
 
     def settings(self, run: Run, recipe_name: str = "") -> Settings:
-        """The settings of a run, as its recipe has them, or another one; those of the profile where they were saved by
-        a version with other ones.
-        """
+        """Return a run's settings for its recipe or `recipe_name`; the profile's if the stored ones do not fit."""
         recipe = recipe_of(recipe_name or run.recipe)
         try:
             return recipe.settings_in(self.profile, run.settings)
@@ -266,9 +262,7 @@ class RunService:
         return OpenedRun(run_id)
 
     def from_upload(self, data: bytes, file_name: str) -> str:
-        """The id of a new run from the bytes of a file. Raises UserError for what is no usable picture; then there is
-        no run.
-        """
+        """Begin a run with an uploaded picture and return its id. Raises UserError if it is no usable picture."""
         picture = read_image(data)
         task = Task("classification") if self.profile.tasks.labels else Task("segmentation", protected=())
         name = file_name.rsplit(".", 1)[0].strip()[:80] or "upload"
@@ -311,9 +305,7 @@ class RunService:
         self._workspace.runs.set_task(command.run, task)
 
     def set_recipe(self, command: SetRecipe) -> None:
-        """Raises UserError for a recipe that is not known, or that the profile cannot draw, and while the run is being
-        worked on.
-        """
+        """Raises UserError for a recipe that is unknown or that the profile cannot draw, and for a busy run."""
         recipe = recipe_of(command.recipe)
         if refused := recipe.cannot_draw(self.profile):
             raise UserError(refused, field="recipe")

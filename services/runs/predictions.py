@@ -204,9 +204,7 @@ class PredictionService:
         return kept, bool(missing)
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
-        """What the profile's own segmenter, whose predictions are stored under `key`, says of one image; None where it
-        was not asked yet.
-        """
+        """Return the checks by the profile's segmenter, stored under `key`; None if it was not asked yet."""
         source, found = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
         if source is None or found is None:
             return None
@@ -342,9 +340,7 @@ class PredictionService:
         return self._models[model]
 
     def require_known(self, chosen: UnderTestSettings) -> None:
-        """Raises UserError for a server that the profile does not name. Settings come from scripts and from files of
-        others too, and images would be sent wherever they say.
-        """
+        """Raises UserError for a server that the profile does not name: settings may come from strangers."""
         profile = self._profile
         known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
         if chosen.source == "http" and chosen.address not in {one.address for one in known if one is not None}:
@@ -409,9 +405,7 @@ def _masks_kept(
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
-    """The checks with those of the mask, last. Those that came with a file count while the run is `masked` and nothing
-    better is known.
-    """
+    """Return the checks, those of the mask last. A file's own count while `masked` and nothing newer is known."""
     others = tuple(check for check in checks if check.name not in MASK_CHECKS)
     if found and not isinstance(found, str):
         return (*others, *found)
@@ -426,9 +420,7 @@ def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
 
 
 def model_key(chosen: UnderTestSettings) -> str:
-    """What a model is asked for by: its predictions are stored under the same until another one is found there. A file
-    that was changed is another model.
-    """
+    """Return the name under which a model's predictions are looked up. A changed file is another model."""
     if chosen.source not in ("file", "onnx"):
         return chosen.title
     try:

@@ -112,9 +112,7 @@ class RunSettings:
         commands.add(PutPromptBack, self.put_prompt_back)
 
     def change_setting(self, command: ChangeSetting) -> None:
-        """Raises UserError for a setting that is not there or that the recipe passes over, and for a value that it does
-        not take.
-        """
+        """Raises UserError for a setting that is unknown or not read, and for a value that it does not take."""
         section, _, field = command.setting.partition(".")
         self._require_read(command.run, command.setting)
 

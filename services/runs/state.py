@@ -307,9 +307,7 @@ class RunStates:
         return in_mask(NamedMask(self._workspace.images.load(sha), dict(classes)), task)
 
     def refused(self, run_id: str, stage: StageName, error: UserError) -> None:
-        """Have it said at a stage that something was refused, until the run changes: what was wrong may be right then,
-        and what was busy may be done.
-        """
+        """Show a refusal at a stage until the run changes: it may be allowed then."""
         self._notes.failed(run_id, stage, error, self._now(self._workspace.runs.get(run_id)))
 
     def _now(self, run: Run) -> str:

@@ -247,9 +247,7 @@ class PictureTokens:
         return [self.give(worker, sha) for sha in shas]
 
     def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
-        """The picture behind a token of this worker while it is one of those that they are `judging`, by study, or is
-        expected next in one of these studies; None for any other.
-        """
+        """Return the picture behind a worker's token if they are `judging` it or it comes next, else None."""
         sha = self.image(token, worker)
         if sha is None:
             return None

@@ -108,9 +108,7 @@ def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
 
 
 def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[Candidate, ...]:
-    """Candidates of the pool, all if there are fewer than asked for: only these are read. Raises UserError when it is
-    empty.
-    """
+    """Draw candidates of the pool, all if there are fewer than asked for. Raises UserError if it is empty."""
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:

@@ -70,9 +70,7 @@ class DeleteTestSetDraft(SetCommand, name="delete-test-set-draft"):
 
 
 class AddToTestSet(SetCommand, name="add-to-test-set"):
-    """Put images into the draft of a test set, with the label that was decided, or else that of their task, and the
-    mask of their run.
-    """
+    """Put images into the draft of a test set, with the decided label or that of their task, and their mask."""
 
     cases: Annotated[
         tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...],

@@ -39,18 +39,14 @@ def hashes_in(picture: Image.Image) -> ImageHashes:
 
 
 def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str, ...]:
-    """The pictures by whose looks images have to stay together: their sources, and where a source is elsewhere, the
-    image itself.
-    """
+    """Return the pictures whose looks keep images together: sources, or the image where its source is elsewhere."""
     here = images_here(workspace, (entry.source for entry in entries))
     known = frozenset(here)
     return tuple(dict.fromkeys([*here, *(entry.image for entry in entries if entry.source not in known)]))
 
 
 def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
-    """Those of these images that the workspace has, in their order. The source of an image that was brought in may be
-    elsewhere.
-    """
+    """Return those of these images that the workspace has, in order. Sources of imports may be elsewhere."""
     wanted = list(dict.fromkeys(images))
     here = workspace.images.sizes(wanted)
     return tuple(sha for sha in wanted if sha in here)

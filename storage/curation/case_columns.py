@@ -299,9 +299,7 @@ def _edits(db: sqlite_utils.Database, entry: Numbers) -> EditColumns:
 
 
 def _columns(db: sqlite_utils.Database, query: str, width: int) -> tuple[list[Any], ...]:
-    """The columns of what is asked. No row outlives its part: where hundreds of thousands of them stay, the collector
-    goes through all of them again and again.
-    """
+    """Return the columns asked for. No row outlives its part, or the garbage collector would slow everything."""
     columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
     cursor = db.execute(query)
     while rows := cursor.fetchmany(_AT_ONCE):

@@ -79,9 +79,7 @@ _ROWS = f"""
 
 
 class Catalogue(Repository):
-    """The images of a workspace that can be curated: its test cases, but for those of deleted runs, and what was
-    imported.
-    """
+    """The images of a workspace that can be curated: imports, and test cases of runs that are not deleted."""
 
     def __init__(self, database: Database, images: Images) -> None:
         super().__init__(database)
@@ -212,9 +210,7 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """The cells of a coverage table that have an image, by line and place: those of these lines and places, or of
-        the `most` most common ones and of what has none.
-        """
+        """Return the cells with images, of these lines and places or of the `most` common ones and of none."""
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
         query = """
@@ -249,9 +245,7 @@ class Catalogue(Repository):
 
     @read
     def scores(self, db: sqlite_utils.Database, wanted: ImageFilter, threshold: float) -> ScoreCounts:
-        """How many of the images that fit have which score of validity; what the filter says of scores does not count
-        for it.
-        """
+        """Count the images that fit by validity score, whatever the filter says of scores."""
         selection = Selection(db, replace(wanted, scores=()))
         whole, scored = selection.whole, selection.value("measure", SCORE)
         high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
@@ -270,9 +264,7 @@ class Catalogue(Repository):
 
     @read
     def by_source(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> Mapping[str, int]:
-        """By the SHA-256 of a source image, how many of the images that fit are of it. Sources without any are left
-        out.
-        """
+        """Count the images that fit by the SHA-256 of their source. Sources without any are left out."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
         query = """
             SELECT source, count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value

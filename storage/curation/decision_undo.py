@@ -42,9 +42,7 @@ class WordAfter:
 
 
 def in_force(db: sqlite_utils.Database, decision: int) -> Row:
-    """The row to take back so that a decision does not count any more: its own, or where it was taken back and done
-    again, that of the last time it was done again.
-    """
+    """Return the row to take back: the decision's own, or the one that did it again last."""
     found = _tip(db, decision)
     if found is None:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
@@ -76,9 +74,7 @@ def _tip(db: sqlite_utils.Database, decision: int) -> tuple[Row, bool] | None:
 
 
 def words_after(db: sqlite_utils.Database, tip: Row) -> tuple[list[WordAfter], bool]:
-    """What counts of every image of a chain once its last decision is taken back; and whether its first one counts
-    then.
-    """
+    """Return what counts once the last decision of a chain is taken back, and whether the first one counts then."""
     first, again = tip, False
     while first["undoes"] is not None:
         first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again

@@ -318,9 +318,7 @@ class Decisions(Repository):
 
     @read
     def repeatable(self, db: sqlite_utils.Database, session: int, waits: int) -> tuple[int, ...]:
-        """The images that can be shown once more in a session, by their numbers: decided alone, at least `waits`
-        decisions ago, not taken back since, and not shown once more yet.
-        """
+        """Return images to show again: decided alone at least `waits` decisions ago, still so, not yet repeated."""
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
     @write

@@ -459,9 +459,7 @@ def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: b
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """By facet, how many entries of a selection have each value: of each facet so many values at most, the most common
-    of all first.
-    """
+    """Count the entries of a selection by facet and value, at most so many values a facet, the most common first."""
     everything = selection.everything
     found: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():

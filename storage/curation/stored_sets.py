@@ -39,9 +39,7 @@ def value_id(db: sqlite_utils.Database, facet: str, value: str) -> int:
 
 
 def make_set(db: sqlite_utils.Database, value: int, entries: Numbers) -> None:
-    """Store the set of a value that has none, and the number of its entries whose runs are not deleted. `entries` are
-    ascending.
-    """
+    """Store the set of a value that has none, and its number of entries in runs not deleted. `entries` ascend."""
     number = 0
     present = value_id(db, "there", "") << KEY_BITS
     for chunk in np.unique(entries >> CHUNK_BITS).tolist():

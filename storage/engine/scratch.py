@@ -16,9 +16,7 @@ _OF_PROCESS = re.compile(r"(\d+)-[0-9a-f]{8}")
 
 
 def new_scratch(home: Path, process: int, alive: Callable[[int], bool]) -> Path:
-    """A new folder of this process in `home`, which need not exist; those of processes that are gone are removed.
-    Raises OSError.
-    """
+    """Make a folder of this process in `home`, and remove those of processes that are gone. Raises OSError."""
     home.mkdir(parents=True, exist_ok=True)
     for left in home.iterdir():
         match = _OF_PROCESS.fullmatch(left.name)

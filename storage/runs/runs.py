@@ -156,9 +156,7 @@ class Runs(Repository):
 
     @write
     def set_settings(self, db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> int | None:
-        """Give the run other settings (plain data). Returns the id of the state that it has now, None when they are
-        those it had. Raises UserError for an unknown run.
-        """
+        """Change the settings. Return the new state, None if nothing changed. Raises UserError for an unknown run."""
         return change_state(db, run_id, settings=pack(dict(settings)))
 
     @write
@@ -271,9 +269,7 @@ class Runs(Repository):
 
     @read
     def mask(self, db: sqlite_utils.Database, run_id: str) -> tuple[str | None, Mapping[int, str]]:
-        """The SHA-256 of the mask of a run, None where it has none, and the names of its class numbers. Raises
-        UserError for an unknown run.
-        """
+        """Return the SHA-256 of the mask or None, and its class names. Raises UserError for an unknown run."""
         require_run(db, run_id)
         state = latest_state(db, run_id)
         return state["mask"], {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
@@ -297,9 +293,7 @@ class Runs(Repository):
 
     @read
     def edited(self, db: sqlite_utils.Database, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
-        """How many of the values of each stage people changed, by profile and stage: in these runs, or in all that are
-        not deleted. Looks at every version of a value.
-        """
+        """Count the values that people changed by profile and stage, in these runs or in all that are not deleted."""
         query = """
             SELECT profile, stage, count(*) AS "values", sum(author = 'person' AND NOT EXISTS (
                 SELECT 1 FROM stage_values AS other WHERE other.run = held.run AND other.stage = held.stage

@@ -102,9 +102,7 @@ class TestCases(Repository):
 
     @read
     def candidates(self, db: sqlite_utils.Database, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
-        """These test cases, in their order, with what is known of each; with None every one, oldest first. Those of
-        deleted runs are left out.
-        """
+        """Return these test cases in order, or all, oldest first. Those of deleted runs are left out."""
         numbers = None if cases is None else json.dumps(list(cases))
         query = """
             SELECT test_cases.*, state.name AS run_name, runs.source, runs.profile, verdict, (
@@ -133,9 +131,7 @@ class Jobs(Repository):
 
     @write
     def start(self, db: sqlite_utils.Database, run_id: str, total: int, inputs_key: str = "") -> int:
-        """A generation of `total` images begins; returns its id. `inputs_key` as in `pipeline.freshness`. Raises
-        UserError for an unknown run.
-        """
+        """Begin a generation of `total` images; return its id. Raises UserError for an unknown run."""
         require_run(db, run_id)
         row = {"run": run_id, "process": self.process, "total": total, "inputs_key": inputs_key}
         return insert_row(db, "jobs", {**row, "state": "running", "message": "", "started": now(), "finished": None})

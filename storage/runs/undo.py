@@ -50,9 +50,7 @@ class Steps(Repository):
 
     @write
     def do_again(self, db: sqlite_utils.Database, run_id: str, key: str) -> AddedRows:
-        """What a step made counts again. Raises UserError for a step that was not taken back, or something else was
-        done since.
-        """
+        """Make a step count again. Raises UserError if it was not taken back, or if something else was done since."""
         return _log(db, run_id, "redo", _named(_steps(db, run_id).undone, key))
 
 

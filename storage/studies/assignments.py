@@ -109,9 +109,7 @@ class Assignments(Repository):
 
     @read
     def image_of(self, db: sqlite_utils.Database, token: str, worker: str) -> str | None:
-        """The hash of the picture that a token of an assignment stands for, while it is this worker's to judge, or to
-        be told of; None for anything else.
-        """
+        """Return the picture of a token while its worker judges it or reads its explanation, else None."""
         query = f"""
             SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
             WHERE image_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_SEE})
@@ -255,9 +253,7 @@ class Assignments(Repository):
 
     @write
     def release(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
-        """Give back what the worker has, for a pause; it is the first that they get when they go on, if it is still
-        needed.
-        """
+        """Give back what the worker holds, for a pause. They get it first when they go on, if it is still needed."""
         _release(db, study_id, worker)
 
     @read
@@ -293,9 +289,7 @@ class Assignments(Repository):
 
     @read
     def controls_left(self, db: sqlite_utils.Database, study_id: str, worker: str) -> int:
-        """How many control items the worker could still get, the one they have included: none shows what they saw, or
-        what they were told of.
-        """
+        """Count the control items left for a worker, the current one included: none that they saw or were told of."""
         query = """
             SELECT {columns} FROM study_items
             WHERE study = :study AND kind = 'control' AND image NOT IN (

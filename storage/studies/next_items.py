@@ -84,9 +84,7 @@ def look_again(db: sqlite_utils.Database, study_id: str) -> None:
 
 
 def told_of(db: sqlite_utils.Database, study_id: str, worker: str) -> set[str]:
-    """The hashes of all that the worker was given in the training of a study: pictures, what they looked like before
-    they were put in another light, and sources.
-    """
+    """Return all pictures of the worker's training: as shown, as they were before, and their sources."""
     query = """
         SELECT image, source, json_extract(content, '$.origin.picture') AS picture
         FROM assignments JOIN study_items ON study_items.id = item

@@ -206,9 +206,7 @@ class Studies(Repository):
 
     @read
     def whole(self, db: sqlite_utils.Database, study_id: str) -> tuple[StudyData, dict[str, Any]]:
-        """All that an analysis needs, and all that is kept of a study as plain rows that `restore` takes: no code, no
-        session, no link. In one snapshot.
-        """
+        """Return, in one snapshot, a study's data and the rows that `restore` takes, without codes, sessions, link."""
         return _data(db, study_id), records_of(db, study_id)
 
     @read

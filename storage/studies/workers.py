@@ -89,9 +89,7 @@ class Workers(Repository):
 
     @read
     def code_of_browser(self, db: sqlite_utils.Database, worker: str, browser: str) -> str:
-        """The code of a worker who joined from the browser with this secret and has not begun: a page that was loaded
-        again can show it again. "" for anybody else.
-        """
+        """Return the code of a worker who joined from this browser and has not begun, for a reloaded page; else ""."""
         symbols = _symbols(worker, browser)
         query = """
             SELECT 1 FROM worker_codes JOIN worker_browsers USING (worker) WHERE worker = ? AND sha = ? AND browser = ?

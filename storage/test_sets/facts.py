@@ -27,9 +27,7 @@ class CaseFacts:
 
 
 def captions_of(db: sqlite_utils.Database, version: int) -> dict[str, str]:
-    """What the source images show: by the runs of a version and by the hashes of their sources; "" where no stage says
-    it.
-    """
+    """Return the captions of source images, by run and by hash of the source; "" where there is none."""
     query = """
         SELECT runs.id, runs.source, (
             SELECT value FROM stage_values WHERE run = runs.id AND stage = 'caption' ORDER BY id DESC LIMIT 1

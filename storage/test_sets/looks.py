@@ -69,9 +69,7 @@ def counts_of(db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]
 
 
 def _where(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, dict[str, Any]]:
-    """A filter in a version as SQL. Label, split and review are those of the version; all other parts are those of the
-    catalogue, which has no sources.
-    """
+    """Write a filter as SQL. Label, split and review are the version's; all else is the catalogue's."""
     conditions, values = ["version = :version"], dict[str, Any](version=version)
 
     def listed(found: Sequence[Any]) -> str:

@@ -222,9 +222,7 @@ class TestSets(Repository):
 
     @read
     def origins(self, db: sqlite_utils.Database, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """Where these images of a version come from that were brought in, by their hashes. What files said of an image
-        may be long: ask for some hundred at a time.
-        """
+        """Return the origins of imported images of a version, by hash. They may be long: ask for some hundred."""
         query = """
             SELECT image, origin FROM json_each(:images) AS wanted CROSS JOIN test_set_entries
             WHERE version = :version AND image = wanted.value AND origin <> '{}'
