@@ -139,3 +139,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     return [plain(part) for part in value]
+
+
+def facts(value: object, names: str, **others: Any) -> dict[str, Any]:
+    """Return the attributes of a value with these names as JSON-ready data, and `others` as they are given."""
+    return {name: plain(getattr(value, name)) for name in names.split()} | others

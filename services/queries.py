@@ -13,7 +13,7 @@ from pydantic import Field
 
 from core.catalogue import GRIDS, CatalogueEntry, CoverageGrid, Order, PageKey
 from core.check_words import described
-from core.csv_tables import plain
+from core.csv_tables import facts, plain
 from core.errors import UserError
 from core.image_filter import PARTS, ImageFilter
 from core.stored_runs import RunSummary, StoredTestCase
@@ -229,22 +229,11 @@ class Queries:
 
     def coverage(self, asked: ShowCoverage) -> Plain:
         cells = self._workspace.catalogue.coverage(asked.grid)
-        return {
-            "cells": [
-                {
-                    "line": cell.line,
-                    "place": cell.place,
-                    "count": cell.entries,
-                    "reviews": cell.reviews,
-                    "models": cell.models,
-                }
-                for cell in cells
-            ]
-        }
+        return {"cells": [facts(cell, "line place reviews models", count=cell.entries) for cell in cells]}
 
     def check_histogram(self, asked: CheckHistogram) -> Plain:
         bars = self._workspace.catalogue.histogram(asked.check, asked.filter)
-        return {"bars": [{"low": bar.low, "high": bar.high, "count": bar.entries} for bar in bars]}
+        return {"bars": [facts(bar, "low high", count=bar.entries) for bar in bars]}
 
     def show_job(self, asked: ShowJob) -> Plain:
         return job_facts(self._jobs.known(asked.job))
@@ -277,40 +266,25 @@ def _score_facts(catalogue: Catalogue, wanted: ImageFilter, run: ScoreRun | None
     """How many images have which validity score; None where none was ever scored."""
     if run is None:
         return None
-    half = run.agreement.threshold
-    counts = catalogue.scores(wanted, half)
-    held = {"at_least": counts.at_least, "below": counts.below, "not_scored": counts.not_scored}
-    return {"threshold": half, **held}
+    threshold = run.agreement.threshold
+    return facts(catalogue.scores(wanted, threshold), "at_least below not_scored", threshold=threshold)
 
 
 def entry_facts(entry: CatalogueEntry) -> Plain:
     return {
+        **facts(entry, "run run_name kind classes edits profile recipe method reason reviewer tags score name created"),
         "entry": entry.id,
         "case": entry.test_case,
-        "run": entry.run,
-        "run_name": entry.run_name,
         "image": entry.image_sha,
         "source": entry.source_sha,
-        "kind": entry.kind,
-        "classes": list(entry.classes),
         "source_caption": entry.caption,
         "caption": entry.counterfactual,
-        "edits": [to_plain(edit) for edit in entry.edits],
-        "profile": entry.profile,
-        "recipe": entry.recipe,
-        "method": entry.method,
         "checks": [described(check) for check in entry.checks],
         "review": entry.verdict,
-        "reason": entry.reason,
-        "reviewer": entry.reviewer,
         "reviewed": entry.reviewed.isoformat() if entry.reviewed is not None else "",
         "models": dict(entry.standings),
         "studies": list(entry.study_outcomes),
-        "tags": list(entry.tags),
-        "score": entry.score,
-        "name": entry.name,
         "import": entry.import_name,
-        "created": entry.created.isoformat(),
     }
 
 
@@ -318,14 +292,9 @@ def run_facts(state: RunState) -> Plain:
     """All of a run but its images."""
     run, gate = state.run, state.gate
     return {
+        **facts(run, "name profile recipe task notes state"),
         "run": run.id,
-        "name": run.name,
-        "profile": run.profile,
-        "recipe": run.recipe,
-        "task": to_plain(run.task),
         "mask": run.mask_sha is not None,
-        "notes": list(run.notes),
-        "state": run.state,
         "settings": state.settings.model_dump(mode="json"),
         "stages": [_stage_facts(name, state) for name in state.recipe.names],
         "gate": {
@@ -353,17 +322,15 @@ def job_facts(job: JobView) -> Plain:
     """How far a job is."""
     progress = job.progress
     return {
+        **facts(job, "state stopping message"),
         "job": job.id,
         "run": job.run_id,
-        "state": job.state,
         "stage": job.stage or "",
-        "stopping": job.stopping,
         "done": progress.done if progress is not None else 0,
         "total": progress.total if progress is not None else 0,
         "note": progress.note if progress is not None else "",
         "seconds_left": job.seconds_left(),
-        "message": job.message,
-        "parts": [{"part": part.id, "name": part.name, "state": part.state} for part in job.parts],
+        "parts": [facts(part, "name state", part=part.id) for part in job.parts],
     }
 
 
@@ -378,18 +345,8 @@ def _stage_facts(name: str, state: RunState) -> Plain:
 
 
 def _summary_facts(run: RunSummary) -> Plain:
-    return {
-        "run": run.id,
-        "name": run.name,
-        "task": to_plain(run.task),
-        "recipe": run.recipe,
-        "profile": run.profile,
-        "stages": list(run.stages),
-        "images": run.test_cases,
-        "accepted": run.accepted,
-        "created": run.created.isoformat(),
-        "changed": run.changed.isoformat(),
-    }
+    names = "name task recipe profile stages accepted created changed"
+    return facts(run, names, run=run.id, images=run.test_cases)
 
 
 def _next(found: Sequence[RunSummary], limit: int) -> str:
@@ -401,11 +358,8 @@ def _sample_facts(sample: Sample) -> Plain:
 
 
 def _study_facts(study: Study) -> Plain:
-    counts = {
-        name: getattr(study, name) for name in ("items", "controls", "quiz", "training", "votes", "needed", "workers")
-    }
-    named = {"study": study.id, "title": study.name, "state": study.state, "created": study.created.isoformat()}
-    return {**named, **counts}
+    names = "state created items controls quiz training votes needed workers"
+    return facts(study, names, study=study.id, title=study.name)
 
 
 def _whole_study(study: Study) -> Plain:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from PIL import Image
 
+from core.csv_tables import facts
 from core.errors import UserError
 from core.masks import UNLABELLED, resized
 from core.stored_runs import Run, StoredTestCase
@@ -135,18 +136,14 @@ def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
         named = [{"number": number, "name": named} for number, named in sorted(run.mask_classes.items())]
         about |= {"mask_file_name": f"masks/{name}", "classes": named, "unlabelled": UNLABELLED}
     return about | {
+        **facts(task, "label protected"),
         "task": task.kind,
-        "label": task.label,
-        "protected": list(task.protected),
         "caption": lineage.counterfactual.text,
         "source_caption": getattr(caption.value.value, "text", "") if caption is not None else "",
         "edits": [to_plain(edit) for edit in lineage.counterfactual.edits],
         "run": run.id,
         "run_name": run.name,
         "case": case.id,
-        "recipe": lineage.recipe,
-        "method": lineage.method,
-        "model": lineage.model,
-        "seed": lineage.seed,
+        **facts(lineage, "recipe method model seed"),
         "accepted": case.review.created.isoformat() if case.review is not None else "",
     }

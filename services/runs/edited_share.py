@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from core.csv_tables import csv_text
+from core.csv_tables import csv_text, facts
 from core.stored_runs import EditedShare
 from storage.workspace import Workspace
 
@@ -15,16 +15,7 @@ COLUMNS = ("profile", "stage", "values", "changed", "share")
 
 def edited_rows(shares: Sequence[EditedShare]) -> list[dict[str, Any]]:
     """A row a profile and stage."""
-    return [
-        {
-            "profile": one.profile,
-            "stage": one.stage,
-            "values": one.values,
-            "changed": one.changed,
-            "share": round(one.share, 4),
-        }
-        for one in shares
-    ]
+    return [facts(one, "profile stage values changed", share=round(one.share, 4)) for one in shares]
 
 
 def edited_csv(workspace: Workspace, run_ids: Sequence[str]) -> bytes:

@@ -40,7 +40,7 @@ def export_version(
     """
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
-    images = _Images(workspace, version)
+    images = VersionImages(workspace, version)
     models: set[str] = set()
     plan = []
     for example in images.all():
@@ -72,15 +72,7 @@ def _licences(models: Sequence[str], given: Mapping[str, str]) -> dict[str, str]
     return {model: known.get(model, "") for model in models}
 
 
-def examples_of(workspace: Workspace, version: SetVersion) -> Iterator[Example]:
-    """The images of a version in the order of their hashes, which is that of its manifest. What was deleted is in it.
-
-    Raises UserError for a file that is missing.
-    """
-    yield from _Images(workspace, version).all()
-
-
-class _Images:
+class VersionImages:
     """The images of a version. What is said of them is read when it is asked for."""
 
     def __init__(self, workspace: Workspace, version: SetVersion) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from core.csv_tables import facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.progress import OnCount
@@ -246,21 +247,16 @@ def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
 def set_facts(held: TestSet) -> dict[str, Any]:
     """A test set as plain data."""
     versions = [version_facts(version) for version in held.versions]
-    return {"test_set": held.id, "name": held.name, "created": held.created.isoformat(), "versions": versions}
+    return facts(held, "name created", test_set=held.id, versions=versions)
 
 
 def version_facts(version: SetVersion) -> dict[str, Any]:
     """A version as plain data, without its images."""
     return {
-        "test_set": version.test_set,
+        **facts(version, "test_set place parent note thresholds created"),
         "name": version.set_name,
         "version": version.id or f"{version.test_set}@{DRAFT}",
-        "place": version.place,
         "draft": version.is_draft,
-        "parent": version.parent,
-        "note": version.note,
-        "thresholds": dict(version.thresholds),
-        "created": version.created.isoformat(),
         "released": version.released.isoformat() if version.released is not None else "",
         "count": version.entries,
         "splits": {split or "none": number for split, number in version.splits.items()},
@@ -269,16 +265,7 @@ def version_facts(version: SetVersion) -> dict[str, Any]:
 
 def entry_facts(entry: SetEntry) -> dict[str, Any]:
     """An image of a version as plain data, without its origin."""
-    return {
-        "image": entry.image,
-        "source": entry.source,
-        "label": entry.label,
-        "split": entry.split,
-        "mask": entry.mask or "",
-        "mask_classes": {str(number): name for number, name in entry.mask_classes.items()},
-        "role": entry.role,
-        "case": entry.test_case,
-    }
+    return facts(entry, "image source label split mask_classes role", mask=entry.mask or "", case=entry.test_case)
 
 
 def difference_facts(found: Difference) -> dict[str, Any]:
@@ -298,14 +285,8 @@ def difference_facts(found: Difference) -> dict[str, Any]:
 
 def verified_facts(found: Verified) -> dict[str, Any]:
     """What came of a check as plain data."""
-    return {
-        "version": found.version.id or f"{found.version.test_set}@{DRAFT}",
-        "whole": found.whole,
-        "id_holds": found.id_holds,
-        "files": found.files,
-        "missing": list(found.missing),
-        "damaged": list(found.damaged),
-    }
+    version = found.version.id or f"{found.version.test_set}@{DRAFT}"
+    return facts(found, "whole id_holds files missing damaged", version=version)
 
 
 def shown_cases(entries: Sequence[SetEntry], most: int = 5) -> str:

@@ -17,7 +17,7 @@ from core.catalogue import Order
 from core.images import StoredImage, png_of
 from core.imports import ImportRow
 from core.test_sets import SetEntry
-from services.test_sets.examples import examples_of
+from services.test_sets.examples import VersionImages
 from storage.curation import imports as storage_of_imports
 from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.decisions import Target
@@ -148,7 +148,7 @@ def test_an_example_says_what_the_files_of_an_image_said(workspace: Workspace) -
     sha, facts = workspace.images.add(Image.new("RGB", (8, 8))), {"camera": "left"}
     version = workspace.test_sets.get(workspace.test_sets.create("Birds")).versions[0]
     workspace.test_sets.add(version.number, [SetEntry(sha, sha, "bird", origin={"facts": facts, "caption": "A bird."})])
-    (example,) = examples_of(workspace, workspace.test_sets.version(version.number))
+    (example,) = VersionImages(workspace, workspace.test_sets.version(version.number)).all()
     assert (example.facts, example.caption) == (facts, "A bird.")
 
 

@@ -33,7 +33,7 @@ from services.curation.import_source import Done, bring_in
 from services.curation.imports import ImportService, ImportState, into_set
 from services.studio import Studio
 from services.test_sets.drafts import AddToTestSet, ReleaseTestSet, SplitTestSet, TestSetDrafts
-from services.test_sets.examples import examples_of, export_version
+from services.test_sets.examples import VersionImages, export_version
 from services.test_sets.leaks import check_folder
 from services.test_sets.versions import Versions, version_of
 from storage import images as storage_of_images
@@ -189,7 +189,7 @@ def test_every_export_comes_back_as_the_same_test_set(layout: str, sources: bool
     version, wanted = released(tmp_path / "a", sources)
     with workspace_in(tmp_path / "a") as there:
         export_version(there, there.test_sets.version(version.number), tmp_path / "files", layout)
-        examples = list(examples_of(there, version))
+        examples = list(VersionImages(there, version).all())
     with workspace_in(tmp_path / "b") as here:
         done = bring_in(here, tmp_path / "files")
         assert (done.imported.images, done.imported.sources) == (6, 3 if sources else 0)
@@ -202,7 +202,7 @@ def test_every_export_comes_back_as_the_same_test_set(layout: str, sources: bool
         anew = TestSetDrafts(here).release(ReleaseTestSet(test_set="Night birds"))
         assert anew.id == version.id and anew.note == "For the paper."
         assert Versions(here).verify(anew).whole
-        assert [replace(one, image=Path(), mask=None) for one in examples_of(here, anew)] == [
+        assert [replace(one, image=Path(), mask=None) for one in VersionImages(here, anew).all()] == [
             replace(one, image=Path(), mask=None) for one in examples
         ]
         export_version(here, anew, tmp_path / "again", layout)

@@ -39,7 +39,7 @@ from services.test_sets.drafts import (
     SplitTestSet,
     TestSetDrafts,
 )
-from services.test_sets.examples import examples_of, export_version
+from services.test_sets.examples import VersionImages, export_version
 from services.test_sets.versions import ShowTestSet, Versions, difference, version_of
 from storage.curation.decisions import Target
 from storage.test_sets import test_sets as storage_of_sets
@@ -347,7 +347,7 @@ def test_names_of_all_kinds_are_text(workspace: Workspace, tmp_path: Path) -> No
         version = release(workspace, set_id, note="<b>../..</b>")
         assert version.set_name == name and version_of(workspace, name).id == version_of(workspace, version.id).id
         assert version_of(workspace, f"{name}@1").id == version.id
-        (example,) = examples_of(workspace, version)
+        (example,) = VersionImages(workspace, version).all()
         assert example.label == "../<b>bird</b>\\.." and example.name.startswith("b-bird-b-")
         assert example.image.parent == workspace.images.folder
     assert {path for path in tmp_path.rglob("*") if "images" not in path.parts} == before
@@ -421,7 +421,7 @@ def test_a_deleted_run_leaves_a_version_whole_also_in_a_backup(workspace: Worksp
     workspace.close()
     workspace.open()  # it sweeps what dead processes left
     assert Versions(workspace).verify(version).whole
-    before = list(examples_of(workspace, version))
+    before = list(VersionImages(workspace, version).all())
     assert [example.facts["review"]["verdict"] for example in before if example.role == "generated"] == ["accepted"] * 2
     later = workspace.test_sets.create("All that is accepted")
     with pytest.raises(UserError, match="No image fits the filter “review: accepted"):
@@ -431,7 +431,7 @@ def test_a_deleted_run_leaves_a_version_whole_also_in_a_backup(workspace: Worksp
     with workspace_in(tmp_path / "copy") as copy:
         found = version_of(copy, version.id)
         assert found == version and Versions(copy).verify(found).whole
-        after = [replace(example, image=example.image.name) for example in examples_of(copy, found)]  # type: ignore[arg-type]
+        after = [replace(example, image=example.image.name) for example in VersionImages(copy, found).all()]  # type: ignore[arg-type]
         assert after == [replace(example, image=example.image.name) for example in before]  # type: ignore[arg-type]
         with pytest.raises(sqlite3.IntegrityError):
             copy._database.write(lambda db: db.execute("DELETE FROM test_set_entries") and None)
@@ -474,7 +474,7 @@ def test_images_are_listed_by_pages(workspace: Workspace) -> None:
 def test_an_example_says_what_is_known_of_an_image(workspace: Workspace) -> None:
     cases = run_of(workspace, 1, [10])
     version = release(workspace, set_with(workspace, cases, sources=True))
-    made, source = sorted(examples_of(workspace, version), key=lambda example: example.role)
+    made, source = sorted(VersionImages(workspace, version).all(), key=lambda example: example.role)
     assert (made.caption, made.new_caption, made.edit_types) == ("A red bird.", "A blue bird.", ("attribute",))
     assert made.image.read_bytes() == workspace.images.path(made.sha).read_bytes()
     assert (made.facts["lineage"]["seed"], made.facts["test_case"]) == ("10", cases[0])
