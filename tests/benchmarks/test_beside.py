@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import asleep
 from benchmarks.beside import almost_done
 from benchmarks.runs_of_batches import Run, Stamp
 from services.batches.engine import Engine
 from services.batches.service import BatchService
 from tests.support.batch_workers import here
 from tests.support.workspaces import workspace_in
-
-
-@pytest.mark.slow
-def test_a_run_of_models_that_sleep_takes_more_than_their_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asleep, "HELPERS", (1,))
-    (with_one,) = asleep.asleep(8)
-    assert with_one.median > 1
-    assert with_one.words.startswith("8 sources of 512 pixels") and with_one.words.endswith("slept 4.0 s.")
 
 
 def test_a_batch_that_is_almost_done_goes_on_with_what_is_left(tmp_path: Path) -> None:

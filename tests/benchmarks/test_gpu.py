@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,36 +57,6 @@ def test_a_model_that_does_not_go_in_is_named(monkeypatch: pytest.MonkeyPatch, t
         UserError, match=r"Llama-2 13B is not measured: it needs 28 GB on the GPU, where 24 GB are free"
     ):
         next(gpu.replies(tmp_path, "cuda", False, 3))
-
-
-@pytest.mark.slow
-def test_all_of_it_runs_at_tiny_size(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The real classes and the product's loading code, down to the table."""
-    import torch
-
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # spares compilations that only try what this CPU can
-    assert gpu.main(["--tiny", "--times", "3"]) == 0
-    told = capsys.readouterr().out
-    rows = [line.split(" | ") for line in told.splitlines() if line.startswith("| ")][2:]
-    whats = [row[0] for row in rows]
-    eager, compiled = ([what for what in whats if ("compiled" in what) == wanted] for wanted in (False, True))
-    pictures = [what for what in eager if "image of 128" in what]
-    assert len(pictures) in (1, 2) and len(compiled) in (1, 2), "two at once are not always faster here"
-    assert ["a caption" in what for what in eager[len(pictures) :]] == [True, False]
-    assert "2 steps with guidance, batch 1; cpu, float32" in pictures[0]
-    assert re.search(r"batch 1; cpu, float32, compiled \(the first image [\d.]+ m?s more\)", compiled[0])
-    counted = {what.partition("batch ")[2][:1]: row[5] for what, row in zip(whats, rows, strict=True) if "128" in what}
-    for what, row in zip(whats, rows, strict=True):
-        if "128" in what:
-            assert row[5] == counted[what.partition("batch ")[2][:1]], "compiled, it is as much work"
-    assert re.search(r"7 calls, \d{4} tokens read and 64 written", whats[-1])
-    assert f"torch {torch.__version__}" in told and "TFLOP/s" in told
-    assert all(row[3] == "3" for row in rows), "no figure is from one time"
-    assert "say nothing of real ones" in told and "nothing else is compiled" in told and "2.76 s a test case" in told
-    assert "not measured" not in told
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from pipeline.profiles.profile import PROFILES
@@ -40,7 +39,6 @@ def profile_at(folder: Path) -> Path:
     return file
 
 
-@pytest.mark.soak
 def test_stable_diffusion_of_real_size_draws_within_ten_gigabytes(tmp_path: Path) -> None:
     """The command line is a process of its own, and so is what makes the weights, which is not counted."""
     subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], cwd=ROOT, check=True, timeout=SLOWEST)
