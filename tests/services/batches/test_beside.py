@@ -54,21 +54,21 @@ def helpers_of(pool: ProcessPool) -> list[psutil.Process]:
 
 
 @pytest.mark.slow
-def test_helpers_make_the_same_images_and_end_with_their_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("helpers", [2, pytest.param(1, marks=pytest.mark.soak)])
+def test_helpers_make_the_same_images_and_end_with_their_worker(tmp_path: Path, helpers: int) -> None:
     plan = plan_of(tmp_path, SOURCES)
     expected = run(plan, tmp_path / "here", here)
     assert len(expected) == SOURCES
-    for number in (1, 2):
-        pools: list[ProcessPool] = []
-        seen: set[psutil.Process] = set()
+    pools: list[ProcessPool] = []
+    seen: set[psutil.Process] = set()
 
-        def look(event: ProgressEvent, pools: list[ProcessPool] = pools, seen: set[psutil.Process] = seen) -> None:
-            seen.update(helpers_of(pools[-1]))
+    def look(event: ProgressEvent) -> None:
+        seen.update(helpers_of(pools[-1]))
 
-        assert run(plan, tmp_path / str(number), helped(number, pools), look) == expected
-        assert len(seen) == number * len(pools)
-        assert not psutil.wait_procs(seen, timeout=60)[1]
-        assert not list((tmp_path / str(number) / "images").glob(".*")), "no half file"
+    assert run(plan, tmp_path / "helped", helped(helpers, pools), look) == expected
+    assert len(seen) == helpers * len(pools)
+    assert not psutil.wait_procs(seen, timeout=60)[1]
+    assert not list((tmp_path / "helped" / "images").glob(".*")), "no half file"
 
 
 @pytest.mark.slow

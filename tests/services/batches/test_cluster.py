@@ -107,16 +107,14 @@ def images(workspace: Workspace) -> Images:
     return made
 
 
-def test_one_node_and_two_make_the_images_of_one_process_also_when_an_actor_is_killed(
-    tmp_path: Path, two_nodes: str
-) -> None:
+def test_two_nodes_make_the_images_of_one_process_also_when_an_actor_is_killed(tmp_path: Path, two_nodes: str) -> None:
     plan = plan_of(tmp_path, 16)
     expected = run(plan, tmp_path / "here", here)
     assert len(expected) == 16
     pools: list[RayPool] = []
     killed: list[int] = []
 
-    def kept(order: Order) -> RayPool:
+    def pool(order: Order) -> RayPool:
         pools.append(RayPool(order, make=scripted))
         return pools[-1]
 
@@ -125,13 +123,18 @@ def test_one_node_and_two_make_the_images_of_one_process_also_when_an_actor_is_k
             killed.append(pools[-1].processes[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    with on_ray(2):
-        assert run(plan, tmp_path / "one", kept) == expected
     with on_ray(address=two_nodes):
-        assert run(plan, tmp_path / "two", kept, kill) == expected
+        assert run(plan, tmp_path / "two", pool, kill) == expected
     assert killed
-    left = [path.name for name in ("one", "two") for path in (tmp_path / name / "images").glob(".*")]
-    assert not left, "no token and no half file"
+    assert not list((tmp_path / "two" / "images").glob(".*")), "no token and no half file"
+
+
+@pytest.mark.soak
+def test_a_ray_for_itself_makes_the_images_of_one_process(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, 16)
+    with on_ray(2):
+        assert run(plan, tmp_path / "one", partial(RayPool, make=scripted)) == run(plan, tmp_path / "here", here)
+    assert not list((tmp_path / "one" / "images").glob(".*")), "no token and no half file"
 
 
 IN_ANOTHER_PROCESS = """
@@ -174,6 +177,7 @@ def test_when_all_of_ray_is_killed_the_next_run_goes_on(tmp_path: Path) -> None:
     assert after.items() >= before.items() and after == run(plan, tmp_path / "here", here)
 
 
+@pytest.mark.soak
 def test_what_kills_its_worker_three_times_is_set_aside_and_the_rest_is_done(tmp_path: Path, two_nodes: str) -> None:
     plan = plan_of(tmp_path, 6)
     with on_ray(address=two_nodes):
