@@ -12,6 +12,7 @@ from core.masks import Mask, parse_classes, read_mask
 from core.settings import Settings
 from core.types import Task
 from core.validation_messages import reason
+from formats.files import is_image
 from pipeline.checks.texts import require, task_checks
 from pipeline.methods import method_of
 from pipeline.profiles.profile import Profile
@@ -23,8 +24,6 @@ SHORTCUTS = {
     "images_per_caption": "generation.images_per_caption",
 }
 """Settings that have an option of their own; so have the steps, which are a setting of the method."""
-_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"))
-"""Of the files in a folder that are taken for images."""
 
 
 def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
@@ -107,7 +106,7 @@ def _images_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES and file.is_file())
+        found = sorted(file for file in path.iterdir() if is_image(file.name) and file.is_file())
     except OSError as error:
         raise UserError(f"The folder {path} cannot be read: {error.strerror or error}.") from error
     images = [file for file in found if not file.stem.endswith(".mask")]

@@ -13,19 +13,9 @@ from pydantic.fields import FieldInfo
 
 _HUGE = 10**15
 """Bounds from here on are left out of messages."""
-_NUMBERS = (
-    "greater_than",
-    "greater_than_equal",
-    "less_than",
-    "less_than_equal",
-    "multiple_of",
-    "finite_number",
-    "int_type",
-    "int_parsing",
-    "int_parsing_size",
-    "int_from_float",
-    "float_type",
-    "float_parsing",
+_NUMBERS = frozenset(
+    "greater_than greater_than_equal less_than less_than_equal multiple_of "
+    "finite_number int_type int_parsing int_parsing_size int_from_float float_type float_parsing".split()
 )
 _KINDS = {
     "bool": "yes or no",

@@ -18,25 +18,9 @@ Span = tuple[int, int]
 """Start and end in a text, end not included."""
 
 _SYNONYMS: dict[str, tuple[str, ...]] = {
-    "vehicle": (
-        "vehicle",
-        "car",
-        "automobile",
-        "truck",
-        "lorry",
-        "bus",
-        "van",
-        "pickup",
-        "suv",
-        "taxi",
-        "cab",
-        "jeep",
-        "sedan",
-        "minivan",
-        "motorcycle",
-        "motorbike",
-        "scooter",
-        "tram",
+    "vehicle": tuple(
+        "vehicle car automobile truck lorry bus van pickup suv taxi cab jeep sedan minivan motorcycle motorbike "
+        "scooter tram".split()
     ),
     "car": ("car", "automobile", "vehicle", "taxi", "cab", "sedan", "suv", "jeep"),
     "truck": ("truck", "lorry", "pickup"),
@@ -89,39 +73,8 @@ _IRREGULAR = {
 _PLURAL_VERBS = {"is": "are", "was": "were", "has": "have"}
 _SINGULAR = {plural: single for single, plural in _IRREGULAR.items()}
 _SMALL = frozenset(
-    (
-        "a",
-        "an",
-        "the",
-        "this",
-        "that",
-        "these",
-        "those",
-        "its",
-        "his",
-        "her",
-        "their",
-        "some",
-        "any",
-        "no",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "several",
-        "many",
-        "few",
-        "couple",
-        "pair",
-        "group",
-        "of",
-    )
+    "a an the this that these those its his her their some any no one two three four five six seven eight "
+    "nine ten several many few couple pair group of".split()
 )
 """Words that add only a number or an article to a class: "two cars" is as protected as "cars"."""
 

@@ -37,11 +37,7 @@ def parts_of(named: Any) -> Any:
     return [part.strip() for part in named.split(",") if part.strip()] if isinstance(named, str) else named
 
 
-def _listed(names: Any) -> Any:
-    return [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-
-
-RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValidator(_listed)]
+RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValidator(parts_of)]
 """The ids of several runs, as a list or with commas between."""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from functools import lru_cache
 
 from core.errors import UserError
+from core.images import png_of
 from core.masks import overlay
 from storage.workspace import Workspace
 
@@ -28,6 +28,4 @@ class StoredPictures:
         mask = self._images.load(sha)
         if mask.mode != "L":
             raise UserError("This image is no mask.")
-        file = io.BytesIO()
-        overlay(mask).save(file, "PNG")
-        return file.getvalue()
+        return png_of(overlay(mask))

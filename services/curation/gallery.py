@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +20,7 @@ from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.views import View
+from services.latest import Latest
 from storage.curation import entry_sets
 from storage.curation.decisions import Said
 from storage.curation.selection import Held
@@ -113,9 +111,8 @@ class Gallery:
         """`asked` is called whenever somebody looks: what is done behind the scenes makes way."""
         self._workspace, self._meaning, self._asked = workspace, meaning, asked
         self._near_duplicates, self._map = near_duplicates, image_map
-        self._held: OrderedDict[str, Held | _Listed] = OrderedDict()
-        self._listed: OrderedDict[tuple[str, int], _Listed] = OrderedDict()
-        self._lock = threading.Lock()
+        self._held = Latest[Held | _Listed](MOST_HELD)
+        self._listed = Latest[_Listed](MOST_LISTED)
 
     def coverage(self, grid: CoverageGrid, find: str = "") -> CoverageTable:
         """Count the images of each cell of a grid, of the lines that have `find` in their name."""
@@ -127,7 +124,7 @@ class Gallery:
         `NearDuplicates.groups` do.
         """
         self._asked()
-        known = self._kept(held) or self._known(view)
+        known = self._held.get(held) or self._known(view)
         if not isinstance(known, _Listed):
             return self._workspace.catalogue.page(view.filter, view.order, limit, at=at, held=known)
         some = known.entries[at : at + limit]
@@ -135,20 +132,13 @@ class Gallery:
 
     def holds(self, held: str) -> bool:
         """Return True if a set from `hold` is still known. The least recently used ones are forgotten."""
-        return self._kept(held) is not None
-
-    def _kept(self, held: str) -> Held | _Listed | None:
-        with self._lock:
-            if held in self._held:
-                self._held.move_to_end(held)
-            return self._held.get(held)
+        return self._held.get(held) is not None
 
     def hold(self, view: View) -> str:
         """Keep which images a view has now, so that what is decided about them moves none: a name for `page`."""
         held = self._known(view) or self._workspace.catalogue.hold(view.filter, view.order)
         name = secrets.token_hex(8)
-        with self._lock:
-            _remember(self._held, name, held, MOST_HELD)
+        self._held.put(name, held)
         return name
 
     def hold_like(self, view: View, picture: bytes) -> tuple[str, int]:
@@ -158,8 +148,7 @@ class Gallery:
         allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
         found = self._meaning.ranked(read_image(picture).image, allowed)
         name = secrets.token_hex(8)
-        with self._lock:
-            _remember(self._held, name, _Listed(found.entries, found.waiting), MOST_HELD)
+        self._held.put(name, _Listed(found.entries, found.waiting))
         return name, len(found.entries)
 
     def place(self, view: View, entry_id: int) -> int | None:
@@ -191,7 +180,7 @@ class Gallery:
 
     def totals(self, view: View, histograms: Sequence[str] = (), held: str = "") -> Totals:
         """Counts for the filters beside a view; with `held` of those of its images that fit the filter now."""
-        catalogue, known = self._workspace.catalogue, self._kept(held) or self._known(view)
+        catalogue, known = self._workspace.catalogue, self._held.get(held) or self._known(view)
         within = None if known is None else self.ids(view, held)
         wanted = view.filter if within is None else view.filter.among(within)
         run = self._workspace.scores.latest()
@@ -213,7 +202,7 @@ class Gallery:
 
     def ids(self, view: View, held: str = "") -> tuple[int, ...]:
         """Return all images of a view. Of a held view, only those that still fit its filter."""
-        catalogue, kept = self._workspace.catalogue, self._kept(held)
+        catalogue, kept = self._workspace.catalogue, self._held.get(held)
         known = kept or self._known(view)
         if known is None:
             return catalogue.ids(view.filter)
@@ -231,9 +220,8 @@ class Gallery:
         if not view.by_meaning:
             return Held(allowed)
         key = view.address, self._workspace.saved()
-        with self._lock:
-            if key in self._listed:
-                return self._listed[key]
+        if (known := self._listed.get(key)) is not None:
+            return known
         if view.alike:
             groups = self._near_duplicates.groups(allowed)
             if groups.waiting:
@@ -243,9 +231,7 @@ class Gallery:
             found = self._meaning.ranked(view.like or view.near, allowed)
             first = (view.near,) if view.near and entry_sets.has(allowed, np.array([view.near]))[0] else ()
             listed = _Listed((*first, *found.entries), found.waiting)
-        with self._lock:
-            _remember(self._listed, key, listed, MOST_LISTED)
-        return listed
+        return self._listed.put(key, listed)
 
     def detail(self, entry_id: int) -> Detail:
         """All that is known of one image. Raises UserError for an unknown one."""
@@ -278,10 +264,3 @@ class Gallery:
             if before:
                 found[stage] = max(before, key=lambda value: value.id)
         return Origin(found)
-
-
-def _remember(held: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
-    """Keep one more, and forget the oldest of too many."""
-    held[key] = value
-    while len(held) > most:
-        held.popitem(last=False)

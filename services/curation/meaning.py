@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -26,6 +25,7 @@ from pipeline.seams import BatchEmbedder, Models
 from services.commands import Commands
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue
+from services.latest import Latest
 from services.queries import MOST_LISTED, ImageQuery, Plain, entry_facts
 from services.test_sets.hashes import hashes_in
 from storage.curation import entry_sets
@@ -93,7 +93,7 @@ class Meaning:
 
     def __init__(self, profile: Profile, models: Models, workspace: Workspace, jobs: JobQueue) -> None:
         self._section, self._models, self._workspace, self._jobs = profile.embedder, models, workspace, jobs
-        self._texts: OrderedDict[tuple[str, str], Floats] = OrderedDict()
+        self._texts = Latest[Floats](TEXTS)
         self._lock = threading.Lock()
         self._lined_up = False
         self._problem = ""
@@ -287,17 +287,7 @@ class Meaning:
     def _text_vector(self, text: str) -> Floats:
         if not any(map(str.isalnum, text)):
             raise UserError("Say in words what the images should show.", field="meaning")
-        key = self.embedder, text
-        with self._lock:
-            if key in self._texts:
-                self._texts.move_to_end(key)
-                return self._texts[key]
-        vector = _unit(self._models.embedder.text(text))
-        with self._lock:
-            self._texts[key] = vector
-            while len(self._texts) > TEXTS:
-                self._texts.popitem(last=False)
-        return vector
+        return self._texts.once((self.embedder, text), lambda: _unit(self._models.embedder.text(text)))
 
 
 def _unit(vector: object) -> Floats:

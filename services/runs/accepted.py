@@ -20,6 +20,7 @@ from PIL import Image
 
 from core.csv_tables import facts
 from core.errors import UserError
+from core.images import png_of
 from core.masks import UNLABELLED, resized
 from core.stored_runs import Run, StoredTestCase
 from core.types import to_plain
@@ -122,9 +123,7 @@ def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
 def _mask_of(mask: Image.Image, image: bytes) -> bytes:
     with Image.open(io.BytesIO(image)) as shown:
         size = shown.size
-    encoded = io.BytesIO()
-    resized(mask, size).save(encoded, "PNG")
-    return encoded.getvalue()
+    return png_of(resized(mask, size))
 
 
 def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Command, Commands, RunCommand, RunIds
+from services.commands import Command, Commands, RunCommand, RunIds, parts_of
 from services.runs.execution import Execution, Generate, RunUpToGate
 from services.runs.life_cycle import RunService, SetRecipe, SetTask, task_problem
 from services.runs.settings import ChangeSetting, DefaultSettings, RunSettings, TakePreset
@@ -34,16 +34,12 @@ class TogetherCommand(Command):
     runs: RunIds = Field(min_length=1, max_length=MOST_TOGETHER, description="The ids of the runs")
 
 
-def _split(names: object) -> object:
-    return names.split(",") if isinstance(names, str) else names
-
-
 class TaskTogether(TogetherCommand, name="together-task"):
     """Say of several runs what the model under test has to do."""
 
     kind: TaskKind = Field(description="What the model under test does")
     label: str | None = Field(None, description="What the pictures show; for classification; none: each keeps its own")
-    protected: Annotated[tuple[str, ...] | None, BeforeValidator(_split)] = Field(
+    protected: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = Field(
         None,
         max_length=200,
         description="The classes that must stay, as a list or with commas between; for segmentation; none: as they are",
@@ -66,7 +62,7 @@ class PresetTogether(TogetherCommand, name="together-preset"):
 class DefaultsTogether(TogetherCommand, name="together-defaults"):
     """Put the profile's settings of some sections back in several runs."""
 
-    sections: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+    sections: Annotated[tuple[str, ...], BeforeValidator(parts_of)] = Field(
         max_length=20, description="The sections, as a list or with commas between"
     )
 

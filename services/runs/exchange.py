@@ -12,7 +12,7 @@ from typing import IO
 from PIL import Image
 
 from core.errors import UserError
-from core.images import image_sha
+from core.images import image_sha, png_of
 from core.masks import UNLABELLED, resized
 from core.run_record import RunRecord
 from core.stored_runs import Run, StoredTestCase
@@ -80,8 +80,6 @@ class Exchange:
             raise UserError("This run has no mask: give one in the card of the source image first.")
         stem = name.removesuffix(".png")
         mask = resized(self._workspace.images.load(run.mask_sha), Image.open(io.BytesIO(data)).size)
-        encoded = io.BytesIO()
-        mask.save(encoded, "PNG")
         about = {
             "classes": {str(number): name for number, name in run.mask_classes.items()},
             "protected": list(stored.task.protected),
@@ -90,14 +88,12 @@ class Exchange:
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:  # PNG is compressed already
             archive.writestr(f"{stem}.png", data)
-            archive.writestr(f"{stem}.mask.png", encoded.getvalue())
+            archive.writestr(f"{stem}.mask.png", png_of(mask))
             archive.writestr("classes.json", json.dumps(about, indent=2, ensure_ascii=False))
         return f"{stem}.zip", file.getvalue()
 
     def saved_accepted(self, run_ids: Sequence[str], file: IO[bytes]) -> str:
-        """Writes the accepted images of runs as a ZIP file (see `services.runs.accepted`), and gives its name. Raises
-        UserError where there are none.
-        """
+        """Write the accepted images of runs as a ZIP file and return its name. Raises UserError if there are none."""
         return write_accepted(self._workspace, self.saved_image, run_ids, file)
 
     def take_picture(self, data: bytes, file_name: str) -> Taken:

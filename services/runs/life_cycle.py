@@ -9,14 +9,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from io import BytesIO
-from typing import Annotated, Any
+from typing import Annotated
 
 from PIL import Image
 from pydantic import BeforeValidator, Field, ValidationError
 
 from core.errors import UserError
-from core.images import image_sha, read_image
+from core.images import image_sha, png_of, read_image
 from core.masks import parse_classes, read_mask, with_own_numbers
 from core.settings import Settings
 from core.stored_runs import EditedShare, Run, RunSummary
@@ -28,7 +27,7 @@ from pipeline.profiles.notices import notice_for
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptError, PromptSet
 from pipeline.recipes import recipe_of
-from services.commands import Command, Commands, RunCommand, RunIds
+from services.commands import Command, Commands, RunCommand, RunIds, parts_of
 from services.jobs import JobQueue, JobView
 from services.runs.samples import Sample, sample_named, sample_of
 from storage.workspace import Workspace
@@ -75,16 +74,12 @@ class RestoreRuns(Command, name="restore-runs"):
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
-def _split(names: Any) -> Any:
-    return names.split(",") if isinstance(names, str) else names
-
-
 class SetTask(RunCommand, name="task"):
     """Say what the model under test has to do. What is still missing is saved too: the stages then refuse to run."""
 
     kind: TaskKind = Field(description="What the model under test does")
     label: str = Field("", description="What the picture shows; for classification")
-    protected: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+    protected: Annotated[tuple[str, ...], BeforeValidator(parts_of)] = Field(
         (), max_length=200, description="The classes that must stay, as a list or with commas between; for segmentation"
     )
 
@@ -153,9 +148,9 @@ class RunService:
         commands.add(RunFromSample, self.from_sample)
         commands.add(RenameRun, lambda command: self._workspace.runs.rename(command.run, command.title))
         commands.add(DuplicateRun, lambda command: OpenedRun(self._workspace.runs.duplicate(command.run)))
-        commands.add(DeleteRun, self.delete)
+        commands.add(DeleteRun, lambda command: self.delete(command.run))
         commands.add(RestoreRun, self.restore)
-        commands.add(DeleteRuns, self.delete_runs)
+        commands.add(DeleteRuns, lambda command: self.delete(*command.runs))
         commands.add(RestoreRuns, lambda command: self._workspace.runs.restore(*command.runs))
         commands.add(SetTask, self.set_task)
         commands.add(SetRecipe, self.set_recipe)
@@ -205,9 +200,7 @@ class RunService:
 
     def source_png(self, run_id: str) -> bytes:
         """Return the source image of a run as PNG. Raises UserError for an unknown run."""
-        file = BytesIO()
-        self.source(self._workspace.runs.get(run_id)).save(file, "PNG")
-        return file.getvalue()
+        return png_of(self.source(self._workspace.runs.get(run_id)))
 
     def source(self, run: Run) -> Image.Image:
         """The source image of a run."""
@@ -272,19 +265,15 @@ class RunService:
         settings = self.profile.settings.model_dump(mode="json")
         return self._workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample)
 
-    def delete(self, command: DeleteRun) -> None:
-        """Raises UserError while the run is being worked on."""
-        if any(job.run_id == command.run for job in self._jobs.active()):
+    def delete(self, *run_ids: str) -> None:
+        """Delete runs, all or none. Raises UserError for one that is being worked on or that is not there."""
+        busy = {job.run_id for job in self._jobs.active()} & set(run_ids)
+        if busy and len(run_ids) == 1:
             raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
-        self._workspace.runs.remove(command.run)
-
-    def delete_runs(self, command: DeleteRuns) -> None:
-        """All of them or none. Raises UserError while one of them is being worked on, or for one that is not there."""
-        busy = {job.run_id for job in self._jobs.active()} & set(command.runs)
         if busy:
             what = "One of these runs is" if len(busy) == 1 else f"{len(busy)} of these runs are"
             raise UserError(f"{what} being worked on: wait or cancel, then delete them.", field="runs")
-        self._workspace.runs.remove(*command.runs)
+        self._workspace.runs.remove(*run_ids)
 
     def restore(self, command: RestoreRun) -> OpenedRun:
         """Gives the run that is there again."""

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import io
 import secrets
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,39 +21,12 @@ from core.stored_runs import Run
 from pipeline.conditioning import Gradients, as_png, control_image, edges_in, gradients, painted
 from pipeline.profiles.image_sections import DRAWN_BY_MODEL
 from pipeline.seams import Detector
+from services.latest import Latest
 from storage.workspace import Workspace
 
 KEPT_PREVIEWS = 8
 """So many of the latest are held: a page may ask for one a moment after the next one came."""
 Pixels = NDArray[np.uint8]
-V = TypeVar("V")
-
-
-class LatestMade(Generic[V]):
-    """The things that were made last, by key. May be used from any thread; two at once may make one thing twice."""
-
-    def __init__(self, size: int) -> None:
-        self._size, self._held, self._lock = size, OrderedDict[object, V](), threading.Lock()
-
-    def get(self, key: object) -> V | None:
-        """What is held under a key."""
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-            return self._held.get(key)
-
-    def put(self, key: object, value: V) -> V:
-        """Hold it, and let the oldest go."""
-        with self._lock:
-            self._held[key] = value
-            while len(self._held) > self._size:
-                self._held.popitem(last=False)
-        return value
-
-    def once(self, key: object, make: Callable[[], V]) -> V:
-        """What is held, or what `make` gives."""
-        made = self.get(key)
-        return self.put(key, make()) if made is None else made
 
 
 class ControlImages:
@@ -64,11 +34,11 @@ class ControlImages:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._sources = LatestMade[str](256)
-        self._fitted = LatestMade[Pixels](3)
-        self._slopes = LatestMade[Gradients](4)
-        self._done = LatestMade[bytes](48)
-        self._drawn = LatestMade[Pixels](8)
+        self._sources = Latest[str](256)
+        self._fitted = Latest[Pixels](3)
+        self._slopes = Latest[Gradients](4)
+        self._done = Latest[bytes](48)
+        self._drawn = Latest[Pixels](8)
 
     def png(self, run_id: str, settings: ConditioningSettings, side: int, longest: int = 0) -> bytes | None:
         """The control image of a run's source, its short side `side`; None when a model has to draw it first.
@@ -135,20 +105,13 @@ class Previews:
     """Pictures of images that are being drawn, each under a name nobody can guess. May be used from any thread."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.Lock()
+        self._latest = Latest[bytes](KEPT_PREVIEWS)
+        self.png = self._latest.get
+        """Return the bytes of a picture by its name, or None if it is unknown or forgotten."""
 
     def put(self, image: Image.Image) -> str:
-        """Hold an RGB image; gives its name."""
+        """Keep an RGB image and return its name."""
         file, name = io.BytesIO(), secrets.token_urlsafe(18)
         image.save(file, "PNG", compress_level=1)
-        with self._lock:
-            self._held[name] = file.getvalue()
-            while len(self._held) > KEPT_PREVIEWS:
-                self._held.popitem(last=False)
+        self._latest.put(name, file.getvalue())
         return name
-
-    def png(self, name: str) -> bytes | None:
-        """The bytes of one; None when there is none of this name, or no more."""
-        with self._lock:
-            return self._held.get(name)

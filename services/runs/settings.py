@@ -18,7 +18,7 @@ from core.validation_messages import reason
 from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
-from services.commands import Commands, KnownStage
+from services.commands import Commands, KnownStage, parts_of
 from services.edit_conflicts import (
     LARGEST_ID,
     PageWrites,
@@ -49,21 +49,17 @@ class ChangeSetting(StateEdit, name="setting"):
         return section_card(str(data.get("setting") or "").partition(".")[0]) or ""
 
 
-def _split(names: Any) -> Any:
-    return names.split(",") if isinstance(names, str) else names
-
-
 class DefaultSettings(StateEdit, name="default-settings"):
     """Put the profile's settings of some sections back."""
 
-    sections: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+    sections: Annotated[tuple[str, ...], BeforeValidator(parts_of)] = Field(
         max_length=20, description="The sections, as a list or with commas between"
     )
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
         """The stage whose card shows the first section."""
-        sections = _split(data.get("sections"))
+        sections = parts_of(data.get("sections"))
         return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import io
 import secrets
 import threading
 from collections import OrderedDict
@@ -23,6 +22,7 @@ from PIL import Image
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
+from core.images import png_of
 from core.panel import Panel, checked_participant
 from core.png import bare
 from services.commands import Command
@@ -311,13 +311,4 @@ class Pictures:
             pixels = bare(data) if hashlib.sha256(data).hexdigest() == sha else None
             if pixels is not None:
                 return pixels
-        return encoded(self._load(sha))
-
-
-def encoded(image: Image.Image) -> bytes:
-    """The pixels as PNG: header, pixels and end, not one chunk more."""
-    pixels = image.copy()
-    pixels.info = {}
-    file = io.BytesIO()
-    pixels.save(file, "PNG")
-    return file.getvalue()
+        return png_of(self._load(sha))

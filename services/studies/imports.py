@@ -21,7 +21,7 @@ from core.images import MAX_BYTES, read_image
 from core.stored_studies import ImportedVote
 from core.studies import Item, NewItem, Rules, asked, right
 from core.words import count_of
-from formats.files import BROKEN_ARCHIVE
+from formats.files import BROKEN_ARCHIVE, hidden, is_image
 from services.commands import in_words
 from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace
@@ -36,7 +36,6 @@ MOST_LIST = 50_000_000
 """Bytes of a list or a file of votes."""
 LISTS = ("items.csv", "metadata.csv")
 """The list of a zip or folder, if there are several CSV files."""
-_IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -152,7 +151,7 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> ItemIm
     Raises UserError with one sentence; pictures that were read before it stay, and belong to nothing.
     """
     pictures = _Pictures(workspace, files)
-    lists = [name for name in files.names if name.lower().endswith(".csv") and not _hidden(name)]
+    lists = [name for name in files.names if name.lower().endswith(".csv") and not hidden(name)]
     if lists:
         found, notes = _listed(files, _the_list(lists), rules)
         found = [replace(listed, image=pictures.find(listed.image, listed.row)) for listed in found]
@@ -293,7 +292,7 @@ class _Pictures:
 
     def is_image(self, name: str) -> bool:
         """Whether a name is that of an image; a single file is taken for one whatever it is called."""
-        return (name.lower().endswith(_IMAGES) or self._files.any_name) and not _hidden(name)
+        return (is_image(name) or self._files.any_name) and not hidden(name)
 
     def find(self, name: str, row: int) -> str:
         """The file that a list means. Raises UserError for one that is not there."""
@@ -331,11 +330,6 @@ class _Pictures:
         """What was put right in pictures."""
         kinds = Counter(re.sub(r"\d+x\d+ pixels", "another size", note) for note in self._noted.elements())
         return tuple(f"{note.rstrip('.')} ({count_of(count, 'time')})." for note, count in kinds.items())
-
-
-def _hidden(name: str) -> bool:
-    """What a computer puts beside a person's files."""
-    return any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
 
 
 def _bounded(data: bytes, name: str, most: int) -> bytes:

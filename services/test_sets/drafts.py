@@ -14,7 +14,7 @@ from core.masks import resized
 from core.perceptual_hashes import DISTANCE
 from core.progress import OnCount
 from core.test_sets import LONGEST_NAME, CaseOfSet, SetEntry, SetVersion, Split, version_id
-from core.words import count_of
+from core.words import count_of, few_names
 from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import WHICH, Filter
@@ -38,8 +38,6 @@ NEAR_DUPLICATES = "near-duplicate distance"
 MOST_AT_ONCE = 100_000
 """Images that one command names."""
 MOST_THRESHOLDS = 100
-_NAMED = 5
-"""As many are named in a sentence; the rest is counted."""
 
 
 Images = Annotated[
@@ -391,19 +389,14 @@ def _not_accepted(
     rejected = sum(verdict == "rejected" for verdict in verdicts)
     parts = [f"{rejected} rejected"] * bool(rejected)
     parts += [f"{len(verdicts) - rejected} that nobody reviewed"] * (rejected < len(verdicts))
-    named = [f"test cases {_some([str(case) for case in cases])}"] * bool(cases)
-    named += [f"images {_some([image[:8] for image in brought])}, which were brought in"] * bool(brought)
+    named = [f"test cases {few_names([str(case) for case in cases])}"] * bool(cases)
+    named += [f"images {few_names([image[:8] for image in brought])}, which were brought in"] * bool(brought)
     yield Obstacle(
         "not accepted",
         f"The draft has images that are not accepted: {' and '.join(parts)} ({'; '.join(named)}). "
         "Accept them, take them out, or release with “unreviewed”.",
         tuple(entry.image for entry in entries if entry.test_case in cases or entry.image in brought),
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _loose(entries: Sequence[SetEntry]) -> Iterator[Obstacle]:

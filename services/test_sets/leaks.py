@@ -16,11 +16,10 @@ from core.images import image_sha, read_image
 from core.perceptual_hashes import NearHashes, perceptual_hash
 from core.progress import OnCount
 from core.test_sets import Role, SetVersion
+from formats.files import is_image
 from services.test_sets.hashes import hashes_of, images_here
 from storage.engine.rows import whole
 from storage.workspace import Workspace
-
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def check_folder(
     for path, problem in _below(folder):
         if problem:
             rows.append(LeakRow(_named(path, folder), "not compared", reason=problem))
-        elif path.suffix.lower() in ENDINGS:
+        elif is_image(path.name):
             files.append(path)
         else:
             others += 1

@@ -15,6 +15,7 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.progress import OnCount
 from core.test_sets import SetEntry, SetVersion, ShownEntry, TestSet, version_id
+from core.words import few_names
 from services.commands import Command, Commands, Missing
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
@@ -289,7 +290,6 @@ def verified_facts(found: Verified) -> dict[str, Any]:
     return facts(found, "whole id_holds files missing damaged", version=version)
 
 
-def shown_cases(entries: Sequence[SetEntry], most: int = 5) -> str:
+def shown_cases(entries: Sequence[SetEntry]) -> str:
     """Images in a few words for a sentence: their test cases, or the beginning of their hashes."""
-    named = [str(entry.test_case) if entry.test_case is not None else entry.image[:8] for entry in entries[:most]]
-    return ", ".join(named) + (f" and {len(entries) - most} more" if len(entries) > most else "")
+    return few_names([str(entry.test_case) if entry.test_case is not None else entry.image[:8] for entry in entries])

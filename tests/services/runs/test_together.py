@@ -13,7 +13,6 @@ from PIL import Image
 from core.errors import UserError
 from services.jobs import JobView
 from services.runs.bulk_runs import DoneTogether
-from services.runs.life_cycle import DeleteRun
 from services.runs.state import profile_options
 from services.studio import Studio
 from tests.support.explorer import encoded
@@ -107,7 +106,7 @@ def test_several_pictures_take_recipe_preset_and_every_setting_as_one_does(studi
     assert 'data-recipe="reconstruction"' in markup and "together-keywords" not in markup, "it has no keywords"
 
     # What one of them cannot take is told by its name; the others have it.
-    studio.runs.delete(DeleteRun(run=runs[0]))
+    studio.runs.delete(runs[0])
     studio.commands.send("task", {"run": runs[1], "kind": "classification", "label": "bird"})
     refused = perform(studio, "", "together-run", runs=",".join(runs[1:]))
     assert "Not done with 1 of 2. “blue”: " in refused.problem and "label" in refused.problem

@@ -123,7 +123,7 @@ def test_a_held_view_keeps_its_images_while_they_are_decided_about(client: TestC
 def test_only_so_many_views_are_held(studio: Studio) -> None:
     names = [studio.gallery.hold(View()) for _ in range(MOST_HELD + 3)]
     assert len(set(names)) == MOST_HELD + 3
-    assert len(studio.gallery._held) == MOST_HELD
+    assert [studio.gallery.holds(name) for name in names] == [False] * 3 + [True] * MOST_HELD
 
 
 def test_the_page_comes_with_its_first_images_and_escapes_what_they_say(studio: Studio) -> None:

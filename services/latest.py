@@ -1,0 +1,37 @@
+"""Things that are kept in memory while they are among the latest that were asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class Latest(Generic[V]):
+    """At most `size` things by key; the least recently used one goes. Safe to use from any thread."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._kept, self._lock = size, OrderedDict[object, V](), threading.Lock()
+
+    def get(self, key: object) -> V | None:
+        """Return what is kept under a key, or None."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: object, value: V) -> V:
+        """Keep a value, drop the oldest of too many, and return it."""
+        with self._lock:
+            self._kept[key] = value
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+        return value
+
+    def once(self, key: object, make: Callable[[], V]) -> V:
+        """Return what is kept, or keep what `make` returns. Two threads may both call `make`."""
+        kept = self.get(key)
+        return self.put(key, make()) if kept is None else kept
