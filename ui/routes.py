@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from mimetypes import guess_type
 from typing import IO, Annotated
-from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -18,6 +17,7 @@ from services.runs.accepted import MOST_RUNS
 from services.runs.exchange import Exchange
 from services.runs.samples import Sample, sample_named
 from ui.frame import not_there, signed_in
+from ui.replies import attached
 from ui.theme import ASSETS, BUNDLES, bundle
 
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
@@ -89,7 +89,7 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
             return PlainTextResponse(str(error), status_code=404)
         length = file.tell()
         file.seek(0)
-        headers = {**_as_file(name), "Content-Length": str(length)}
+        headers = {**attached(name), "Content-Length": str(length)}
         return StreamingResponse(_pieces(file), media_type="application/zip", headers=headers)
 
     @app.get("/download/{case_id}.zip", include_in_schema=False)
@@ -103,12 +103,7 @@ def _attached(media_type: str, make: Callable[[], tuple[str, bytes]]) -> Respons
         name, data = make()
     except UserError as error:
         return PlainTextResponse(str(error), status_code=404)
-    return Response(data, media_type=media_type, headers=_as_file(name))
-
-
-def _as_file(name: str) -> dict[str, str]:
-    # A header takes ASCII only: other letters are written as RFC 8187 has it.
-    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+    return Response(data, media_type=media_type, headers=attached(name))
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from services.batches.running import (
@@ -29,12 +29,12 @@ from ui.batches.listing import list_page, list_part, new_page, planning_part, st
 from ui.batches.metrics import CONTENT_TYPE, metrics_text
 from ui.batches.pages import batch_page, parts
 from ui.batches.words import BATCHES, batch_address
-from ui.frame import not_there, signed_in
-from ui.security.request_limits import answered, refusal
+from ui.frame import signed_in
+from ui.replies import FRESH, add_posted, fetched, shown, watched
 
 API = f"{BATCHES}api/"
 METRICS = "/metrics"
-FRESH = {"Cache-Control": "no-store"}
+ALL_BATCHES = ("All batches", BATCHES)
 SENT: tuple[type[Command], ...] = (BeginBatch, PauseBatch, CancelBatch, ApproveBatch, RetryBatch)
 """What the page of a batch sends; each is answered with the page as it is then."""
 
@@ -43,7 +43,7 @@ def add_batch_routes(app: FastAPI, commands: Commands, runs: BatchRuns, revision
     """Add the pages below /batches/, and the metrics. `profile` stands in the plan that a new batch begins with."""
     _add_pages(app, runs, profile)
     _add_fetched(app, runs, revisions)
-    _add_sent(app, commands, runs, revisions)
+    _add_sent(app, commands, runs)
 
     @app.get(METRICS, include_in_schema=False)
     def metrics() -> Response:
@@ -61,54 +61,33 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
 
     @app.get(f"{BATCHES}new", include_in_schema=False)
     def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> Response:
-        signed = signed_in(request)
-        offered = starts(profile, shipped_plans())
-        try:
+        def make() -> str:
+            offered = starts(profile, shipped_plans())
             text = runs.view(like).batch.plan if like else offered[0].text
-        except UserError as error:
-            return HTMLResponse(not_there(str(error), signed, ("All batches", BATCHES)), status_code=404)
-        return HTMLResponse(new_page(text, offered, layouts_in_words(), signed), headers=FRESH)
+            return new_page(text, offered, layouts_in_words(), signed_in(request))
+
+        return shown(request, ALL_BATCHES, make)
 
     @app.get(f"{BATCHES}{{number:int}}", include_in_schema=False)
     def one(request: Request, number: int) -> Response:
-        signed = signed_in(request)
-        try:
-            made = batch_page(runs.details(number), signed)
-        except UserError as error:
-            return HTMLResponse(not_there(str(error), signed, ("All batches", BATCHES)), status_code=404)
-        return HTMLResponse(made, headers=FRESH)
+        return shown(request, ALL_BATCHES, lambda: batch_page(runs.details(number), signed_in(request)))
 
 
 def _add_fetched(app: FastAPI, runs: BatchRuns, revisions: Revisions) -> None:
-    def fetched(revision: str, make: Callable[[], Mapping[str, Any]]) -> Response:
-        """What a page shows now, unless it is at this revision already."""
-        now = revisions.now()  # before the look: what comes meanwhile is told with the next one
-        if revision == now:
-            return JSONResponse({"same": True}, headers=FRESH)
-        try:
-            return JSONResponse({"revision": now, **make()}, headers=FRESH)
-        except UserError as error:
-            return refusal(error)
-
     @app.get(f"{API}list", include_in_schema=False)
     def listed(revision: str = "") -> Response:
-        return fetched(revision, lambda: {"parts": {"part-list": list_part(runs.all())}})
+        return watched(revisions, revision, lambda: {"parts": {"part-list": list_part(runs.all())}})
 
     @app.get(f"{API}state", include_in_schema=False)
     def state(batch: Annotated[int, Query(ge=0)], revision: str = "") -> Response:
-        return fetched(revision, lambda: _shown(runs, batch))
+        return watched(revisions, revision, lambda: _shown(runs, batch))
 
     @app.get(f"{API}planning", include_in_schema=False)
     def planning(work: Annotated[int, Query(ge=0)]) -> Response:
-        return fetched("", lambda: _planning(runs.planning.view(work)))
+        return fetched(lambda: _planning(runs.planning.view(work)))
 
 
-def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revisions) -> None:
-    def add(name: str, act: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        @app.post(f"{API}{name}", include_in_schema=False)
-        async def posted(request: Request) -> Response:
-            return await answered(request, act)
-
+def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns) -> None:
     def sending(kind: type[Command]) -> Callable[[dict[str, Any]], dict[str, Any]]:
         def act(data: dict[str, Any]) -> dict[str, Any]:
             command = kind.of(data)
@@ -118,8 +97,8 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revi
         return act
 
     for kind in SENT:
-        add(kind.name, sending(kind))
-    add("plan-batch", lambda data: dict(_planning(commands.send(PlanBatch.name, data))))
+        add_posted(app, f"{API}{kind.name}", sending(kind))
+    add_posted(app, f"{API}plan-batch", lambda data: _planning(commands.send(PlanBatch.name, data)))
 
     def stop(data: dict[str, Any]) -> dict[str, Any]:
         work = data.get("work")
@@ -128,7 +107,7 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revi
         runs.planning.cancel(work)
         return {"done": True}
 
-    add("stop-planning", stop)
+    add_posted(app, f"{API}stop-planning", stop)
 
 
 def _shown(runs: BatchRuns, number: int) -> Mapping[str, Any]:

@@ -34,12 +34,13 @@ from services.curation.coverage import (
 from services.curation.gallery import Gallery
 from services.curation.plans import BegunPlan, DescribeCellPlan, PlanCell
 from services.curation.views import View, gallery_address
-from ui.curate.frame import FRESH, curate_page
+from ui.curate.frame import curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
 from ui.explore.parts import button, short_model
 from ui.frame import signed_in
 from ui.markup import Child, Html, el
+from ui.replies import FRESH
 
 By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)

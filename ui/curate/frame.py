@@ -21,7 +21,6 @@ PAGES: tuple[tuple[Tab, str, str], ...] = (
     ("sets", "Test sets", "/curate/sets"),
 )
 """The pages of Curate: name, words, address."""
-FRESH = {"Cache-Control": "no-store"}
 
 
 def curate_page(

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from core.catalogue import CatalogueEntry
 from core.errors import UserError
@@ -24,12 +24,13 @@ from services.curation.gallery import MOST_IN_PAGE, PAGE, Gallery, Totals
 from services.curation.views import View, gallery_address
 from ui.curate.detail import detail_panel, no_detail, origin_part
 from ui.curate.filters import filter_column, order_choice
-from ui.curate.frame import FRESH, curate_page
-from ui.curate.requests import add_command, fetched
+from ui.curate.frame import curate_page
+from ui.curate.requests import add_command
 from ui.explore.parts import button, icon, key
-from ui.frame import not_there, signed_in
+from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.security.request_limits import LIKE_PICTURE, answered, refusal, require_own_page
+from ui.replies import add_posted, fetched, shown
+from ui.security.request_limits import LIKE_PICTURE, refusal, require_own_page
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
         "score-images")  # fmt: skip
@@ -59,13 +60,8 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @app.get("/curate/", include_in_schema=False)
     def page(request: Request) -> Response:
-        signed = signed_in(request)
-        try:
-            view = _view(request)
-            made = gallery_page(view, gallery, signed)
-        except UserError as error:
-            return HTMLResponse(not_there(str(error), signed, ("All images", gallery_address())), status_code=404)
-        return HTMLResponse(made, headers=FRESH)
+        back = ("All images", gallery_address())
+        return shown(request, back, lambda: gallery_page(_view(request), gallery, signed_in(request)))
 
     @app.get("/curate/api/cells", include_in_schema=False)
     def cells(
@@ -119,10 +115,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
             return refusal(error)
         return JSONResponse({"held": held, "count": number})
 
-    @app.post("/curate/api/hold", include_in_schema=False)
-    async def hold(request: Request) -> Response:
-        return await answered(request, lambda sent: {"held": gallery.hold(View.read(str(sent.get("view", ""))))})
-
+    add_posted(app, "/curate/api/hold", lambda sent: {"held": gallery.hold(View.read(str(sent.get("view", ""))))})
     for name in SENT:
         add_command(app, commands, name)
 

@@ -6,8 +6,6 @@ and not into memory, and is read in the background; its page asks how far it is.
 
 from __future__ import annotations
 
-import logging
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -25,17 +23,19 @@ from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
 from services.curation.views import gallery_address
 from services.test_sets.exports import FORMAT_TITLES, file_stem
-from ui.curate.frame import FRESH, curate_page
-from ui.curate.requests import add_command, fetched
+from ui.curate.frame import curate_page
+from ui.curate.requests import add_command
 from ui.curate.sets_words import SETS, set_address
 from ui.explore.parts import bar, button, icon, left, pill
-from ui.frame import not_there, signed_in
+from ui.frame import signed_in
 from ui.markup import Child, Html, el, join
-from ui.security.request_limits import IMAGE_FILES, failed, refusal, require_own_page
+from ui.replies import FRESH, attached, fetched, shown, with_file
+from ui.security.request_limits import IMAGE_FILES, refusal, require_own_page
 from ui.study.fields import area, field, select, text_input, tick, wrong
 from ui.study.words import when
 
 IMPORT = "/curate/import"
+BACK = ("Import", IMPORT)
 ROWS = 200
 """Rows of a report in a page."""
 _ROWS_AT_ONCE = 5000
@@ -47,7 +47,6 @@ KIND_WORDS: Mapping[RowKind, str] = {
 }
 STATES = {"running": "", "done": "ok", "failed": "bad", "stopped": "warn"}
 SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
-log = logging.getLogger(__name__)
 
 
 def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> None:
@@ -62,28 +61,21 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @app.get(f"{IMPORT}/{{number}}", include_in_schema=False)
     def report(request: Request, number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> Response:
-        signed = signed_in(request)
-        wanted = _kind(kind)
-        try:
-            held = imports.stored.get(number)
-        except UserError as error:
-            return HTMLResponse(not_there(str(error), signed, ("Import", IMPORT)), status_code=404)
-        rows = imports.stored.rows(number, after, ROWS + 1, wanted)
-        return HTMLResponse(_page(held.name, report_page(held, wanted, after, rows), signed), headers=FRESH)
+        def make() -> str:
+            found, asked = imports.stored.get(number), _kind(kind)
+            rows = imports.stored.rows(number, after, ROWS + 1, asked)
+            return _page(found.name, report_page(found, asked, after, rows), signed_in(request))
+
+        return shown(request, BACK, make)
 
     @app.get(f"{IMPORT}/{{number}}/{{name}}.csv", include_in_schema=False)
     def report_file(request: Request, number: int, name: str, kind: str = "") -> Response:
-        try:
-            held = imports.stored.get(number)
-        except UserError as error:
-            return HTMLResponse(not_there(str(error), signed_in(request), ("Import", IMPORT)), status_code=404)
-        headers = {
-            "Content-Disposition": f'attachment; filename="{file_stem(held.name, "import")}-report.csv"',
-            **FRESH,
-        }
-        return StreamingResponse(
-            _lines(imports, number, _kind(kind)), media_type="text/csv; charset=utf-8", headers=headers
-        )
+        def make() -> Response:
+            headers = attached(f"{file_stem(imports.stored.get(number).name, 'import')}-report.csv")
+            lines = _lines(imports, number, _kind(kind))
+            return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+
+        return shown(request, BACK, make)
 
     @app.get("/curate/api/import", include_in_schema=False)
     def state() -> Response:
@@ -99,40 +91,21 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @app.get("/curate/api/import-ready", include_in_schema=False)
     def ready(request: Request) -> Response:
-        """Whether an archive would be taken: the page asks before it packs and sends one."""
-
-        def make() -> Mapping[str, Any]:
+        """Say whether an archive would be taken: the page asks before it packs and sends one."""
+        try:
             imports.require_ready(*_fields(request.query_params))
-            return {"ready": True}
-
-        return fetched(make)
+        except UserError as error:
+            return refusal(error)
+        return JSONResponse({"ready": True}, headers=FRESH)
 
     @app.post(f"{IMAGE_FILES}import", include_in_schema=False)
     async def taken(request: Request) -> Response:
-        return await _taken(request, imports)
+        """Take an archive as a plain body; what is asked with it stands in the address."""
+        asked = request.query_params
 
-    add_command(app, commands, "stop-import")
-    add_command(
-        app, commands, "import-into-test-set", lambda _, done: {"result": done, "go": set_address(done["test_set"])}
-    )
-
-
-async def _taken(request: Request, imports: ImportService) -> Response:
-    """The reply to an archive as a plain body; what is asked with it stands in the address."""
-    asked = request.query_params
-    with tempfile.TemporaryDirectory(prefix="import-") as folder:
-        file = Path(folder) / "upload"
-        try:
-            require_own_page(request)
-            await run_in_threadpool(imports.require_ready, *_fields(asked))
-            with file.open("wb") as written:
-                async for part in request.stream():
-                    written.write(part)
-            if not file.stat().st_size:
-                raise UserError("The file is empty: choose another one.", field="file")
+        def take(file: Path) -> Mapping[str, Any]:
             labels = [label for line in asked.get("labels", "").splitlines() for label in line.split(",")]
-            found = await run_in_threadpool(
-                imports.import_upload,
+            found = imports.import_upload(
                 file,
                 asked.get("file", "")[:200] or "upload.zip",
                 asked.get("name", ""),
@@ -140,12 +113,19 @@ async def _taken(request: Request, imports: ImportService) -> Response:
                 [" ".join(label.split()) for label in labels if label.strip()],
                 asked.get("test_set", "") if "test_set" in asked else None,
             )
-            return JSONResponse({"active": True, "parts": {"part-import": state_part(found)}})
+            return {"active": True, "parts": {"part-import": state_part(found)}}
+
+        try:  # before all of it is read
+            require_own_page(request)
+            await run_in_threadpool(imports.require_ready, *_fields(asked))
         except UserError as error:
             return refusal(error)
-        except Exception as error:  # the page must get a reply that it can show
-            log.exception("%s failed", request.url.path)
-            return failed(error)
+        return await with_file(request, take, "file")
+
+    add_command(app, commands, "stop-import")
+    add_command(
+        app, commands, "import-into-test-set", lambda _, done: {"result": done, "go": set_address(done["test_set"])}
+    )
 
 
 def _fields(asked: Mapping[str, str]) -> tuple[str, str]:

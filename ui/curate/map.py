@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from core.errors import UserError
 from core.image_filter import LONGEST_ADDRESS
@@ -21,11 +21,12 @@ from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MakeMap, MapName, MapPoints, StopMap
 from services.curation.meaning import Meaning
 from services.curation.views import View, gallery_address
-from ui.curate.frame import FRESH, curate_page
-from ui.curate.requests import add_command, fetched
+from ui.curate.frame import curate_page
+from ui.curate.requests import add_command
 from ui.explore.parts import button, key, short_model
-from ui.frame import not_there, signed_in
+from ui.frame import signed_in
 from ui.markup import Html, el
+from ui.replies import FRESH, fetched, shown
 
 COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "batch", "profile", "method")
 """Facets that points can be coloured by."""
@@ -45,13 +46,12 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
 
     @app.get("/curate/map", include_in_schema=False)
     def page(request: Request) -> Response:
-        signed = signed_in(request)
-        try:
+        def make() -> str:
             view = View.of((name, value) for name, value in request.query_params.multi_items() if value)
-        except UserError as error:
-            return HTMLResponse(not_there(str(error), signed, ("The whole map", "/curate/map")), status_code=404)
-        meaning.begin()
-        return HTMLResponse(map_page(view, gallery, image_map, meaning, signed), headers=FRESH)
+            meaning.begin()
+            return map_page(view, gallery, image_map, meaning, signed_in(request))
+
+        return shown(request, ("The whole map", "/curate/map"), make)
 
     @app.get("/curate/api/map-points", include_in_schema=False)
     def points(

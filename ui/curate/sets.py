@@ -5,7 +5,7 @@ What may take long (a split, a release, a look at all files, an export) is begun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -21,8 +21,8 @@ from services.test_sets.drafts import Added, Readiness, ReleaseTestSet, SplitTes
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, VerifyTestSet, version_facts
 from services.work_queue import WorkView
-from ui.curate.frame import FRESH, curate_page
-from ui.curate.requests import Show, add_command, fetched, given
+from ui.curate.frame import curate_page
+from ui.curate.requests import Show, add_command, given
 from ui.curate.sets_difference import difference_page
 from ui.curate.sets_list import SCRIPTS, SHEETS, list_page, shown_version
 from ui.curate.sets_page import exports_part, set_page, split_words, verified_part
@@ -37,9 +37,9 @@ from ui.curate.sets_words import (
     version_key,
 )
 from ui.explore.parts import left
-from ui.frame import not_there, signed_in
+from ui.frame import signed_in
 from ui.markup import Html
-from ui.security.request_limits import answered
+from ui.replies import FRESH, add_posted, fetched, shown
 
 PATIENCE = 1.5
 """Seconds that a request waits for work that may be short; after that its page asks again."""
@@ -59,15 +59,8 @@ def add_test_sets(app: FastAPI, commands: Commands, services: TestSetServices) -
 
 
 def _add_pages(app: FastAPI, services: TestSetServices) -> None:
-    def shown(request: Request, title: str, make: Callable[[], Html]) -> Response:
-        """A page of a set, or one that says that there is none."""
-        signed = signed_in(request)
-        try:
-            content = make()
-        except UserError as error:
-            return HTMLResponse(not_there(str(error), signed, ALL_SETS), status_code=404)
-        made = curate_page(title, "sets", content, signed_in=signed, sheets=SHEETS, scripts=SCRIPTS)
-        return HTMLResponse(made, headers=FRESH)
+    def page(request: Request, title: str, content: Html) -> str:
+        return curate_page(title, "sets", content, signed_in=signed_in(request), sheets=SHEETS, scripts=SCRIPTS)
 
     @app.get(SETS, include_in_schema=False)
     def all_sets(request: Request) -> Response:
@@ -80,27 +73,33 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 
     @app.get(f"{SETS}/{{set_id}}/compare", include_in_schema=False)
     def compare(
-        request: Request, set_id: str, old: str = "", new: str = "", kind: str = "", page: str = ""
+        request: Request,
+        set_id: str,
+        old: str = "",
+        new: str = "",
+        kind: str = "",
+        number: Annotated[str, Query(alias="page")] = "",
     ) -> Response:
-        def make() -> Html:
+        def make() -> str:
             held = services.set_of(set_id)
             last = held.versions[-1]
             first = held.versions[-2] if len(held.versions) > 1 else last
             before = services.version_of(old) if old else first
             after = services.version_of(new) if new else last
             found = services.versions.difference(before, after)
-            return difference_page(before, after, found, kind, _page(page), services.stored.all())
+            content = difference_page(before, after, found, kind, _page(number), services.stored.all())
+            return page(request, "What is different", content)
 
-        return shown(request, "What is different", make)
+        return shown(request, ALL_SETS, make)
 
     @app.get(f"{SETS}/{{set_id}}", include_in_schema=False)
     def one(request: Request, set_id: str, version: str = "") -> Response:
-        def make() -> Html:
+        def make() -> str:
             held = services.set_of(set_id)
             chosen = _version(held, version) if version else shown_version(held)
-            return set_page(_shown(services, held, chosen, place_of(request)))
+            return page(request, "Test set", set_page(_shown(services, held, chosen, place_of(request))))
 
-        return shown(request, "Test set", make)
+        return shown(request, ALL_SETS, make)
 
     @app.get("/curate/exports/{number}/{name}", include_in_schema=False)
     def export(number: int, name: str) -> Response:
@@ -190,7 +189,7 @@ def added_words(added: Added) -> str:
 def _add_work(app: FastAPI, services: TestSetServices) -> None:
     """What may take long."""
 
-    def begin(data: dict[str, Any]) -> dict[str, Any]:
+    def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         kind = data.pop("kind", "")
         if kind == SplitTestSet.name:
             split = SplitTestSet.of(_shares(data))
@@ -211,14 +210,14 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
                 version.test_set,
                 lambda on_count: (services.versions.verify(version, on_count), services.orphans()),
             )
-        return dict(_work_facts(services.work.wait(number, PATIENCE)))
+        return _work_facts(services.work.wait(number, PATIENCE))
 
-    def export(data: dict[str, Any]) -> dict[str, Any]:
+    def export(data: dict[str, Any]) -> Mapping[str, Any]:
         version = services.version_of(str(data.get("version", "")))
         services.exports.start(version.id or f"{version.test_set}@{DRAFT}", str(data.get("layout", "")))
-        return dict(_exports(services, version))
+        return _exports(services, version)
 
-    def cancel(data: dict[str, Any]) -> dict[str, Any]:
+    def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
         number = data.get("number")
         if not isinstance(number, int):
             raise UserError("There is nothing to cancel.")
@@ -226,13 +225,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
         return {"done": True}
 
     for name, act in (("set-work", begin), ("set-export", export), ("set-cancel", cancel)):
-        _add_posted(app, name, act)
-
-
-def _add_posted(app: FastAPI, name: str, act: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    @app.post(f"/curate/api/{name}", include_in_schema=False)
-    async def posted(request: Request) -> Response:
-        return await answered(request, act)
+        add_posted(app, f"/curate/api/{name}", act)
 
 
 def _work_facts(view: WorkView) -> Mapping[str, Any]:

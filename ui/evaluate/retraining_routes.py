@@ -5,28 +5,26 @@ Called once by `app.py`, after those of the page.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from services.commands import Commands
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
-from services.evaluation.facts import json_text
+from services.evaluation.facts import SUFFIXES, json_text
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
 from services.evaluation.service import EvaluationService, about
 from services.evaluation.types import EvaluationQuestion
 from ui.evaluate.retraining import PART, retraining_part
-from ui.evaluate.routes import API, FRESH, At
+from ui.evaluate.routes import API, At, plain_name
 from ui.evaluate.words import EVALUATE, Place
-from ui.frame import not_there, signed_in
-from ui.security.request_limits import answered, refusal
+from ui.replies import FRESH, add_posted, attached, fetched, shown
 
 KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
 """Of which result."""
@@ -67,59 +65,46 @@ def add_retraining_routes(
 
     @app.get(f"{API}retraining", include_in_schema=False)
     def retraining(place: At) -> Response:
-        try:
-            return JSONResponse(parts.said(OnModel.of(place.fields)), headers=FRESH)
-        except UserError as error:
-            return refusal(error)
+        return fetched(lambda: parts.said(OnModel.of(place.fields)))
 
     @app.get(f"{EVALUATE}retraining/images", include_in_schema=False)
     def images(request: Request, place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:
-        try:
-            to = list_address(retrainings.opens(parts.asked(OnModel.of(place.fields)), kept, on, arm))
-        except UserError as error:
-            back = ("The evaluation", place.to())
-            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-        return RedirectResponse(to, status_code=303)
+        def make() -> Response:
+            asked = parts.asked(OnModel.of(place.fields))
+            return RedirectResponse(list_address(retrainings.opens(asked, kept, on, arm)), status_code=303)
+
+        return shown(request, ("The evaluation", place.to()), make)
 
     @app.get(f"{EVALUATE}retraining/weights", include_in_schema=False)
     def weights(request: Request, place: At, kept: KeptNumber, arm: str) -> Response:
-        try:
+        def make() -> Response:
             name, file = retrainings.weights_file(parts.asked(OnModel.of(place.fields)), kept, arm)
-        except UserError as error:
-            back = ("The evaluation", place.to())
-            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-        return FileResponse(file, media_type="application/octet-stream", filename=name, headers=FRESH)
+            return FileResponse(file, media_type="application/octet-stream", filename=name, headers=FRESH)
+
+        return shown(request, ("The evaluation", place.to()), make)
 
     @app.get(f"{EVALUATE}retraining/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:
-        try:
+        def make() -> Response:
             found = parts.latest(place)
-        except UserError as error:
-            back = ("The evaluation", place.to())
-            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-        data = result_markdown(found) + "\n" if kind == "markdown" else json_text(result_facts(found))
-        plain = re.sub(r"[^A-Za-z0-9]+", "-", f"retraining {found.title} {found.model}").strip("-").lower()[:80]
-        end = "md" if kind == "markdown" else "json"
-        headers = {**FRESH, "Content-Disposition": f'attachment; filename="{plain}.{end}"'}
-        form = "text/markdown; charset=utf-8" if kind == "markdown" else "application/json"
-        return Response(data.encode(), media_type=form, headers=headers)
+            headers = attached(f"{plain_name(f'retraining {found.title} {found.model}')}{SUFFIXES[kind]}")
+            if kind == "json":
+                return Response(json_text(result_facts(found)), media_type="application/json", headers=headers)
+            return Response(result_markdown(found) + "\n", media_type="text/markdown; charset=utf-8", headers=headers)
 
-    @app.post(f"{API}{BeginRetraining.name}", include_in_schema=False)
-    async def begin(request: Request) -> Response:
-        def act(data: dict[str, Any]) -> dict[str, Any]:
-            sent = BeginRetraining.of(_known(data))
-            commands.do(sent)
-            return parts.said(sent)
+        return shown(request, ("The evaluation", place.to()), make)
 
-        return await answered(request, act)
+    def begin(data: dict[str, Any]) -> dict[str, Any]:
+        sent = BeginRetraining.of(_known(data))
+        commands.do(sent)
+        return parts.said(sent)
 
-    @app.post(f"{API}{CancelRetraining.name}", include_in_schema=False)
-    async def cancel(request: Request) -> Response:
-        def act(data: dict[str, Any]) -> dict[str, Any]:
-            commands.do(CancelRetraining.of({"work": data.pop("work", None)}))
-            return parts.said(ShowRetraining.of(_known(data)))
+    def cancel(data: dict[str, Any]) -> dict[str, Any]:
+        commands.do(CancelRetraining.of({"work": data.pop("work", None)}))
+        return parts.said(ShowRetraining.of(_known(data)))
 
-        return await answered(request, act)
+    add_posted(app, f"{API}{BeginRetraining.name}", begin)
+    add_posted(app, f"{API}{CancelRetraining.name}", cancel)
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:

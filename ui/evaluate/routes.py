@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from services.commands import Commands, Missing
@@ -39,12 +39,12 @@ from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, sta
 from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
 from ui.evaluate.result import result_part
 from ui.evaluate.words import EVALUATE, Links, Place
-from ui.frame import not_there, signed_in
+from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.security.request_limits import answered, refusal
+from ui.replies import FRESH, add_posted, attached, fetched, shown
 
 API = f"{EVALUATE}api/"
-FRESH = {"Cache-Control": "no-store"}
+LIST = ("All test sets", EVALUATE)
 CONTROL = MakeControlSet.name
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -126,10 +126,13 @@ class _Pages:
         )
 
     def ranking(self, place: Place) -> Html:
-        """What to look at first. Raises UserError where there is no order."""
-        asked = self.asked(place)
-        cases = self.evaluations.view(asked.subject).cases
-        return ranking_part(self.evaluations.rank(asked, most_shown(cases)), _listed, _thumbnail)
+        """What to look at first, or why there is no order."""
+        try:
+            asked = self.asked(place)
+            cases = self.evaluations.view(asked.subject).cases
+            return ranking_part(self.evaluations.rank(asked, most_shown(cases)), _listed, _thumbnail)
+        except UserError as error:
+            return ranking_refused(str(error))
 
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
@@ -182,14 +185,11 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         return RedirectResponse(EVALUATE, status_code=308)
 
     @app.get(EVALUATE, include_in_schema=False)
-    def shown(request: Request, place: At) -> Response:
+    def one(request: Request, place: At) -> Response:
         signed, everything = signed_in(request), "filter" in request.query_params
         if place.version is None and not everything:
             return HTMLResponse(list_page(evaluations.subjects(), evaluations.gallery(), signed), headers=FRESH)
-        try:
-            return HTMLResponse(_page(place, signed), headers=FRESH)
-        except UserError as error:
-            return HTMLResponse(not_there(str(error), signed, ("All test sets", EVALUATE)), status_code=404)
+        return shown(request, LIST, lambda: _page(place, signed))
 
     def _page(place: Place, signed: bool) -> str:
         subject = evaluations.view(OnModel.of(place.fields).subject)
@@ -203,36 +203,28 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
 
     @app.get(f"{API}state", include_in_schema=False)
     def state(place: At) -> Response:
-        try:
-            return JSONResponse(_state(pages, place), headers=FRESH)
-        except UserError as error:
-            return refusal(error)
+        return fetched(lambda: _state(pages, place))
 
     @app.get(f"{API}ranking", include_in_schema=False)
     def ranking(place: At) -> Response:
-        try:
-            return JSONResponse({"parts": {"part-ranking": pages.ranking(place)}}, headers=FRESH)
-        except UserError as error:
-            return JSONResponse({"parts": {"part-ranking": ranking_refused(str(error))}}, headers=FRESH)
+        return fetched(lambda: {"parts": {"part-ranking": pages.ranking(place)}})
 
     @app.get(f"{API}work", include_in_schema=False)
     def work(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
-        try:
-            return JSONResponse(_work_said(evaluations.work.view(number)), headers=FRESH)
-        except UserError as error:
-            return refusal(error)
+        return fetched(lambda: _work_said(evaluations.work.view(number)))
 
     @app.get(f"{API}drawing", include_in_schema=False)
     def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
         """How far a control set is. The figures wait: each image would change them."""
-        try:
+
+        def make() -> Mapping[str, Any]:
             if evaluations.controls is None:
                 raise Missing("Nothing is drawn here.")
-            said = evaluations.controls.work.view(number)
-        except UserError as error:
-            return refusal(error)
-        part = control_part(said, can_make=False) if said.active else None
-        return JSONResponse({"active": said.active, "parts": {"control": part} if part else {}}, headers=FRESH)
+            work = evaluations.controls.work.view(number)
+            part = control_part(work, can_make=False) if work.active else None
+            return {"active": work.active, "parts": {"control": part} if part else {}}
+
+        return fetched(make)
 
 
 def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
@@ -261,38 +253,35 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
         only_wrong: bool = False,
         image: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
     ) -> Response:
-        try:
+        def make() -> Response:
             entries = evaluations.entries(pages.asked(place), Cell(kind, name, said, only_wrong))
             to = list_address(entries)
-        except UserError as error:
-            back = ("The evaluation", place.to())
-            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-        return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
+            return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
-    def _html(asked: EvaluationQuestion, found: Evaluated) -> bytes:
-        return report_html(found, evaluations.rank(asked), thumbnail).encode()
+        return shown(request, ("The evaluation", place.to()), make)
 
     @app.get(f"{EVALUATE}report/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
-        try:
+        def make() -> Response:
             asked = pages.asked(place)
             found = evaluations.evaluate(asked)
-            data = _html(asked, found) if kind == "html" else evaluations.file(asked, kind)
-        except UserError as error:
-            back = ("The evaluation", place.to())
-            return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-        name = re.sub(r"[^A-Za-z0-9]+", "-", f"{found.subject.title} {found.model}").strip("-").lower()[:80]
-        headers = {**FRESH, "Content-Disposition": f'attachment; filename="{name or "evaluation"}{FILES[kind]}"'}
-        return Response(data, media_type=_TYPES[kind], headers=headers)
+            if kind == "html":
+                data = report_html(found, evaluations.rank(asked), thumbnail).encode()
+            else:
+                data = evaluations.file(asked, kind)
+            name = plain_name(f"{found.subject.title} {found.model}") or "evaluation"
+            return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
+
+        return shown(request, ("The evaluation", place.to()), make)
+
+
+def plain_name(words: str) -> str:
+    """Words as the name of a file: small letters, digits and hyphens."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-").lower()[:80]
 
 
 def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     evaluations = pages.evaluations
-
-    def add(name: str, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
-        @app.post(f"{API}{name}", include_in_schema=False)
-        async def posted(request: Request) -> Response:
-            return await answered(request, lambda data: dict(act(data)))
 
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)
@@ -332,13 +321,17 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         drafted = commands.do(DraftEvaluationStudy.of(_sent_place(data).fields))
         return {"go": f"/study/{drafted['study']}"}
 
-    add(BeginPredictions.name, begin)
-    add("check-masks", check_masks)
-    add(DraftEvaluationStudy.name, study)
-    add(CancelPredictions.name, cancel)
-    add("look", look)
-    add(CONTROL, control)
-    add(CancelControlSet.name, stop_control)
+    acts: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] = {
+        BeginPredictions.name: begin,
+        "check-masks": check_masks,
+        DraftEvaluationStudy.name: study,
+        CancelPredictions.name: cancel,
+        "look": look,
+        CONTROL: control,
+        CancelControlSet.name: stop_control,
+    }
+    for name, act in acts.items():
+        add_posted(app, f"{API}{name}", act)
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:

@@ -10,11 +10,11 @@ from core.errors import UserError
 from core.settings import ConditioningSettings, GenerationSettings
 from services.commands import refused
 from services.runs.live_images import ControlImages, Previews
+from ui.replies import FRESH
 
 _FOR_A_WHILE = {"Cache-Control": "private, max-age=600"}
 LONGEST = 4096
 """Pixels that a page may ask for on the long side."""
-_NEVER_KEPT = {"Cache-Control": "no-store"}
 
 
 class ControlQuery(ConditioningSettings):
@@ -53,7 +53,7 @@ def add_drawing_routes(
         if data is None:
             return PlainTextResponse("A model draws this kind: ask for it on the page first.", status_code=404)
         # A map hangs on the mask, which may be another one tomorrow.
-        headers = _NEVER_KEPT if settings.kind == "segmentation" else _FOR_A_WHILE
+        headers = FRESH if settings.kind == "segmentation" else _FOR_A_WHILE
         return Response(data, media_type="image/png", headers=headers)
 
     @app.get("/previews/{name}.png", include_in_schema=False)

@@ -16,6 +16,7 @@ from services.tokens import MakeToken, NewToken, ScriptTokens, WithdrawToken
 from ui.explore.parts import Tone, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
+from ui.replies import FRESH
 from ui.scripts.endpoints import endpoint_of, fields_of, offered
 from ui.security.guard import MCP
 from ui.security.request_limits import answered
@@ -23,7 +24,6 @@ from ui.study.fields import card, field, number_input, select, text_input
 from ui.study.words import when
 
 PAGE = "/scripts"
-_FRESH = {"Cache-Control": "no-store"}
 _EXAMPLE = """from gradio_client import Client
 
 studio = Client("{address}"{token})
@@ -40,7 +40,7 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
     @app.get(PAGE, include_in_schema=False)
     def show(request: Request) -> Response:
         signed_in, here = bool(request.state.signed_in), str(request.base_url)
-        return HTMLResponse(scripts_page(commands, tokens.all(), here, signed_in, mcp), headers=_FRESH)
+        return HTMLResponse(scripts_page(commands, tokens.all(), here, signed_in, mcp), headers=FRESH)
 
     @app.post(f"{PAGE}/{{name}}", include_in_schema=False)
     async def send(request: Request, name: str) -> Response:

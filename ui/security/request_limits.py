@@ -6,7 +6,7 @@ One limit of size stands before all routes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,7 +143,7 @@ def refusal(error: UserError, usual: int = 400) -> JSONResponse:
     return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
 
 
-async def answered(request: Request, act: Callable[[dict[str, Any]], dict[str, Any]]) -> Response:
+async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Response:
     """The reply to JSON; `act` runs in a thread of its own."""
     try:
         return JSONResponse(await run_in_threadpool(act, await posted(request)))

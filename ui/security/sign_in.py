@@ -17,6 +17,7 @@ from services.passwords import beyond_this_machine
 from services.sign_in import HOURS, LeadSignIn
 from ui.frame import document, theme_switch
 from ui.markup import Html, el
+from ui.replies import FRESH
 from ui.security.guard import COOKIE, SIGN_IN, SIGN_OUT, Guard
 from ui.security.request_limits import BadRequest, BodyLimit
 from ui.theme import ASSETS, asset_address
@@ -24,7 +25,6 @@ from ui.theme import ASSETS, asset_address
 SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "theme.js", "favicon.svg")
 """What the page needs and anybody may have."""
 LONGEST_ADDRESS = 1000
-_NEVER_KEPT = {"Cache-Control": "no-store"}
 
 
 def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
@@ -78,7 +78,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
             return _page(wanted, str(error), 429, {"Retry-After": str(error.seconds)})
         if not token:
             return _page(wanted, "This is not the password.", 401)
-        response = RedirectResponse(local(wanted), status_code=303, headers=_NEVER_KEPT)
+        response = RedirectResponse(local(wanted), status_code=303, headers=FRESH)
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, token, HOURS * 3600, path="/", secure=secure, httponly=True, samesite="lax")
         return response
@@ -87,7 +87,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     def sign_out(request: Request) -> Response:
         if token := request.cookies.get(COOKIE, ""):
             lead.sign_out(token)
-        response = RedirectResponse(SIGN_IN if lead.kept() else "/", status_code=303, headers=_NEVER_KEPT)
+        response = RedirectResponse(SIGN_IN if lead.kept() else "/", status_code=303, headers=FRESH)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="lax")
         return response
 
@@ -122,7 +122,7 @@ async def _form(request: Request) -> Callable[[str], str] | None:
 def _page(wanted: str, problem: str = "", status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
     card = _sign_in_card(local(wanted), problem)
     text = document("Sign in", card, sheets=("sign-in.css",), scripts=("theme.js",), assets=f"{SIGN_IN}/")
-    return HTMLResponse(text, status, headers=(headers or {}) | _NEVER_KEPT)
+    return HTMLResponse(text, status, headers=(headers or {}) | FRESH)
 
 
 def _sign_in_card(wanted: str, problem: str) -> Html:

@@ -6,16 +6,13 @@ shows beside it, and the reply is drawn for, comes under "page".
 
 from __future__ import annotations
 
-import logging
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from core.errors import UserError
 from services.commands import Command, Commands, UnknownCommand
@@ -25,7 +22,8 @@ from services.studies.preview import Previewed, PreviewStep
 from services.studies.services import StudyServices
 from ui.annotate.shown import shown_feedback, shown_item, shown_study
 from ui.markup import Html
-from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered, failed, refusal, require_own_page
+from ui.replies import add_posted, with_file
+from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
 from ui.study.disagreements import address
 from ui.study.frame import study_address
 from ui.study.items_form import given_shown, items_shown, training_shown
@@ -35,7 +33,6 @@ from ui.study.setup import Assumptions, missing_part, plain, plan_figures, read_
 from ui.study.words import image_url
 
 EVEN_SO, LOOK = "even-so", "look"
-log = logging.getLogger(__name__)
 Reply = dict[str, Any]
 Part = Literal["questions", "texts"]
 
@@ -85,9 +82,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
         ahead = services.life_cycle.before(command)
         return {"title": ahead.title, "words": list(ahead.words), "button": ahead.button, "bad": ahead.final}
 
-    @app.post("/study/api/create-study", include_in_schema=False)
-    async def create(request: Request) -> Response:
-        return await answered(request, lambda data: reply(data, "create-study"))
+    add_posted(app, "/study/api/create-study", lambda data: reply(data, "create-study"))
 
     @app.post("/study/api/{study_id}/before/{name}", include_in_schema=False)
     async def tell(request: Request, study_id: str, name: str) -> Response:
@@ -103,7 +98,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
             count, message = services.import_items(study_id, files_of(name[:200], file))
             return {"count": count, "said": message}
 
-        return await _taken(request, take)
+        return await with_file(request, take)
 
     @app.post(RESTORED, include_in_schema=False)
     async def restored(request: Request) -> Response:
@@ -111,7 +106,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
             study_id, message = services.restore(file)
             return {"said": message, "go": study_address(study_id)}
 
-        return await _taken(request, take)
+        return await with_file(request, take)
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
@@ -124,26 +119,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
             count, message = services.import_votes(study_id, file.read_bytes(), name == EVEN_SO)
             return {"count": count, "said": message}
 
-        return await _taken(request, take)
-
-
-async def _taken(request: Request, take: Callable[[Path], Reply]) -> Response:
-    """The reply to a file as a plain body, which waits on the disk, not in memory, and is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="study-") as folder:
-        file = Path(folder) / "file"
-        try:
-            require_own_page(request)
-            with file.open("wb") as written:
-                async for part in request.stream():
-                    written.write(part)
-            if not file.stat().st_size:
-                raise UserError("The file is empty: choose another one.")
-            return JSONResponse(await run_in_threadpool(take, file))
-        except UserError as error:
-            return refusal(error)
-        except Exception as error:  # the page must get a reply that it can show
-            log.exception("%s failed", request.url.path)
-            return failed(error)
+        return await with_file(request, take)
 
 
 # What the page shows after a command

@@ -91,7 +91,7 @@ def test_the_report_is_filtered_and_saved(studio: Studio, client: TestClient) ->
     assert "Nothing was refused" in page(client, f"/curate/import/{number}?kind=known")
     assert "Not there" in page(client, "/curate/import/99", 404)
     got = client.get(f"/curate/import/{number}/report.csv")
-    assert got.headers["content-disposition"] == 'attachment; filename="script-alert-1-script-report.csv"'
+    assert got.headers["content-disposition"] == "attachment; filename*=UTF-8''script-alert-1-script-report.csv"
     rows = list(csv.DictReader(io.StringIO(got.text)))
     assert [row["kind"] for row in rows] == ["refused"] * 3
     assert {row["file"] for row in rows} == {f"test/{HOSTILE}.png", "'=cmd.png", "test/boat/3.png"}

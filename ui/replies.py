@@ -1,0 +1,81 @@
+"""Replies of the lead's pages: a page or the reason why there is none, JSON that a page fetches or sends, and files."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from core.errors import UserError
+from services.changes import Revisions
+from ui.frame import not_there, signed_in
+from ui.security.request_limits import answered, failed, refusal, require_own_page
+
+FRESH = {"Cache-Control": "no-store"}
+log = logging.getLogger(__name__)
+
+
+def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
+    """Reply with a page, or with one that says why there is none and leads `back`: words and address."""
+    try:
+        made = make()
+    except UserError as error:
+        return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
+    return made if isinstance(made, Response) else HTMLResponse(made, headers=FRESH)
+
+
+def fetched(make: Callable[[], Mapping[str, Any]]) -> Response:
+    """Reply with JSON, or with the sentence that says why there is none. The status is 400 if a field is to blame."""
+    try:
+        return JSONResponse(make(), headers=FRESH)
+    except UserError as error:
+        return refusal(error, 400 if error.field else 404)
+
+
+def watched(revisions: Revisions, seen: str, make: Callable[[], Mapping[str, Any]]) -> Response:
+    """Like `fetched`, with the revision of the reply. Nothing is read while the page has `seen` the same revision."""
+    # Named before anything is read: what changes in between is then asked for once more, and never missed.
+    revision = revisions.now()
+    return fetched(lambda: {"same": True} if seen == revision else {"revision": revision, **make()})
+
+
+def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+    """Let the pages send JSON to an address. `act` gives the reply."""
+
+    @app.post(path, include_in_schema=False)
+    async def posted(request: Request) -> Response:
+        return await answered(request, act)
+
+
+async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]], field: str = "") -> Response:
+    """Reply to a file as a plain body, which waits on the disk, not in memory, and is gone afterwards. `field` is the
+    field of an empty file.
+    """
+    with tempfile.TemporaryDirectory(prefix="upload-") as folder:
+        file = Path(folder) / "file"
+        try:
+            require_own_page(request)
+            with file.open("wb") as written:
+                async for part in request.stream():
+                    written.write(part)
+            if not file.stat().st_size:
+                raise UserError("The file is empty: choose another one.", field=field)
+            return JSONResponse(await run_in_threadpool(take, file))
+        except UserError as error:
+            return refusal(error)
+        except Exception as error:  # the page must get a reply that it can show
+            log.exception("%s failed", request.url.path)
+            return failed(error)
+
+
+def attached(name: str) -> dict[str, str]:
+    """Headers of a file that the browser saves under this name."""
+    # A header takes ASCII only: other letters are written as RFC 8187 has it.
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}", **FRESH}
