@@ -122,36 +122,20 @@ class SleepingGenerator:
     def reading_length(self, prompt: str) -> int:
         return 1
 
-    def generate(
-        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
-    ) -> Image.Image:
-        time.sleep(SLEEP)
-        return Image.fromarray(np.roll(_drawing(), seed % SIDE, axis=1))
-
     def draw(
         self,
         wanted: Sequence[DrawRequest],
         size: int,
-        control: Image.Image,
+        pictures: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        return self.draw_lot(wanted, size, [control] * len(wanted), settings, on_step)
-
-    def draw_lot(
-        self,
-        wanted: Sequence[DrawRequest],
-        size: int,
-        controls: Sequence[Image.Image],
-        settings: GenerationSettings,
-        on_step: OnStep,
-    ) -> Sequence[DrawnImage]:
-        return [
-            DrawnImage(
-                self.generate(one.prompt, control, settings, one.seed, on_step), DrawnBatch(size=size, place=one.place)
-            )
-            for one, control in zip(wanted, controls, strict=True)
-        ]
+        found = []
+        for one in wanted:
+            time.sleep(SLEEP)
+            image = Image.fromarray(np.roll(_drawing(), one.seed % SIDE, axis=1))
+            found.append(DrawnImage(image, DrawnBatch(size=size, place=one.place)))
+        return found
 
 
 @cache

@@ -208,7 +208,7 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
         wanted = [DrawRequest(f"a red bird on a twig, number {drawn + at}", drawn + at, at) for at in range(batch)]
         drawn += batch
         settings = GenerationSettings(steps=steps, guidance=GUIDANCE, short_side=side)
-        found = generator.draw(wanted, batch, control, settings, lambda _done, _of: None)[0]
+        found = generator.draw(wanted, batch, [control] * batch, settings, lambda _done, _of: None)[0]
         if compiled and not found.batch.compiled:
             raise UserError(generator.placing.rpartition("; ")[2])
         first = first or found.compiling

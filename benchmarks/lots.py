@@ -30,12 +30,14 @@ from core.images import png_of
 from core.types import Task
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
-from pipeline.driver import Driver, MemoryStore, Request
-from pipeline.lots import SourceWork, draw, run_stages
+from pipeline.drawing import SourceWork
+from pipeline.driver import Driver
+from pipeline.lots import draw, run_stages
 from pipeline.methods import controlnet
 from pipeline.models import load_models
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
+from pipeline.request import MemoryStore, Request
 from pipeline.seams import Models
 from pipeline.stages import generation
 

@@ -33,7 +33,7 @@ from core.masks import NamedMask
 from core.settings import LanguageSettings, Settings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Task, Trace
 from pipeline.conditioning import control_image
-from pipeline.driver import Driver, MemoryStore, Request
+from pipeline.driver import Driver
 from pipeline.methods import controlnet
 from pipeline.methods.controlnet import CONTROLNET
 from pipeline.models import load_models
@@ -42,6 +42,7 @@ from pipeline.profiles.image_sections import ControlNetGenerator
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.recipes import recipe_of
+from pipeline.request import MemoryStore, Request
 from pipeline.run_files import run_file
 from pipeline.run_files.folder import FolderStore
 from pipeline.seams import DrawRequest, Models

@@ -284,7 +284,7 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
     if role == EDITOR:
         editor, once = held.editor, EditingSettings(steps=1)
         source = picture.resize(editing_size(picture.size, once.short_side))
-        return lambda: editor.draw([DrawRequest("Make it snow.", 0, 0)], 1, source, once, _nothing)
+        return lambda: editor.draw([DrawRequest("Make it snow.", 0, 0)], 1, [source], once, _nothing)
     if role in profile.under_test():
         from evaluation.models import ModelUnderTest
 
@@ -307,7 +307,7 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
     settings = profile.settings.generation.model_copy(update={"steps": 1})
     side = settings.short_side
     control = picture.resize((side, side))
-    return lambda: generator.generate("a bird on a twig", control, settings, 0, _nothing)
+    return lambda: generator.draw([DrawRequest("a bird on a twig", 0, 0)], 1, [control], settings, _nothing)
 
 
 def _kind(profile: Profile, name: str) -> ControlKind:

@@ -36,13 +36,14 @@ from core.lineage import DEFAULT_RECIPE, Lineage
 from core.masks import NamedMask
 from core.progress import Progress
 from core.seeds import LARGEST
-from pipeline.driver import Driver, Event, ImageDone, ImageFailed, Request
+from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.models import load_models
 from pipeline.models.machine import share_cores, without_gpu
 from pipeline.profiles.notices import notice_for
 from pipeline.profiles.profile import Profile, load_profile, profile_names
 from pipeline.recipes import known_recipes, recipe_of
+from pipeline.request import Event, ImageDone, ImageFailed, Request
 from pipeline.run_files import run_file
 from pipeline.run_files.folder import FolderStore, RepeatStore, make_folder
 from pipeline.stages.generation import PlannedImage

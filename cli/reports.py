@@ -16,8 +16,8 @@ from core.lineage import Lineage
 from core.progress import Progress
 from core.types import Task, to_plain
 from core.words import count_of
-from pipeline.driver import Event, ImageDone, ImageFailed, Placed, StageBegan, StageDone
 from pipeline.recipes import Recipe, edits_in_words
+from pipeline.request import Event, ImageDone, ImageFailed, Placed, StageBegan, StageDone
 from pipeline.run_files.folder import FolderStore
 from pipeline.stages.base import Stage
 from pipeline.stages.generation import PlannedImage

@@ -35,10 +35,11 @@ from demo.mask_checker import ABOUT, MaskChecker
 from demo.render import render
 from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
 from pipeline.checks.images import image_checks
-from pipeline.driver import Driver, MemoryStore, Request
+from pipeline.driver import Driver
 from pipeline.models import load_models
 from pipeline.profiles.profile import PROFILES, Profile, load_profile
 from pipeline.recipes import recipe_of
+from pipeline.request import MemoryStore, Request
 from pipeline.seams import Embedder
 from pipeline.stages import generation
 

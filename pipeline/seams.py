@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -155,34 +155,6 @@ class Detector(Protocol):
         ...
 
 
-class Generator(Protocol):
-    """Draws an image from a text on top of a control image."""
-
-    name: str
-
-    def on(self, kind: ControlKind) -> Generator:
-        """Return this generator for another kind of control image. Raises UserError if it has none."""
-        ...
-
-    def preview(self) -> Image.Image | None:
-        """Return a small RGB preview of the image that is being drawn, or None if there is nothing to show.
-
-        Call it from within `on_step`. It is cheap and does not change the result.
-        """
-        ...
-
-    def generate(
-        self,
-        prompt: str,
-        control: Image.Image,
-        settings: GenerationSettings,
-        seed: int,
-        on_step: OnStep,
-    ) -> Image.Image:
-        """Return an RGB image of the size of `control`. The same seed gives the same pixels on the same machine."""
-        ...
-
-
 @dataclass(frozen=True)
 class DrawRequest:
     """One of the images of a batch."""
@@ -209,55 +181,43 @@ class DrawnImage:
     """Seconds of the draw spent on compiling, which later draws save."""
 
 
-@runtime_checkable
-class BatchGenerator(Protocol):
-    """A generator that draws several images on the same control image at once."""
+class Generator(Protocol):
+    """Draws images from texts on top of control images, several at once."""
 
     name: str
 
+    def on(self, kind: ControlKind) -> Generator:
+        """Return this generator for another kind of control image. Raises UserError if it has none."""
+        ...
+
     def preview(self) -> Image.Image | None:
-        """Like `Generator.preview`, with several images side by side."""
+        """Return a small RGB preview of the images that are being drawn, or None if there is nothing to show.
+
+        Call it from within `on_step`. It is cheap and does not change the result.
+        """
         ...
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """Return the best number of images of this size to draw at once. `watched`: somebody waits for each."""
         ...
 
+    def reading_length(self, prompt: str) -> int:
+        """Return the length of a prompt as the model reads it. Only prompts of one length share a batch."""
+        ...
+
     def draw(
         self,
         wanted: Sequence[DrawRequest],
         size: int,
-        control: Image.Image,
+        pictures: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """Draw all images. The batch is filled up to `size`, so that the pixels of an image do not depend on the images
-        beside it (on the same machine).
+        """Draw each image on its own of the control `pictures`, all of one size.
 
-        `on_step` counts the steps of the batch.
+        The batch is filled up to `size`, so that the pixels of an image do not depend on the images beside it (on the
+        same machine). `on_step` counts the steps of the batch.
         """
-        ...
-
-
-@runtime_checkable
-class LotGenerator(BatchGenerator, Protocol):
-    """A batch generator that takes a control image for each image, so that a batch may hold several sources."""
-
-    def draw_lot(
-        self,
-        wanted: Sequence[DrawRequest],
-        size: int,
-        controls: Sequence[Image.Image],
-        settings: GenerationSettings,
-        on_step: OnStep,
-    ) -> Sequence[DrawnImage]:
-        """Like `draw`, with a control image for each, all of one size. Each image has the pixels that `draw` gives it
-        alone at the same place in a batch of the same size.
-        """
-        ...
-
-    def reading_length(self, prompt: str) -> int:
-        """Return the length of a prompt as the model reads it. Only prompts of one length share a batch."""
         ...
 
 
@@ -268,7 +228,7 @@ class Editor(Protocol):
     def name(self) -> str: ...
 
     def preview(self) -> Image.Image | None:
-        """Like `BatchGenerator.preview`."""
+        """Like `Generator.preview`."""
         ...
 
     def batch(self, size: tuple[int, int]) -> int:
@@ -276,10 +236,16 @@ class Editor(Protocol):
         ...
 
     def draw(
-        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        pictures: Sequence[Image.Image],
+        settings: EditingSettings,
+        on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """Edit the picture by the prompt of each request, an instruction. `size` and `on_step` as in
-        `BatchGenerator.draw`. The picture has a size from `core.images.editing_size`.
+        """Edit a picture by the prompt of each request, an instruction. `size` and `on_step` as in `Generator.draw`.
+
+        The pictures are equal: an editor reads one source at a time. They have a size from `core.images.editing_size`.
         """
         ...
 
@@ -307,11 +273,19 @@ class Prepared:
 
 
 P = TypeVar("P", bound=Prepared)
-P_contra = TypeVar("P_contra", bound=Prepared, contravariant=True)
+
+
+@dataclass(frozen=True)
+class CaseRequest:
+    """One of the test cases of a batch."""
+
+    counterfactual: CounterfactualCaption
+    seed: int
+    place: int
 
 
 class Method(Protocol[P]):
-    """Makes test cases from a source: `prepare` once, then `make` for each caption and seed.
+    """Makes test cases: `prepare` each source once, then `make` batches of captions and seeds.
 
     `pipeline.methods` describes each method without its models.
     """
@@ -332,62 +306,30 @@ class Method(Protocol[P]):
         """
         ...
 
-    def make(self, prepared: P, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
-        """Make one test case. Equal arguments give equal pixels on the same machine. Raises the models' errors."""
+    def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
+        """Return the batch size that the settings say, or the best one for the models.
+
+        With `waiting` images left of one source, it is no larger than spreads them evenly. `watched` as in `Generator`.
+        """
+        ...
+
+    def together(self, prepared: P, counterfactual: CounterfactualCaption) -> Hashable:
+        """Return a key. Images of several sources share a batch only if it is equal."""
+        ...
+
+    def make(
+        self, prepared: Sequence[P], images: Sequence[CaseRequest], size: int, on_step: OnStep
+    ) -> Sequence[Callable[[], TestCase]]:
+        """Draw images, each of its own prepared source, all of the same `MethodDescription.shape`.
+
+        Return for each a function that checks it and returns the test case, or raises an error. Equal arguments give
+        equal pixels on the same machine. `size` and `on_step` as in `Generator.draw`. Raises errors that make all
+        images fail.
+        """
         ...
 
     def preview(self) -> Image.Image | None:
         """Return the generator's preview (see `Generator.preview`)."""
-        ...
-
-
-@dataclass(frozen=True)
-class CaseRequest:
-    """One of the test cases of a batch."""
-
-    counterfactual: CounterfactualCaption
-    seed: int
-    place: int
-
-
-@runtime_checkable
-class BatchMethod(Protocol[P_contra]):
-    """A method that makes several test cases of a source at once."""
-
-    def batch(self, prepared: P_contra, waiting: int, watched: bool = True) -> int:
-        """Return the batch size if `waiting` images are left, 1 for one after another. `watched` as in
-        `BatchGenerator`.
-        """
-        ...
-
-    def make_batch(
-        self, prepared: P_contra, images: Sequence[CaseRequest], size: int, on_step: OnStep
-    ) -> Sequence[Callable[[], TestCase]]:
-        """Draw all images. Return for each a function that checks it and returns the test case, or raises an error.
-
-        `size` and `on_step` as in `BatchGenerator.draw`. Raises errors that make all images fail.
-        """
-        ...
-
-
-@runtime_checkable
-class LotMethod(BatchMethod[P_contra], Protocol[P_contra]):
-    """A method that makes test cases of several sources at once."""
-
-    def lot(self, settings: MethodSettings, size: tuple[int, int]) -> int:
-        """Return the best batch size for sources of this size while nobody watches. 0 if the models take one source at
-        a time.
-        """
-        ...
-
-    def reading_length(self, prepared: P_contra, counterfactual: CounterfactualCaption) -> int:
-        """Return the length of the prompt (see `LotGenerator.reading_length`)."""
-        ...
-
-    def make_lot(
-        self, prepared: Sequence[P_contra], images: Sequence[CaseRequest], size: int, on_step: OnStep
-    ) -> Sequence[Callable[[], TestCase]]:
-        """Like `make_batch`, with a prepared source for each image. All have the same `MethodDescription.shape`."""
         ...
 
 

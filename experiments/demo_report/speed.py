@@ -19,7 +19,8 @@ from core.settings import Settings
 from demo.scene import random_scene
 from experiments.demo_report.rows import Row
 from experiments.demo_report.walk import FIRST_SEED, start_walk
-from pipeline.driver import Driver, MemoryStore, Request
+from pipeline.driver import Driver
+from pipeline.request import MemoryStore, Request
 
 IMAGES, THREADS = 4, 2
 FLOOR_SECONDS, FLOOR_GB = 20.0, 3.0

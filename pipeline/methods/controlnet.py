@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from core.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
-from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
+from core.lineage import Lineage, MethodSettings
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.progress import OnProgress, Progress, stop_if
 from core.settings import ConditioningSettings, ControlKind, GenerationSettings
@@ -19,26 +19,13 @@ from pipeline.checks.images import image_checks
 from pipeline.conditioning import control_image, painted
 from pipeline.drawing_speed import Effort, effort_of
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
-from pipeline.methods.drawing import BatchedSettings, DrawingMethod, DrawingRecord, evenly, shown_classes
+from pipeline.methods.drawing import BatchedSettings, DrawingMethod, evenly, shown_classes
 from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DRAWN_BY_MODEL
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith, file_name, joined
-from pipeline.seams import (
-    BatchGenerator,
-    CaseRequest,
-    Detector,
-    DrawnImage,
-    DrawRequest,
-    Embedder,
-    Generator,
-    LotGenerator,
-    Models,
-    OnStep,
-    Prepared,
-    Source,
-)
+from pipeline.seams import Detector, DrawnImage, DrawRequest, Embedder, Generator, Models, OnStep, Prepared, Source
 
 CONTROL_IMAGE = "control image"
 """The name of the artifact."""
@@ -236,62 +223,27 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         control = control_image(fitted, own.conditioning, self._detector, source.mask)
         return ControlNetPrepared(source, own, {CONTROL_IMAGE: _as_shown(control, source.image.size)}, control)
 
-    def batch(self, prepared: ControlNetPrepared, waiting: int, watched: bool = True) -> int:
-        """As many as the settings say; else at most as many as are best for the generator."""
-        generator = self._generator.on(prepared.settings.conditioning.kind)
-        if not isinstance(generator, BatchGenerator):
-            return 1
-        wanted = prepared.settings.generation.batch
-        return wanted or evenly(waiting, generator.batch(prepared.control.size, watched))
+    def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:
+        """See `Method.batch`."""
+        best = self._generator.on(prepared.settings.conditioning.kind).batch(prepared.control.size, watched)
+        return prepared.settings.generation.batch or evenly(waiting, best)
 
-    def lot(self, settings: MethodSettings, size: tuple[int, int]) -> int:
-        """As many as the settings say, else as are best for the generator; 0 for one that takes one control image."""
-        own = _own(settings)
-        generator = self._generator.on(own.conditioning.kind)
-        if not isinstance(generator, LotGenerator):
-            return 0
-        drawn_size = fitted_size(size, own.generation.short_side, SIDE_MULTIPLE)
-        return own.generation.batch or generator.batch(drawn_size, watched=False)
-
-    def reading_length(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> int:
-        """That of the prompt, in the pieces in which the generator reads."""
+    def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
+        """Return the length of the prompt, in the pieces in which the generator reads."""
         generator = self._generator.on(prepared.settings.conditioning.kind)
-        if not isinstance(generator, LotGenerator):
-            return 1
         held = in_mask(prepared.source.mask, prepared.source.task)
         return generator.reading_length(self._prompt(prepared, counterfactual, held))
 
-    def make_lot(
-        self, prepared: Sequence[ControlNetPrepared], images: Sequence[CaseRequest], size: int, on_step: OnStep
-    ) -> Sequence[Callable[[], TestCase]]:
-        """The test cases of several sources: drawn together, each on its control image, then checked one by one."""
-        first = prepared[0].settings
-        settings = first.generation
-        generator = self._generator.on(first.conditioning.kind)
-        if not isinstance(generator, LotGenerator):
-            raise TypeError(f"{type(generator).__name__} takes one control image at a time")
-        self._at_work, lots, told = generator, generator, self._told(generator, settings)
-        controls = [one.control for one in prepared]
-        return self._finishing(
-            prepared, images, lambda wanted: (lots.draw_lot(wanted, size, controls, settings, on_step), told)
-        )
-
     def _draw(
-        self, prepared: ControlNetPrepared, wanted: Sequence[DrawRequest], size: int, on_step: OnStep
-    ) -> tuple[Sequence[DrawnImage], DrawingRecord]:
-        control, settings = prepared.control, prepared.settings.generation
-        self._at_work = generator = self._generator.on(prepared.settings.conditioning.kind)
-        told = self._told(generator, settings)
-        if isinstance(generator, BatchGenerator):
-            return generator.draw(wanted, size, control, settings, on_step), told
-        drawn = [
-            DrawnImage(generator.generate(one.prompt, control, settings, one.seed, on_step), DrawnBatch())
-            for one in wanted
-        ]
-        return drawn, told
+        self, prepared: Sequence[ControlNetPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
+        settings = prepared[0].settings
+        self._at_work = generator = self._generator.on(settings.conditioning.kind)
+        return generator.draw(wanted, size, [one.control for one in prepared], settings.generation, on_step)
 
-    def _told(self, generator: Generator, settings: GenerationSettings) -> DrawingRecord:
-        return DrawingRecord(generator.name, settings.negative_prompt if settings.guidance > 1 else "")
+    def _negative_prompt(self, settings: MethodSettings) -> str:
+        drawing = _own(settings).generation
+        return drawing.negative_prompt if drawing.guidance > 1 else ""
 
     def _checks(
         self,

@@ -7,7 +7,6 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -23,7 +22,6 @@ from pipeline.methods.base import MethodDescription
 from pipeline.prompting import PromptSet
 from pipeline.seams import (
     BatchEmbedder,
-    BatchGenerator,
     CaseRequest,
     DrawnImage,
     DrawRequest,
@@ -59,14 +57,6 @@ class BatchedSettings(MethodSettings):
 R = TypeVar("R", bound=Prepared)
 
 
-@dataclass(frozen=True)
-class DrawingRecord:
-    """What is recorded of images that were drawn together, beside their prompts and seeds."""
-
-    model: str
-    negative_prompt: str = ""
-
-
 class DrawingMethod(ABC, Generic[R]):
     """Draws counterfactual captions, several at once, and brings each result to the source's size, so that masks and
     boxes of the source fit it pixel by pixel.
@@ -83,15 +73,19 @@ class DrawingMethod(ABC, Generic[R]):
         """`model` draws. `labels` are the classes that a label is told apart from, for the checks alone."""
         self._description, self.name = description, description.name
         self._model = model
-        self._at_work: Generator | BatchGenerator | Editor = model
+        self._at_work = model
         """The model that draws now: the one of a kind of control image, or `model` itself."""
         self._embedder, self._prompts, self._labels = embedder, prompts, tuple(labels)
 
     @abstractmethod
     def _draw(
-        self, prepared: R, wanted: Sequence[DrawRequest], size: int, on_step: OnStep
-    ) -> tuple[Sequence[DrawnImage], DrawingRecord]:
-        """What became of each image of a batch of `size`."""
+        self, prepared: Sequence[R], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
+        """Draw a batch of `size`, each image of its own prepared source."""
+
+    def _negative_prompt(self, settings: MethodSettings) -> str:
+        """Return the negative prompt, or "" if none is read."""
+        return ""
 
     @abstractmethod
     def _checks(
@@ -118,35 +112,18 @@ class DrawingMethod(ABC, Generic[R]):
         """Return a preview of the image that is being made. Call it from within `on_step`."""
         return self._at_work.preview()
 
-    def make(self, prepared: R, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
-        """One test case. Same arguments, same pixels on the same machine. Raises what the model raises."""
-        (finish,) = self.make_batch(prepared, [CaseRequest(counterfactual, seed, 0)], 1, on_step)
-        return finish()
-
-    def make_batch(
-        self, prepared: R, images: Sequence[CaseRequest], size: int, on_step: OnStep
+    def make(
+        self, prepared: Sequence[R], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """The test cases of a batch: drawn together, then checked and given one by one."""
-
-        def draw(wanted: Sequence[DrawRequest]) -> tuple[Sequence[DrawnImage], DrawingRecord]:
-            return self._draw(prepared, wanted, size, on_step)
-
-        return self._finishing([prepared] * len(images), images, draw)
-
-    def _finishing(
-        self,
-        prepared: Sequence[R],
-        images: Sequence[CaseRequest],
-        draw: Callable[[Sequence[DrawRequest]], tuple[Sequence[DrawnImage], DrawingRecord]],
-    ) -> Sequence[Callable[[], TestCase]]:
-        """What gives the test cases of images that are drawn together, each of its own source."""
+        """See `Method.make`."""
         start = time.monotonic()
         held = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
         wanted = [
             DrawRequest(self._prompt(source, image.counterfactual, held[id(source)]), image.seed, image.place)
             for source, image in zip(prepared, images, strict=True)
         ]
-        all_drawn, told = draw(wanted)
+        all_drawn = self._draw(prepared, wanted, size, on_step)
+        model = self._at_work.name
         compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
         seconds = (time.monotonic() - start - compiling) / len(images)  # what the next ones will take as well
         fitted = [
@@ -155,7 +132,7 @@ class DrawingMethod(ABC, Generic[R]):
         ]
         embedder = self._embedding(prepared, images, fitted)
         return [
-            partial(self._case, source, image, one.prompt, drawn, shown, told, seconds, embedder)
+            partial(self._case, source, image, one.prompt, drawn, shown, model, seconds, embedder)
             for source, image, one, drawn, shown in zip(prepared, images, wanted, all_drawn, fitted, strict=True)
         ]
 
@@ -183,7 +160,7 @@ class DrawingMethod(ABC, Generic[R]):
         prompt: str,
         result: DrawnImage,
         image: Image.Image | None,
-        told: DrawingRecord,
+        model: str,
         seconds: float,
         embedder: Embedder | None,
     ) -> TestCase:
@@ -195,9 +172,9 @@ class DrawingMethod(ABC, Generic[R]):
             counterfactual=counterfactual,
             seed=planned.seed,
             method=self.name,
-            model=told.model,
+            model=model,
             prompt=prompt,
-            negative_prompt=told.negative_prompt,
+            negative_prompt=self._negative_prompt(prepared.settings),
             settings=prepared.settings.model_copy(update={"batch": result.batch}),
             seconds=seconds,
         )
@@ -254,10 +231,10 @@ def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:
     return drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
 
 
-def evenly(waiting: int, most: int) -> int:
-    """How many of those that wait are drawn at once where it is so many at most: in all batches alike, since what fills
-    up the last one is drawn for nothing.
-    """
+def evenly(waiting: int | None, most: int) -> int:
+    """Return the size of batches, at most `most`, that leaves the fewest places of the last one to be filled up."""
+    if waiting is None:
+        return most
     batches = max(1, math.ceil(waiting / most))
     return max(1, math.ceil(waiting / batches))
 

@@ -7,7 +7,7 @@ source: its edges, beyond what chance would find, and the forms in its mask, by 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from core.types import Check, CounterfactualCaption, Task
 from pipeline.checks.images import BANDS, FORMS_KEPT, image_checks
 from pipeline.drawing_speed import Effort
 from pipeline.methods.base import MethodDescription
-from pipeline.methods.drawing import BatchedSettings, DrawingMethod, DrawingRecord, evenly, shown_classes
+from pipeline.methods.drawing import BatchedSettings, DrawingMethod, evenly, shown_classes
 from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DrawingModel
 from pipeline.profiles.profile import Profile, no_editor
@@ -176,15 +176,19 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
         picture = image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
         return InstructPrepared(source, own, {}, picture)
 
-    def batch(self, prepared: InstructPrepared, waiting: int, watched: bool = True) -> int:
-        """As many as the settings say; else at most as many as are best for the editor."""
+    def batch(self, prepared: InstructPrepared, waiting: int | None = None, watched: bool = True) -> int:
+        """See `Method.batch`."""
         return prepared.settings.editing.batch or evenly(waiting, self._editor.batch(prepared.picture.size))
 
+    def together(self, prepared: InstructPrepared, counterfactual: CounterfactualCaption) -> Hashable:
+        """Return the hash of the source: an editor reads one source at a time."""
+        return image_sha(prepared.source.image)
+
     def _draw(
-        self, prepared: InstructPrepared, wanted: Sequence[DrawRequest], size: int, on_step: OnStep
-    ) -> tuple[Sequence[DrawnImage], DrawingRecord]:
-        drawn = self._editor.draw(wanted, size, prepared.picture, prepared.settings.editing, on_step)
-        return drawn, DrawingRecord(self._editor.name)
+        self, prepared: Sequence[InstructPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
+        pictures = [one.picture for one in prepared]
+        return self._editor.draw(wanted, size, pictures, prepared[0].settings.editing, on_step)
 
     def _checks(
         self,

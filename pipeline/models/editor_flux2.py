@@ -56,7 +56,12 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return self._section.title
 
     def draw(
-        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        pictures: Sequence[Image.Image],
+        settings: EditingSettings,
+        on_step: OnStep,
     ) -> Sequence[DrawnImage]:
         """As in `Editor`. An instruction that the model cannot read to its end is refused, and the others are drawn.
 
@@ -66,7 +71,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
         refused = {at: self._too_long(one.prompt) for at, one in enumerate(wanted)}
         short = [one for at, one in enumerate(wanted) if refused[at] is None]
-        drawn = iter(super().draw(short, size, picture, settings, on_step) if short else ())
+        drawn = iter(super().draw(short, size, pictures[: len(short)], settings, on_step) if short else ())
         return [
             next(drawn) if why is None else DrawnImage(None, DrawnBatch(size=size, place=wanted[at].place), refused=why)
             for at, why in refused.items()

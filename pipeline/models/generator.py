@@ -184,18 +184,11 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return min(wanted, self._room.get(size, wanted))
 
     def draw(
-        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: D, on_step: OnStep
-    ) -> Sequence[DrawnImage]:
-        """What became of each, see `BatchGenerator.draw` and `Editor.draw`. Where the memory does not hold a batch,
-        half of it is tried, and so on; what is out of memory for a single image is raised. What cannot be compiled is
-        drawn without it.
-        """
-        return self._draw_all(wanted, size, [picture] * len(wanted), settings, on_step)
-
-    def _draw_all(
         self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """The same, with the picture of each, all of one size."""
+        """See `Generator.draw` and `Editor.draw`. Where the memory does not hold a batch, half of it is tried, and so
+        on; what is out of memory for a single image is raised. What cannot be compiled is drawn without it.
+        """
         area = pictures[0].size if pictures else (0, 0)
         if any(picture.size != area for picture in pictures):
             raise ValueError("what is drawn at once has to be of one size")
@@ -377,37 +370,9 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         log.warning("Previews are rough, without the preview VAE %s: %s", section.title, why)
         return None
 
-    def draw_lot(
-        self,
-        wanted: Sequence[DrawRequest],
-        size: int,
-        controls: Sequence[Image.Image],
-        settings: GenerationSettings,
-        on_step: OnStep,
-    ) -> Sequence[DrawnImage]:
-        """See `LotGenerator.draw_lot`; too little memory is dealt with as in `draw`."""
-        return self._draw_all(wanted, size, controls, settings, on_step)
-
     def reading_length(self, prompt: str) -> int:
         """In the pieces in which its text encoders read."""
         return self._windows_of(DrawRequest(prompt, 0, 0))
-
-    def generate(
-        self,
-        prompt: str,
-        control: Image.Image,
-        settings: GenerationSettings,
-        seed: int,
-        on_step: OnStep,
-    ) -> Image.Image:
-        """RGB, the size of `control`, whose sides are multiples of 8. What `on_step` raises ends the work at once.
-
-        Raises UserError when the safety checker refuses the image, and when it comes out black.
-        """
-        (drawn,) = self.draw([DrawRequest(prompt, seed, 0)], 1, control, settings, on_step)
-        if drawn.image is None:
-            raise drawn.refused or UserError("There is no image.")
-        return drawn.image
 
 
 class WindowedPipeline(ControlNetPipeline[S]):

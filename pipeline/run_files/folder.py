@@ -19,8 +19,8 @@ from core.images import image_sha
 from core.lineage import Failure, Lineage, TestCase
 from core.masks import NamedMask
 from core.types import CounterfactualCaption, StageName, StageValue
-from pipeline.driver import Request
 from pipeline.prompting import PromptSet
+from pipeline.request import Request
 from pipeline.run_files import run_file
 from pipeline.run_files.run_file import RunFile, RunImageFiles
 

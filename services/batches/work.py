@@ -22,10 +22,12 @@ from core.lineage import DrawnBatch, TestCase
 from core.seeds import next_seed
 from core.stored_runs import SavedCase
 from core.types import CounterfactualCaption, StageName, Task
-from pipeline.driver import Driver, Event, ImageFailed, MemoryStore, Request
-from pipeline.lots import SourceWork, draw, run_stages
+from pipeline.drawing import SourceWork
+from pipeline.driver import Driver
+from pipeline.lots import draw, run_stages
 from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of
+from pipeline.request import Event, ImageFailed, MemoryStore, Request
 from pipeline.seams import Models
 from pipeline.stages.generation import PlannedImage
 from services.batches.io_workers import (

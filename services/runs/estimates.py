@@ -16,7 +16,7 @@ from pipeline.drawing_speed import effort_of
 from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.recipes import DILLEMA, recipe_of
-from pipeline.seams import Source
+from pipeline.seams import CaseRequest, Source
 from services.jobs import JobQueue
 from services.runs.life_cycle import RunService
 from storage.workspace import Workspace
@@ -114,7 +114,8 @@ class Estimates:
         noise = Image.effect_noise(size, 60).convert("RGB")
         source = Source(noise, task, task.label, NamedMask(Image.new("L", size)))
         prepared = method.prepare(source, description.settings_of(few))
-        method.make(prepared, CounterfactualCaption(task.label, ()), 0, on_step)
+        (finish,) = method.make([prepared], [CaseRequest(CounterfactualCaption(task.label, ()), 0, 0)], 1, on_step)
+        finish()
         return time.monotonic() - start, (ticks[-1] - ticks[0]) / max(1, len(ticks) - 1)
 
 

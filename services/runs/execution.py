@@ -22,9 +22,10 @@ from core.settings import Settings
 from core.stored_runs import JobState, Run
 from core.types import GENERATION, Alternatives, Keyword, KeywordAlternatives, StageName, StageValue
 from pipeline.conditioning import NamedMask
-from pipeline.driver import DrawingBegan, Driver, Event, ImageFailed, Preview, Request, StageBegan, StageDone
+from pipeline.driver import Driver
 from pipeline.freshness import drawing_key
 from pipeline.recipes import edits_in_words, recipe_of
+from pipeline.request import DrawingBegan, Event, ImageFailed, Preview, Request, StageBegan, StageDone
 from pipeline.stages import alternatives
 from pipeline.stages.generation import PlannedImage
 from services.commands import Command, Commands, KnownStage, RunCommand

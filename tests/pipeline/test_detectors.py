@@ -22,6 +22,7 @@ from pipeline.models.previews import SIDE, Looks, StepWatch, watching
 from pipeline.profiles.profile import Profile, load_profile
 from tests.pipeline.models.test_real_classes import paper_at
 from tests.support import tiny
+from tests.support.scripted import one_image
 
 pytestmark = pytest.mark.slow
 QUICK = GenerationSettings(steps=5, short_side=64, guidance=5.0)
@@ -98,13 +99,13 @@ def test_each_kind_has_its_controlnet_in_one_pipeline(models: Models) -> None:
     canny: Any = models.generator
     seg: Any = canny.on("segmentation")
     control = control_image(photo((96, 64)), ConditioningSettings(kind="segmentation"), mask=MASK)
-    before = canny.generate("a bird", control, QUICK, 5, lambda _done, _total: None)
+    before = one_image(canny, "a bird", control, QUICK, 5, lambda _done, _total: None)
     assert seg._pipe is canny._pipe and set(canny._nets) == {"canny"}, "a ControlNet is loaded when it is needed"
     with torch.no_grad():
         seg._net("segmentation").controlnet_mid_block.weight.mul_(-2)
-    other = seg.generate("a bird", control, QUICK, 5, lambda _done, _total: None)
+    other = one_image(seg, "a bird", control, QUICK, 5, lambda _done, _total: None)
     assert before.tobytes() != other.tobytes()
-    assert before.tobytes() == canny.generate("a bird", control, QUICK, 5, lambda _done, _total: None).tobytes()
+    assert before.tobytes() == one_image(canny, "a bird", control, QUICK, 5, lambda _done, _total: None).tobytes()
     with pytest.raises(UserError, match=r"no ControlNet for depth.*canny, segmentation"):
         canny.on("depth")
 
@@ -112,7 +113,7 @@ def test_each_kind_has_its_controlnet_in_one_pipeline(models: Models) -> None:
 def test_a_preview_shows_and_changes_nothing(models: Models) -> None:
     generator = models.generator
     control = control_image(photo((96, 64)), ConditioningSettings())
-    plain = generator.generate("a bird", control, QUICK, 5, lambda _done, _total: None)
+    plain = one_image(generator, "a bird", control, QUICK, 5, lambda _done, _total: None)
     shown: list[Image.Image] = []
 
     def look(_done: int, _total: int) -> None:
@@ -120,7 +121,7 @@ def test_a_preview_shows_and_changes_nothing(models: Models) -> None:
         assert image is not None
         shown.append(image)
 
-    watched = generator.generate("a bird", control, QUICK, 5, look)
+    watched = one_image(generator, "a bird", control, QUICK, 5, look)
     assert plain.tobytes() == watched.tobytes()
     assert len(shown) == 5 and all(image.mode == "RGB" and max(image.size) <= SIDE for image in shown)
     assert generator.preview() is None, "between images there is nothing to show"

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from core.errors import Cancelled, UserError
-from core.lineage import TestCase, read_settings
+from core.lineage import read_settings
 from core.masks import NamedMask
 from core.progress import Progress
 from core.settings import ConditioningSettings, GenerationSettings
@@ -25,10 +25,12 @@ from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from pipeline.ade_colours import UNLABELLED, colour_of
 from pipeline.conditioning import control_image, edges
 from pipeline.drawing_speed import Effort, SideTime, Speeds, effort_of
+from pipeline.driver import Driver
 from pipeline.methods import METHODS
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, ControlNetSettings
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA
+from pipeline.request import Event, MemoryStore, Preview, Request
 from pipeline.seams import Source
 from pipeline.stages import generation
 from services.jobs import JobHandle, JobQueue
@@ -41,6 +43,7 @@ from tests.support.scripted import (
     NoiseGenerator,
     ScriptedEmbedder,
     ScriptedModels,
+    one_case,
     over,
     parts_of,
     perform,
@@ -86,7 +89,7 @@ def test_the_method_draws_on_the_kind_that_is_chosen() -> None:
     method = ControlNetMethod(generator, None, prompts, detector=lambda _kind: InvertingDetector())
     few = GenerationSettings(steps=2, short_side=64)
     settings = ControlNetSettings(conditioning=ConditioningSettings(kind="depth"), generation=few)
-    case = method.make(method.prepare(Source(RED, BIRD), settings), ONE, 1, lambda _done, _total: None)
+    case = one_case(method, method.prepare(Source(RED, BIRD), settings), ONE, 1, lambda _done, _total: None)
     assert generator.kinds == ["depth"] and case.lineage.settings == settings
     assert case.artifacts[CONTROL_IMAGE].getpixel((3, 3)) == (55, 215, 215)
 
@@ -173,25 +176,26 @@ class List(generation.FixedWorklist):
         return () if self.wanted else (0,)
 
 
-def cases_of(
-    images: generation.Worklist,
-    on_step: Callable[[Progress], None],
-    embedder: ScriptedEmbedder | None = None,
-    **more: object,
-) -> Iterator[TestCase]:
-    method = ControlNetMethod(NoiseGenerator(), embedder, DILLEMA.prompts("demo"))
-    few = GenerationSettings(steps=4, short_side=64)
-    prepared = method.prepare(Source(RED, BIRD), ControlNetSettings(generation=few))
-    return generation.run(method, prepared, images, on_step, **more)  # type: ignore[arg-type]
-
-
 def run(
     images: generation.Worklist,
-    on_step: Callable[[Progress], None],
+    on_step: Callable[[Progress], None] = lambda _: None,
     embedder: ScriptedEmbedder | None = None,
-    **more: object,
+    cancelled: threading.Event | None = None,
+    on_preview: Callable[[Image.Image], None] = lambda _: None,
 ) -> list[int]:
-    return [case.lineage.seed for case in cases_of(images, on_step, embedder, **more)]
+    """The seeds of the images that are drawn of a worklist."""
+    profile, models, store = load_profile("demo"), ScriptedModels(), MemoryStore(RED)
+    models.embedder = embedder or models.embedder
+    few = profile.settings.model_copy(update={"generation": GenerationSettings(steps=4, short_side=64)})
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Progress):
+            on_step(event)
+        elif isinstance(event, Preview):
+            on_preview(event.image)
+
+    Driver(profile, models).run(Request(BIRD, few, stages=()), store, tell, cancelled, images)
+    return [case.lineage.seed for case in store.cases]
 
 
 def test_an_image_that_is_dropped_stops_and_the_next_one_begins() -> None:
@@ -235,14 +239,14 @@ def test_an_image_that_is_dropped_while_it_is_checked_is_not_kept() -> None:
 def test_an_image_that_is_checked_when_all_is_stopped_is_not_kept() -> None:
     stop, images = threading.Event(), generation.FixedWorklist([generation.PlannedImage(ONE, seed) for seed in (1, 2)])
     with pytest.raises(Cancelled):
-        next(cases_of(images, lambda _progress: None, Checking(stop.set), cancelled=stop))
+        run(images, embedder=Checking(stop.set), cancelled=stop)
     assert images.waiting() == 1
 
 
 def test_previews_come_between_the_steps() -> None:
     shown: list[Image.Image] = []
     images = generation.FixedWorklist([generation.PlannedImage(ONE, 1)])
-    assert run(images, lambda _progress: None, on_preview=shown.append) == [1]
+    assert run(images, on_preview=shown.append) == [1]
     assert 1 <= len(shown) <= 3 and all(image.size == (16, 16) for image in shown)
 
 

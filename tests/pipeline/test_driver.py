@@ -21,12 +21,13 @@ from core.lineage import TestCase
 from core.masks import NamedMask
 from core.progress import Progress
 from core.settings import CounterfactualSettings, GenerationSettings, Settings
-from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Keywords, Task, Trace
+from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Keywords, StageValue, Task, Trace
 from pipeline.drawing_speed import effort_of
-from pipeline.driver import DrawingBegan, Driver, Event, ImageDone, MemoryStore, Preview, Request, StageBegan, StageDone
+from pipeline.driver import Driver
 from pipeline.freshness import stale_stages
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
+from pipeline.request import DrawingBegan, Event, ImageDone, MemoryStore, Preview, Request, StageBegan, StageDone
 from pipeline.stages.generation import PlannedImage
 from tests.support.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels
 
@@ -252,10 +253,16 @@ def test_a_stop_while_another_caption_is_looked_for_ends_the_search(said: str) -
             stop.set()
             return super().caption(*given)
 
+    class Tried(MemoryStore):
+        def tries(self, stage: str) -> tuple[StageValue[Any], ...]:
+            return tuple(self.held.values())
+
+    store, request = Tried(SOURCE), dataclasses.replace(ALL, stages=("caption",), images=())
+    if said:
+        driver().run(request, store)
     models.captioner = Stopped(said)
-    before = Caption(SUNNY_BIRD) if said else None
     with pytest.raises(Cancelled):
-        driver(models).produce(DILLEMA, "caption", SOURCE, BIRD, {}, SETTINGS, before=before, cancelled=stop)
+        driver(models).run(dataclasses.replace(request, anew="caption"), store, cancelled=stop)
     assert models.captioner.calls == 1
 
 

@@ -6,23 +6,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection
 
 import pytest
 from PIL import Image
 
 from core.errors import Cancelled, UserError
-from core.lineage import TestCase
-from core.progress import Progress
+from core.progress import OnProgress, Progress
 from core.settings import GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
-from pipeline.methods.controlnet import ControlNetMethod, ControlNetSettings
-from pipeline.recipes import DILLEMA
-from pipeline.seams import Source
+from pipeline.drawing_speed import effort_of
+from pipeline.driver import Driver
+from pipeline.profiles.profile import load_profile
+from pipeline.request import Event, MemoryStore, Request
 from pipeline.stages import generation
-from tests.support.scripted import SUNNY_BIRD, NoiseGenerator
+from tests.support.scripted import SUNNY_BIRD, ScriptedModels
 
-PROMPTS = DILLEMA.prompts("paper")
 BIRD = Task("classification", label="bird")
 ONE = CounterfactualCaption(SUNNY_BIRD.replace("red", "blue"), (Edit("red", "blue", "attribute"),))
 TWO = CounterfactualCaption(SUNNY_BIRD.replace("sunny", "rainy"), (Edit("sunny", "rainy", "weather"),))
@@ -30,18 +29,31 @@ OFF = CounterfactualCaption("A cat.", (Edit("red", "green", "attribute"),), used
 SOURCE = Image.new("RGB", (64, 64), "green")
 SMALL = GenerationSettings(steps=3, images_per_caption=2, short_side=64)
 
-DRAWING = ControlNetSettings(generation=SMALL)
+DEMO = load_profile("demo")
+SETTINGS = DEMO.settings.model_copy(update={"generation": SMALL})
 
 
-def run(captions: CounterfactualCaptions, made: object = (), **more: object) -> Iterator[TestCase]:
-    method = ControlNetMethod(NoiseGenerator(), None, PROMPTS)
-    images = generation.FixedWorklist(generation.plan(captions, SMALL, 9, made=made).images)  # type: ignore[arg-type]
-    return generation.run(method, method.prepare(Source(SOURCE, BIRD), DRAWING), images, **more)  # type: ignore[arg-type]
+def generate(
+    captions: CounterfactualCaptions,
+    made: Collection[tuple[CounterfactualCaption, int]] = (),
+    on_progress: OnProgress = lambda _: None,
+    cancelled: threading.Event | None = None,
+    store: MemoryStore | None = None,
+    models: ScriptedModels | None = None,
+    seconds_per_image: float | None = None,
+) -> list[tuple[str, int, bytes]]:
+    """Caption, seed and pixels of each image."""
+    driver, store = Driver(DEMO, models or ScriptedModels()), store or MemoryStore(SOURCE)
+    if seconds_per_image is not None:
+        driver.speeds.add(effort_of(SMALL, SOURCE.size), seconds_per_image)
+    images = generation.plan(captions, SMALL, 9, made=made).images
 
+    def tell(event: Event) -> None:
+        if isinstance(event, Progress):
+            on_progress(event)
 
-def generate(captions: CounterfactualCaptions, **more: object) -> list[tuple[str, int, bytes]]:
-    cases = run(captions, **more)
-    return [(case.lineage.counterfactual.text, case.lineage.seed, case.image.tobytes()) for case in cases]
+    driver.run(Request(BIRD, SETTINGS, stages=(), images=images), store, tell, cancelled)
+    return [(case.lineage.counterfactual.text, case.lineage.seed, case.image.tobytes()) for case in store.cases]
 
 
 def test_every_image_has_a_seed_of_its_own_that_hangs_on_nothing_else() -> None:
@@ -59,16 +71,14 @@ def test_images_that_are_there_are_not_made_again() -> None:
 
 
 def test_the_label_stands_in_the_prompt_of_every_image() -> None:
-    generator = NoiseGenerator()
-    method = ControlNetMethod(generator, None, DILLEMA.prompts("demo"))
-    images = generation.FixedWorklist(generation.plan(CounterfactualCaptions((ONE,)), SMALL, 0).images)
-    list(generation.run(method, method.prepare(Source(SOURCE, BIRD), DRAWING), images))
-    assert {prompt for prompt, _ in generator.made} == {f"{ONE.text} Keep: bird."}
+    models = ScriptedModels()
+    generate(CounterfactualCaptions((ONE,)), models=models)
+    assert {prompt for prompt, _ in models.generator.made} == {f"{ONE.text} Keep: bird."}
 
 
 def test_progress_counts_steps_and_tells_the_remaining_time() -> None:
     seen: list[Progress] = []
-    generate(CounterfactualCaptions((ONE, TWO)), progress=seen.append, seconds_per_step=2.0)
+    generate(CounterfactualCaptions((ONE, TWO)), on_progress=seen.append, seconds_per_image=6.0)
     assert (seen[0].done, seen[0].total, seen[0].seconds_left, seen[0].note) == (0, 12, 24.0, "image 1 of 4")
     assert [p.done for p in seen] == sorted(p.done for p in seen)
     assert (seen[-1].done, seen[-1].seconds_left) == (12, 0.0)
@@ -76,7 +86,7 @@ def test_progress_counts_steps_and_tells_the_remaining_time() -> None:
 
 
 def test_a_stop_ends_the_image_at_once_and_keeps_those_before() -> None:
-    stop, seen, finished = threading.Event(), list[Progress](), []
+    stop, seen, store = threading.Event(), list[Progress](), MemoryStore(SOURCE)
 
     def watch(progress: Progress) -> None:
         seen.append(progress)
@@ -84,9 +94,8 @@ def test_a_stop_ends_the_image_at_once_and_keeps_those_before() -> None:
             stop.set()
 
     with pytest.raises(Cancelled):
-        for case in run(CounterfactualCaptions((ONE, TWO)), progress=watch, cancelled=stop):
-            finished.append(case)
-    assert len(finished) == 1
+        generate(CounterfactualCaptions((ONE, TWO)), on_progress=watch, cancelled=stop, store=store)
+    assert len(store.cases) == 1
     assert max(progress.done for progress in seen) == 4
 
 

@@ -32,7 +32,7 @@ def control() -> Image.Image:
 
 def drawn(generator: Any, prompt: str = "a bird", seed: int = 5, size: int = 1, at: int = 0, **changes: Any) -> bytes:
     settings = QUICK.model_copy(update=changes)
-    (result,) = generator.draw([DrawRequest(prompt, seed, at)], size, control(), settings, lambda _done, _total: None)
+    (result,) = generator.draw([DrawRequest(prompt, seed, at)], size, [control()], settings, lambda _done, _total: None)
     assert (
         result.image is not None and result.image.size == (48, 32) and result.batch == DrawnBatch(size=size, place=at)
     )
@@ -171,7 +171,7 @@ def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch
     seen = set()
     for name in ("LCMScheduler", "TCDScheduler", "DDIMScheduler"):
         generator._pipe.scheduler = make_scheduler(Scheduler(name=name), generator._pipe.scheduler.config)
-        together = generator.draw(asked, 2, control(), few, lambda _done, _total: None)
+        together = generator.draw(asked, 2, [control()] * len(asked), few, lambda _done, _total: None)
         alone = [drawn(generator, one.prompt, one.seed, 2, one.place, guidance=1.0, steps=2) for one in asked]
         assert alone == [result.image.tobytes() for result in together]
         seen |= set(alone)
@@ -187,7 +187,9 @@ def previewed(generator: Any, batch: int = 1) -> tuple[list[Image.Image | None],
     """What was shown after each step, and the results."""
     shown: list[Image.Image | None] = []
     asked = [DrawRequest("a bird", seed, seed) for seed in range(batch)]
-    results = generator.draw(asked, batch, control(), QUICK, lambda _done, _of: shown.append(generator.preview()))
+    results = generator.draw(
+        asked, batch, [control()] * len(asked), QUICK, lambda _done, _of: shown.append(generator.preview())
+    )
     return shown, [result.image.tobytes() for result in results]
 
 
@@ -335,7 +337,7 @@ def test_sdxl_reads_a_short_prompt_as_the_stock_pipeline_does_and_draws_the_same
     ).images[0]
     assert image.tobytes() == drawn(generator)
     asked = [DrawRequest(prompt, seed, seed) for seed, prompt in enumerate(("a bird", "a house", "a tree"))]
-    together = generator.draw(asked, 4, control(), QUICK, lambda _done, _total: None)
+    together = generator.draw(asked, 4, [control()] * len(asked), QUICK, lambda _done, _total: None)
     for one, result in zip(asked, together, strict=True):
         assert drawn(generator, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
 
@@ -344,14 +346,14 @@ def same_on_control_images_of_its_own(generator: Any, **changes: Any) -> None:
     """Each of a batch is drawn on its own control image as it is alone, and another one makes another image."""
     settings, wanted = QUICK.model_copy(update=changes), [DrawRequest("a bird", 5, at) for at in range(3)]
     controls = [control(), control().rotate(180), control().transpose(Image.Transpose.FLIP_LEFT_RIGHT)]
-    together = generator.draw_lot(wanted, 4, controls, settings, lambda _done, _total: None)
+    together = generator.draw(wanted, 4, controls, settings, lambda _done, _total: None)
     alone = [
-        generator.draw([one], 4, its, settings, lambda _done, _total: None)[0].image.tobytes()
+        generator.draw([one], 4, [its], settings, lambda _done, _total: None)[0].image.tobytes()
         for one, its in zip(wanted, controls, strict=True)
     ]
     assert [result.image.tobytes() for result in together] == alone and len(set(alone)) == 3
     with pytest.raises(ValueError, match="one size"):
-        generator.draw_lot(wanted[:2], 2, [control(), control().resize((32, 32))], settings, lambda *_: None)
+        generator.draw(wanted[:2], 2, [control(), control().resize((32, 32))], settings, lambda *_: None)
 
 
 @pytest.mark.slow
@@ -431,7 +433,9 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
     assert len({first, *others}) == 7
     asked = [DrawRequest(prompt, seed, seed) for seed, prompt in enumerate(("a bird", "a bird " * 40))]
     seen: list[Any] = []
-    together = generator.draw(asked, 4, control(), QUICK, lambda _done, _total: seen.append(generator.preview()))
+    together = generator.draw(
+        asked, 4, [control()] * len(asked), QUICK, lambda _done, _total: seen.append(generator.preview())
+    )
     for one, result in zip(asked, together, strict=True):
         assert drawn(generator, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
     assert all(isinstance(image, Image.Image) for image in seen), "its way to the picture is previewed as well"
@@ -443,7 +447,7 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
     same_on_control_images_of_its_own(generator, guidance=1.0)
     same_on_control_images_of_its_own(generator, guidance=4.0)
     odd = control().crop((0, 0, 40, 24))
-    (result,) = generator.draw([DrawRequest("a bird", 1, 0)], 1, odd, QUICK, lambda _done, _total: None)
+    (result,) = generator.draw([DrawRequest("a bird", 1, 0)], 1, [odd], QUICK, lambda _done, _total: None)
     assert result.image.size == (40, 24)
 
 

@@ -36,7 +36,7 @@ from pipeline.run_files.provenance import digital_source_type
 from pipeline.seams import DrawnImage, DrawRequest, OnStep, Source
 from services.studio import Studio, put_together
 from tests.support import tiny
-from tests.support.scripted import SUNNY_BIRD, ScriptedModels, parts_of, perform, performed
+from tests.support.scripted import SUNNY_BIRD, ScriptedModels, one_case, parts_of, perform, performed
 from tests.support.workspaces import workspace_in
 
 RECIPE = recipe_of("dillema-instruct")
@@ -100,8 +100,14 @@ class Painter:
         return 3
 
     def draw(
-        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        pictures: Sequence[Image.Image],
+        settings: EditingSettings,
+        on_step: OnStep,
     ) -> Sequence[DrawnImage]:
+        picture = pictures[0]
         self.told += [one.prompt for one in wanted]
         self.sizes.append(picture.size)
         by = round(self.moved * picture.width)
@@ -115,8 +121,8 @@ def test_edges_and_mask_tell_an_image_that_moved_from_one_that_did_not(side: int
     pixels, numbers = render(random_scene(7, "road"), side)
     source = Source(Image.fromarray(pixels), STREET, "A road.", NamedMask(Image.fromarray(numbers), {}))
     method = InstructMethod(Painter(moved), None, RECIPE.prompts("demo"))
-    case = method.make(
-        method.prepare(source, InstructSettings(editing=EditingSettings(short_side=256))), CAPTION, 1, ignore
+    case = one_case(
+        method, method.prepare(source, InstructSettings(editing=EditingSettings(short_side=256))), CAPTION, 1, ignore
     )
     found = {check.name: check.passed for check in case.checks}
     assert found == {EDGES_IN_PLACE: moved == 0, FORMS_KEPT: moved == 0}
@@ -128,7 +134,7 @@ def test_a_result_has_the_size_of_its_source_whatever_the_editor_takes(size: tup
     editor = Painter()
     method = InstructMethod(editor, None, RECIPE.prompts("demo"))
     source = Source(Image.linear_gradient("L").resize(size).convert("RGB"), BIRD)
-    case = method.make(method.prepare(source, InstructSettings()), CAPTION, 9, ignore)
+    case = one_case(method, method.prepare(source, InstructSettings()), CAPTION, 9, ignore)
     (edited,) = editor.sizes
     assert case.image.size == size and case.artifacts == {}
     assert all(side % 16 == 0 and side >= 64 for side in edited) and edited[0] * edited[1] <= EDITING_PIXELS
@@ -138,7 +144,7 @@ def test_a_result_has_the_size_of_its_source_whatever_the_editor_takes(size: tup
 def test_the_record_is_enough_to_make_it_again() -> None:
     method = InstructMethod(Painter(), None, RECIPE.prompts("demo"))
     prepared = method.prepare(Source(Image.new("RGB", (96, 64)), BIRD), InstructSettings(editing=QUICK))
-    lineage = method.make(prepared, CAPTION, 9, ignore).lineage
+    lineage = one_case(method, prepared, CAPTION, 9, ignore).lineage
     assert (lineage.method, lineage.model, lineage.seed, lineage.negative_prompt) == ("instruct", "painter", 9, "")
     assert lineage.prompt == INSTRUCT.prompt(RECIPE.prompts("demo"), CAPTION, BIRD)
     assert read_lineage(json.loads(json.dumps(lineage.plain()))) == lineage
@@ -300,7 +306,7 @@ def edited(
     editor: Any, told: str = "Make it snow.", seed: int = 5, size: int = 1, at: int = 0, of: int = 1, **changes: Any
 ) -> bytes:
     settings = QUICK.model_copy(update=changes)
-    (result,) = editor.draw([DrawRequest(told, seed, at)], size, picture(of), settings, ignore)
+    (result,) = editor.draw([DrawRequest(told, seed, at)], size, [picture(of)], settings, ignore)
     assert (
         result.image is not None and result.image.size == (64, 96) and result.batch == DrawnBatch(size=size, place=at)
     )
@@ -340,7 +346,9 @@ def test_an_image_has_the_same_bits_whatever_is_drawn_beside_it(editor: Any) -> 
         DrawRequest(told, seed, seed) for seed, told in enumerate(("Make it snow.", "Make it night. " * 9, "Rain."))
     ]
     seen: list[Any] = []
-    together = editor.draw(asked, 4, picture(), QUICK, lambda _done, _total: seen.append(editor.preview()))
+    together = editor.draw(
+        asked, 4, [picture()] * len(asked), QUICK, lambda _done, _total: seen.append(editor.preview())
+    )
     for one, result in zip(asked, together, strict=True):
         assert edited(editor, one.prompt, one.seed, 4, one.place) == result.image.tobytes()
     assert [image.size for image in seen] == [(128, 192)] * 2, "all of them are previewed, in a square"
@@ -356,14 +364,14 @@ def test_a_stop_ends_it_and_leaves_the_editor_as_it_was(editor: Any) -> None:
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        editor.draw([DrawRequest("Rain.", 1, 0)], 1, picture(2), QUICK, stop)
+        editor.draw([DrawRequest("Rain.", 1, 0)], 1, [picture(2)], QUICK, stop)
     assert steps == [1] and edited(editor) == before
 
 
 @pytest.mark.slow
 def test_an_instruction_that_cannot_be_read_to_its_end_is_refused_and_the_others_are_drawn(editor: Any) -> None:
     asked = [DrawRequest("Make it snow. " * 400, 0, 0), DrawRequest("Make it snow.", 5, 1)]
-    long, short = editor.draw(asked, 2, picture(), QUICK, ignore)
+    long, short = editor.draw(asked, 2, [picture()] * len(asked), QUICK, ignore)
     assert long.image is None and "reads 512 tokens" in str(long.refused) and long.batch == DrawnBatch(size=2, place=0)
     assert short.image.tobytes() == edited(editor, size=2, at=1)
 
@@ -376,7 +384,9 @@ def test_a_preview_without_a_small_vae_has_the_colours_of_the_source(
 
     monkeypatch.setattr("pipeline.models.editor_flux2.is_small", lambda vae: False)
     seen: list[Any] = []
-    editor.draw([DrawRequest("Rain.", 1, 0)], 1, picture(), QUICK, lambda _done, _total: seen.append(editor.preview()))
+    editor.draw(
+        [DrawRequest("Rain.", 1, 0)], 1, [picture()], QUICK, lambda _done, _total: seen.append(editor.preview())
+    )
     assert [image.size for image in seen] == [(8, 12)] * 2, "a pixel for each of the latents"
     # Of latents in which the colours are mixed, the map finds each colour again.
     small = np.asarray(picture().resize((8, 12), Image.Resampling.BOX), np.float32) / 127.5 - 1
@@ -400,7 +410,7 @@ def test_too_little_memory_halves_the_batch(editor: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(editor, "_call", tight)
     monkeypatch.setattr(editor, "_room", {})
     asked = [DrawRequest("Rain.", seed, seed) for seed in range(2)]
-    found = editor.draw(asked, 2, picture(), QUICK, ignore)
+    found = editor.draw(asked, 2, [picture()] * len(asked), QUICK, ignore)
     assert sizes == [2, 1, 1] and [one.batch for one in found] == [DrawnBatch()] * 2
     assert editor.batch(picture().size) == 1
 
@@ -412,7 +422,7 @@ def test_an_editor_that_is_not_distilled_takes_guidance(tmp_path: Path) -> None:
     editor: Any = held.editor
     asked = [DrawRequest("Make it snow.", 5, 0), DrawRequest("Rain.", 6, 1)]
     guided = QUICK.model_copy(update={"guidance": 4.0})
-    together = editor.draw(asked, 2, picture(), guided, ignore)
+    together = editor.draw(asked, 2, [picture()] * len(asked), guided, ignore)
     assert together[0].image.tobytes() == edited(editor, size=2, guidance=4.0) != edited(editor, size=2)
     (tried,) = _step_of(held, profile, EDITOR)()
     assert tried.image is not None, "what `check` does with it"

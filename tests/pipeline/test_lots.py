@@ -15,26 +15,29 @@ from PIL import Image
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError
 from core.lineage import DrawnBatch, Failure, TestCase
 from core.progress import Progress
-from core.settings import CaptionSettings, GenerationSettings, LanguageSettings, Settings
+from core.settings import CaptionSettings, GenerationSettings, LanguageSettings, Settings, SettingsWithEditing
 from core.types import CounterfactualCaption, Edit, Task
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
 from pipeline import lots
-from pipeline.driver import DrawingBegan, Driver, Event, ImageDone, ImageFailed, MemoryStore, Request, StageDone
-from pipeline.lots import SourceWork, draw, run_stages, shape_of
+from pipeline.drawing import SourceWork
+from pipeline.driver import Driver
+from pipeline.lots import draw, run_stages, shape_of
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA
-from pipeline.seams import CaptionRequest, DrawnImage, DrawRequest, LanguageRequest, Models, OnStep
+from pipeline.request import DrawingBegan, Event, ImageDone, ImageFailed, MemoryStore, Request, StageDone
+from pipeline.seams import CaptionRequest, DrawnImage, DrawRequest, LanguageRequest, Models
 from pipeline.stages import generation
 from pipeline.stages.generation import PlannedImage
 from tests.pipeline.models.test_real_classes import paper_at, photo
+from tests.pipeline.test_instruct import profile_with
 from tests.support import tiny
 from tests.support.demo_server import demo_models
 from tests.support.scripted import (
     NoiseBatches,
-    NoiseGenerator,
+    NoiseEditor,
     ScriptedBatches,
     ScriptedCaptioner,
     ScriptedEmbedder,
@@ -51,27 +54,9 @@ QUICK = DEMO.settings.model_copy(update={"generation": GenerationSettings(steps=
 BLUE = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
 
 
-class NoiseLots(NoiseBatches):
-    """Several at once, each on a control image of its own; keeps of each batch its size, places and seeds."""
-
-    def draw_lot(
-        self,
-        wanted: Sequence[DrawRequest],
-        size: int,
-        controls: Sequence[Image.Image],
-        settings: GenerationSettings,
-        on_step: OnStep,
-    ) -> Sequence[DrawnImage]:
-        assert len({control.size for control in controls}) == 1
-        return self.draw(wanted, size, controls[0], settings, on_step)
-
-    def reading_length(self, prompt: str) -> int:
-        return 1 + len(prompt) // 200
-
-
 def lot_models(at_once: int, *refused: int, language: ScriptedLanguageModel | None = None) -> ScriptedModels:
     models = ScriptedModels(language)
-    models.generator = NoiseLots(at_once, *refused)
+    models.generator = NoiseBatches(at_once, *refused)
     return models
 
 
@@ -175,17 +160,33 @@ def test_only_works_of_one_shape_share_a_batch() -> None:
         draw(driver, [replace(plain, request=replace(plain.request, images=None))])
 
 
-def test_a_model_that_takes_one_source_draws_one_after_another() -> None:
+class Editing(NoiseEditor):
+    """Keeps which picture and which places are edited together."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, list[int]]] = []
+
+    def draw(
+        self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], *more: Any
+    ) -> Sequence[DrawnImage]:
+        assert len({picture.tobytes() for picture in pictures}) == 1
+        self.batches.append((size, [one.place for one in wanted]))
+        return super().draw(wanted, size, pictures, *more)
+
+
+def test_an_editor_edits_the_sources_one_after_another() -> None:
     models = ScriptedModels()
-    models.generator = together = NoiseBatches(2)
-    works = [asked_for(0, blue(1, 2)), asked_for(1, [PlannedImage(replace(BLUE, text=""), 3), *blue(4)])]
+    models.editor = editing = Editing()
+    settings = SettingsWithEditing(**QUICK.model_dump())
+    works = [
+        asked_for(0, blue(1, 2), settings),
+        asked_for(1, [PlannedImage(replace(BLUE, text=""), 3), *blue(4)], settings),
+    ]
+    works = [replace(work, request=replace(work.request, recipe="dillema-instruct")) for work in works]
     said = list[Event]()
-    draw(Driver(DEMO, models), works, lambda _number, event: said.append(event))
-    assert together.batches == [(2, [(0, 1), (1, 2)]), (1, [(0, 4)])] and drawn_seeds(works) == [[1, 2], [4]]
+    draw(Driver(profile_with("no editor"), models), works, lambda _number, event: said.append(event))
+    assert editing.batches == [(2, [0, 1]), (2, [0])] and drawn_seeds(works) == [[1, 2], [4]]
     assert [event.image.seed for event in said if isinstance(event, ImageFailed)] == [3]
-    models.generator = NoiseGenerator()
-    draw(Driver(DEMO, models), works := [asked_for(0, blue(1, 2))])
-    assert drawn_seeds(works) == [[1, 2]]
 
 
 # Their checks
@@ -283,11 +284,11 @@ def test_an_image_that_is_refused_or_has_no_caption_takes_no_other_along() -> No
 
 
 def test_what_breaks_a_batch_is_found_and_the_others_are_drawn() -> None:
-    class Breaking(NoiseLots):
-        def draw_lot(self, wanted: Sequence[DrawRequest], *more: Any) -> Sequence[DrawnImage]:
+    class Breaking(NoiseBatches):
+        def draw(self, wanted: Sequence[DrawRequest], *more: Any) -> Sequence[DrawnImage]:
             if any(one.seed == 2 for one in wanted):
                 raise RuntimeError("this seed is poison")
-            return super().draw_lot(wanted, *more)
+            return super().draw(wanted, *more)
 
     models, said = lot_models(3), list[Event]()
     models.generator = Breaking(3)
@@ -329,8 +330,8 @@ def test_a_full_disk_and_a_missing_model_end_all_of_it() -> None:
     with pytest.raises(OSError, match="No space"):
         draw(Driver(DEMO, lot_models(1)), works)
 
-    class Unloaded(NoiseLots):
-        def draw_lot(self, *_: Any) -> Sequence[DrawnImage]:
+    class Unloaded(NoiseBatches):
+        def draw(self, *_: Any) -> Sequence[DrawnImage]:
             raise CannotLoad("There is no room for the image generator.")
 
     models = lot_models(1)

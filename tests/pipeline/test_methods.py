@@ -31,14 +31,14 @@ from pipeline.methods.controlnet import (
 )
 from pipeline.recipes import DILLEMA
 from pipeline.seams import OnStep, Source
-from tests.support.scripted import ScriptedModels
+from tests.support.scripted import OneByOne, ScriptedModels, one_case
 
 SETTINGS = GenerationSettings(short_side=128, steps=3, negative_prompt="blurred")
 SNOW = CounterfactualCaption("A red bird in snowy weather.", (Edit("sunny", "snowy", "weather"),))
 BIRD = Task("classification", label="bird")
 
 
-class Echo:
+class Echo(OneByOne):
     """A generator that gives the control image, inverted, and remembers what it was asked."""
 
     name = "echo"
@@ -92,7 +92,7 @@ def make(
         steps.append((done, total))
 
     prepared = method.prepare(Source(source(**size), task), ControlNetSettings(generation=SETTINGS))
-    return method.make(prepared, SNOW, 9, on_step), steps
+    return one_case(method, prepared, SNOW, 9, on_step), steps
 
 
 def test_prompt_carries_caption_and_what_is_kept() -> None:
@@ -130,7 +130,7 @@ def test_only_classes_that_the_picture_holds_reach_the_diffusion_model(
     mask = None if classes is None else NamedMask(halves, classes)
     method, asked = ControlNetMethod(generator, None, prompts), CounterfactualCaption(text, ())
     prepared = method.prepare(Source(source(), task, mask=mask), ControlNetSettings(generation=SETTINGS))
-    case = method.make(prepared, asked, 9, lambda _done, _total: None)
+    case = one_case(method, prepared, asked, 9, lambda _done, _total: None)
     assert generator.prompts == [case.lineage.prompt] == [prompt]
     assert CONTROLNET.prompt(prompts, asked, task, in_mask(mask, task)) == prompt, "what is known before it is drawn"
 
@@ -199,7 +199,7 @@ def test_edges_are_looked_for_at_the_size_at_which_was_drawn(kind: ControlKind, 
         painter = Painter(fit(scene, SETTINGS.short_side))
         detector = ScriptedModels().detector
         method = ControlNetMethod(painter, None, DILLEMA.prompts("demo"), detector=detector)
-        case = method.make(method.prepare(Source(scenes[0], BIRD), drawing), SNOW, 1, lambda _done, _total: None)
+        case = one_case(method, method.prepare(Source(scenes[0], BIRD), drawing), SNOW, 1, lambda _done, _total: None)
         assert case.image.size == (side, side)
         kept.append(case.checks[0].value or 0.0)
     assert kept[0] == 1.0 and kept[1] < EDGES_KEPT

@@ -15,10 +15,11 @@ from core.errors import Cancelled
 from core.images import image_sha
 from core.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings, Settings
 from core.types import Alternatives, Keywords, StageValue, Task, Trace
-from pipeline.driver import Driver, MemoryStore, Request
+from pipeline.driver import Driver
 from pipeline.freshness import stale_stages
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA
+from pipeline.request import MemoryStore, Request
 from pipeline.stages.asking import BETWEEN
 from pipeline.stages.parsing import Unreadable, read_together
 from services.studio import Studio

@@ -6,8 +6,9 @@ It has settings and artifacts of its own, no control image, and prepares a sourc
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,15 +22,16 @@ from core.lineage import Artifact, Lineage, MethodSettings, TestCase
 from core.progress import OnProgress, Progress, stop_if
 from core.settings import GenerationSettings, Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, Task
-from pipeline.driver import Driver, Event, MemoryStore, Request
+from pipeline.driver import Driver
 from pipeline.methods import METHODS
 from pipeline.methods.base import MethodDescription
 from pipeline.profiles.profile import load_profile
 from pipeline.prompting import PromptSet
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
+from pipeline.request import Event, MemoryStore, Request
 from pipeline.run_files import run_file
 from pipeline.run_files.provenance import digital_source_type
-from pipeline.seams import Models, OnStep, Prepared, Source
+from pipeline.seams import CaseRequest, Models, OnStep, Prepared, Source
 from services.studio import Studio, put_together
 from tests.support.own_recipe import registered
 from tests.support.scripted import ScriptedModels, parts_of, performed
@@ -100,10 +102,21 @@ class Wash:
                 on_progress(Progress(GENERATION, step, 2, note="mixing the colour"))
         return Washed(source, settings, {"wash": Image.new("RGB", source.image.size, (settings.colour.shade, 0, 0))})
 
-    def make(self, prepared: Washed, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep) -> TestCase:
+    def batch(self, prepared: Washed, waiting: int | None = None, watched: bool = True) -> int:
+        return 1
+
+    def together(self, prepared: Washed, counterfactual: CounterfactualCaption) -> Hashable:
+        return None
+
+    def make(
+        self, prepared: Sequence[Washed], images: Sequence[CaseRequest], size: int, on_step: OnStep
+    ) -> Sequence[Callable[[], TestCase]]:
         on_step(1, 1)
-        image = Image.blend(prepared.source.image, prepared.artifacts["wash"], (seed % 7 + 1) / 8)
-        lineage = Lineage(counterfactual, seed, self.name, "a brush", "paint", "", prepared.settings, 0.1)
+        return [partial(self._case, washed, one) for washed, one in zip(prepared, images, strict=True)]
+
+    def _case(self, prepared: Washed, one: CaseRequest) -> TestCase:
+        image = Image.blend(prepared.source.image, prepared.artifacts["wash"], (one.seed % 7 + 1) / 8)
+        lineage = Lineage(one.counterfactual, one.seed, self.name, "a brush", "paint", "", prepared.settings, 0.1)
         return TestCase(image, lineage, prepared.artifacts)
 
     def preview(self) -> Image.Image | None:

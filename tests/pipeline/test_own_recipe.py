@@ -18,10 +18,11 @@ import cli.pipeline as cli
 from core.errors import UserError
 from core.settings import GenerationSettings, Settings
 from core.types import Caption, CounterfactualCaption, Task, from_text, to_text
-from pipeline.driver import Driver, Event, MemoryStore, Request, StageDone
+from pipeline.driver import Driver
 from pipeline.profiles.profile import load_profile
 from pipeline.prompting import PROMPTS_FOLDER
 from pipeline.recipes import DILLEMA, Recipe, known_stages, recipe_of, register
+from pipeline.request import Event, MemoryStore, Request, StageDone
 from pipeline.run_files import run_file
 from pipeline.run_files.embedded import require_run_in
 from pipeline.stages.caption import CAPTION

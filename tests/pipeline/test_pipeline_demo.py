@@ -22,16 +22,17 @@ from core.images import read_image
 from core.lineage import DrawnBatch
 from core.progress import Progress
 from core.settings import CounterfactualSettings, GenerationSettings, Settings
-from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, EditType, Task, failed
+from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, EditType, StageValue, Task, failed
 from core.words import contains, is_protected, tokens
 from demo.language import TIME_PHRASES, canonical, caption, protected_words
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
 from pipeline.checks.texts import counterfactual_checks
-from pipeline.driver import Driver, Event
+from pipeline.driver import Driver
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from pipeline.profiles.profile import PROFILES, load_profile
 from pipeline.recipes import DILLEMA
+from pipeline.request import Event, MemoryStore, Request
 from pipeline.run_files import run_file
 from tests.support.demo_server import demo_models
 
@@ -86,14 +87,28 @@ def test_captions_of_roads_name_what_is_protected(driver: Driver) -> None:
     assert sum(complete) >= 6, said
 
 
+class Tried(MemoryStore):
+    """A store whose captions are those that were tried so far."""
+
+    def tries(self, stage: str) -> tuple[StageValue[Any], ...]:
+        return (self.held[stage],)
+
+
+def said_again(driver: Driver, image: Image.Image, task: Task, before: StageValue[Any], number: int) -> StageValue[Any]:
+    """Another caption, at the try of this number."""
+    store, settings = Tried(image, {"caption": before}), DILLEMA.settings_in(driver.profile)
+    driver.run(Request(task, settings, seed=number - 1, stages=("caption",), anew="caption", images=()), store)
+    return store.held["caption"]
+
+
 def test_another_caption_is_whole_and_of_the_same_thing(driver: Driver) -> None:
     """Asked again, the captioner says something else where it sees two ways to say it, and nothing broken or wrong."""
 
     def said_and_said_again(name: str, task: Task) -> tuple[str, set[str]]:
         image = read_image(Path(f"demo/samples/{name}.png")).image
-        said = driver.produce(DILLEMA, "caption", image, task, {}).value
-        tries = (driver.produce(DILLEMA, "caption", image, task, {}, seed=seed, before=said) for seed in range(1, 4))
-        return said.text, {made.value.text for made in tries}
+        said = driver.produce(DILLEMA, "caption", image, task, {})
+        tries = (said_again(driver, image, task, said, seed) for seed in range(1, 4))
+        return said.value.text, {made.value.text for made in tries}
 
     said, others = said_and_said_again("balloon", Task("classification", label="balloon"))
     assert others - {said}
@@ -264,9 +279,10 @@ def test_the_model_is_not_asked_to_choose_edits_but_held_to_those_that_are_offer
     assert len(made.value.items) == 3 and "edits.toml is missing" in made.trace.notes[0]
 
     # It was not trained for the question; what it says is one of the offers all the same.
-    own = driver.prompts(DILLEMA, {"edits": "Task: $task\nCaption: $caption\nAlternatives: $alternatives\nReply:"})
-    made = driver.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked, prompts=own)
-    again = driver.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked, prompts=own)
+    question = {"edits": "Task: $task\nCaption: $caption\nAlternatives: $alternatives\nReply:"}
+    asking = Driver(driver.profile, driver.models, driver.prompts(DILLEMA, question))
+    made = asking.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
+    again = asking.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
     offered = {(item.keyword, option.text) for item in values["alternatives"].items for option in item.options}
     assert made.trace.notes == () and 1 <= len(made.value.items) <= 3
     assert all((edit.keyword, edit.alternative) in offered for item in made.value.items for edit in item.edits)

@@ -97,7 +97,7 @@ def images_held(step: int) -> Iterator[Held]:
         self: Any,
         wanted: Sequence[DrawRequest],
         size: int,
-        control: Image.Image,
+        pictures: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
@@ -106,7 +106,7 @@ def images_held(step: int) -> Iterator[Held]:
             if done == step:
                 held.wait(lambda: on_step(done, total))
 
-        return plain(self, wanted, size, control, settings, after_step)
+        return plain(self, wanted, size, pictures, settings, after_step)
 
     with held.in_place_of(ControlNetPipeline, "draw", draw):
         yield held

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from core.errors import UserError
-from core.lineage import DrawnBatch
+from core.lineage import DrawnBatch, TestCase
 from core.settings import (
     CaptionSettings,
     ConditioningSettings,
@@ -24,8 +25,8 @@ from core.settings import (
     GenerationSettings,
     LanguageSettings,
 )
-from core.types import Task
-from pipeline.seams import DrawnImage, DrawRequest, Editor, LanguageRequest, OnStep
+from core.types import CounterfactualCaption, Task
+from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, Editor, Generator, LanguageRequest, Method, OnStep, P
 from tests.support.serving import until
 
 if TYPE_CHECKING:
@@ -125,7 +126,38 @@ class ScriptedSentences:
         return [x / length for x in vector]
 
 
-class NoiseGenerator:
+class OneByOne(ABC):
+    """Draws the images of a batch one after another."""
+
+    def batch(self, size: tuple[int, int], watched: bool = True) -> int:
+        return 1
+
+    def reading_length(self, prompt: str) -> int:
+        return 1
+
+    def draw(
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        pictures: Sequence[Image.Image],
+        settings: GenerationSettings,
+        on_step: OnStep,
+    ) -> Sequence[DrawnImage]:
+        return [
+            DrawnImage(
+                self.generate(one.prompt, picture, settings, one.seed, on_step), DrawnBatch(size=size, place=one.place)
+            )
+            for one, picture in zip(wanted, pictures, strict=True)
+        ]
+
+    @abstractmethod
+    def generate(
+        self, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+    ) -> Image.Image:
+        """Draw one image."""
+
+
+class NoiseGenerator(OneByOne):
     """Noise that hangs on prompt and seed, in as many steps as asked for."""
 
     name = "noise generator"
@@ -167,13 +199,18 @@ class NoiseEditor:
         return 2
 
     def draw(
-        self, wanted: Sequence[DrawRequest], size: int, picture: Image.Image, settings: EditingSettings, on_step: OnStep
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        pictures: Sequence[Image.Image],
+        settings: EditingSettings,
+        on_step: OnStep,
     ) -> Sequence[DrawnImage]:
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
         return [
             DrawnImage(noise(one.prompt, one.seed, picture.size), DrawnBatch(size=size, place=one.place))
-            for one in wanted
+            for one, picture in zip(wanted, pictures, strict=True)
         ]
 
 
@@ -188,18 +225,22 @@ class NoiseBatches(NoiseGenerator):
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         return self.at_once
 
+    def reading_length(self, prompt: str) -> int:
+        return 1 + len(prompt) // 200
+
     def draw(
         self,
         wanted: Sequence[DrawRequest],
         size: int,
-        control: Image.Image,
+        pictures: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
+        assert len({picture.size for picture in pictures}) == 1
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
         self.batches.append((size, [(one.place, one.seed) for one in wanted]))
-        return [self._drawn(one, size, control, settings) for one in wanted]
+        return [self._drawn(one, size, pictures[0], settings) for one in wanted]
 
     def _drawn(self, one: DrawRequest, size: int, control: Image.Image, settings: GenerationSettings) -> DrawnImage:
         batch = DrawnBatch(size=size, place=one.place)
@@ -252,6 +293,24 @@ class HeldGenerator(NoiseGenerator):
                 on_step(done, total)
 
         return super().generate(prompt, control, settings, seed, held)
+
+
+def one_image(
+    generator: Generator, prompt: str, control: Image.Image, settings: GenerationSettings, seed: int, on_step: OnStep
+) -> Image.Image:
+    """Draw an image alone. Raises the generator's refusal."""
+    (drawn,) = generator.draw([DrawRequest(prompt, seed, 0)], 1, [control], settings, on_step)
+    if drawn.image is None:
+        raise drawn.refused or UserError("There is no image.")
+    return drawn.image
+
+
+def one_case(
+    method: Method[P], prepared: P, counterfactual: CounterfactualCaption, seed: int, on_step: OnStep = lambda *_: None
+) -> TestCase:
+    """Make a test case alone."""
+    (finish,) = method.make([prepared], [CaseRequest(counterfactual, seed, 0)], 1, on_step)
+    return finish()
 
 
 class InvertingDetector:

@@ -15,15 +15,16 @@ from core.lineage import DrawnBatch
 from core.progress import Progress
 from core.settings import GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
+from pipeline.driver import Driver
 from pipeline.methods.controlnet import ControlNetMethod, ControlNetSettings
 from pipeline.models import compiling, load_models
 from pipeline.models.compiling import Compiling
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.recipes import DILLEMA
+from pipeline.request import Event
 from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, Source
-from pipeline.stages import generation
 from tests.support import tiny
-from tests.support.scripted import NoiseGenerator
+from tests.support.scripted import NoiseGenerator, ScriptedModels
 
 QUICK = GenerationSettings(steps=3, short_side=64, guidance=5.0)
 BIRD = Task("classification", label="bird")
@@ -38,7 +39,7 @@ def control(width: int = 96, height: int = 64) -> Image.Image:
 def drawn(generator: Any, prompt: str = "a bird", size: int = 1, picture: Any = None, **changes: Any) -> DrawnImage:
     settings = QUICK.model_copy(update=changes)
     wanted, told = [DrawRequest(prompt, 5, size - 1)], lambda _done, _total: None
-    (result,) = generator.draw(wanted, size, picture or control(), settings, told)
+    (result,) = generator.draw(wanted, size, [picture or control()] * len(wanted), settings, told)
     assert result.image is not None
     return result  # type: ignore[no-any-return]
 
@@ -105,7 +106,9 @@ def compiled(folder: Path) -> Any:
     assert generator.placing == f"cpu, float32: no GPU was found; compiled, {generator.waits}"
     notes: list[str] = []
     wanted = [DrawRequest("a bird", 5, 0)]
-    (generator.first,) = generator.draw(wanted, 1, control(), QUICK, lambda _done, _of: notes.append(generator.waits))
+    (generator.first,) = generator.draw(
+        wanted, 1, [control()] * len(wanted), QUICK, lambda _done, _of: notes.append(generator.waits)
+    )
     assert set(notes) == {""}, "from the first step on nobody waits for it"
     return generator
 
@@ -238,10 +241,10 @@ class FirstCompiles(NoiseGenerator):
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         return 2
 
-    def draw(self, wanted: Any, size: int, control: Any, settings: Any, on_step: Any) -> list[DrawnImage]:
+    def draw(self, wanted: Any, size: int, pictures: Any, settings: Any, on_step: Any) -> list[DrawnImage]:
         found = []
-        for one in wanted:
-            image = self.generate(one.prompt, control, settings, one.seed, lambda _done, _of: None)
+        for one, picture in zip(wanted, pictures, strict=True):
+            image = self.generate(one.prompt, picture, settings, one.seed, lambda _done, _of: None)
             found.append(DrawnImage(image, DrawnBatch(size=size, place=one.place), compiling=50.0))
         self.waits = ""
         on_step(1, 1)
@@ -249,11 +252,11 @@ class FirstCompiles(NoiseGenerator):
 
 
 def test_a_person_who_waits_is_told_why() -> None:
-    method = ControlNetMethod(FirstCompiles(), None, DILLEMA.prompts("paper"))
-    prepared = method.prepare(Source(control(), BIRD), ControlNetSettings(generation=QUICK))
-    images = generation.FixedWorklist(generation.plan(CounterfactualCaptions((NIGHT,)), QUICK, 0).images)
-    seen: list[Progress] = []
-    list(generation.run(method, prepared, images, seen.append))
+    profile, models, said = load_profile("demo"), ScriptedModels(), list[Event]()
+    models.generator = FirstCompiles()
+    settings = profile.settings.model_copy(update={"generation": QUICK})
+    Driver(profile, models).draw(control(), BIRD, CounterfactualCaptions((NIGHT,)), settings, emit=said.append)
+    seen = [event for event in said if isinstance(event, Progress)]
     assert seen[0].note == "image 1 of 1 (the first image takes about 50 s more)"
     assert seen[1].note == "image 1 of 1"
 
@@ -265,5 +268,5 @@ def test_what_an_image_takes_is_without_the_wait(monkeypatch: pytest.MonkeyPatch
     clock = iter((100.0, 160.0))
     monkeypatch.setattr("pipeline.methods.drawing.time.monotonic", lambda: next(clock))
     planned = [CaseRequest(NIGHT, seed, seed) for seed in (0, 1)]
-    finishing = method.make_batch(prepared, planned, 2, lambda _done, _of: None)
+    finishing = method.make([prepared] * 2, planned, 2, lambda _done, _of: None)
     assert [finish().lineage.seconds for finish in finishing] == [5.0, 5.0]

@@ -22,6 +22,7 @@ from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.recipes import DILLEMA
 from pipeline.seams import BatchEmbedder, Source
 from tests.support import tiny
+from tests.support.scripted import one_case, one_image
 
 pytestmark = pytest.mark.slow
 
@@ -163,14 +164,14 @@ def test_llama_survives_four_callers_at_once(models: Models) -> None:
 
 
 def test_same_seed_same_pixels_and_other_seed_others(models: Models) -> None:
-    images = [np.asarray(models.generator.generate("a bird", control(), QUICK, seed, nothing)) for seed in (5, 5, 6)]
+    images = [np.asarray(one_image(models.generator, "a bird", control(), QUICK, seed, nothing)) for seed in (5, 5, 6)]
     assert images[0].shape == (64, 96, 3)
     assert np.array_equal(images[0], images[1]) and not np.array_equal(images[0], images[2])
 
 
 def test_prompt_and_edges_reach_the_image(models: Models) -> None:
     def draw(prompt: str, edges: Image.Image, **changes: object) -> np.ndarray:
-        return np.asarray(models.generator.generate(prompt, edges, QUICK.model_copy(update=changes), 5, nothing))
+        return np.asarray(one_image(models.generator, prompt, edges, QUICK.model_copy(update=changes), 5, nothing))
 
     first = draw("a bird", control())
     assert not np.array_equal(first, draw("a house", control()))
@@ -181,7 +182,7 @@ def test_prompt_and_edges_reach_the_image(models: Models) -> None:
 
 def test_the_end_of_a_long_prompt_counts(models: Models) -> None:
     long = "a photo of a very long road " * 6
-    bird, house = (models.generator.generate(long + end, control(), QUICK, 5, nothing) for end in ("bird", "house"))
+    bird, house = (one_image(models.generator, long + end, control(), QUICK, 5, nothing) for end in ("bird", "house"))
     assert not np.array_equal(np.asarray(bird), np.asarray(house))
 
 
@@ -202,7 +203,7 @@ def test_the_scheduler_comes_from_the_profile(models: Models, folder: Path) -> N
 
 @pytest.mark.parametrize("at", [1, 3, 4])
 def test_cancel_stops_at_the_step_and_the_next_image_is_whole(models: Models, at: int) -> None:
-    before = np.asarray(models.generator.generate("a bird", control(), QUICK, 5, nothing))
+    before = np.asarray(one_image(models.generator, "a bird", control(), QUICK, 5, nothing))
     seen = []
 
     def stop(done: int, total: int) -> None:
@@ -211,18 +212,18 @@ def test_cancel_stops_at_the_step_and_the_next_image_is_whole(models: Models, at
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        models.generator.generate("a bird", control(), QUICK, 5, stop)
+        one_image(models.generator, "a bird", control(), QUICK, 5, stop)
     assert seen == [(step, 4) for step in range(1, at + 1)]
-    assert np.array_equal(before, np.asarray(models.generator.generate("a bird", control(), QUICK, 5, nothing)))
+    assert np.array_equal(before, np.asarray(one_image(models.generator, "a bird", control(), QUICK, 5, nothing)))
 
 
 def test_what_the_safety_checker_flags_is_refused(tmp_path: Path, folder: Path) -> None:
     tiny.save_stable_diffusion(tmp_path / "sd", tmp_path / "control", safety_checker=True)
     paths = {"path": str(tmp_path / "sd")}
     with pytest.raises(UserError, match="safety checker"):
-        load_models(paper_at(folder, generator=paths)).generator.generate("a bird", control(), QUICK, 5, nothing)
+        one_image(load_models(paper_at(folder, generator=paths)).generator, "a bird", control(), QUICK, 5, nothing)
     free = load_models(paper_at(folder, generator={**paths, "safety_checker": False}))
-    assert free.generator.generate("a bird", control(), QUICK, 5, nothing).size == (96, 64)
+    assert one_image(free.generator, "a bird", control(), QUICK, 5, nothing).size == (96, 64)
 
 
 # CLIP and all of it together
@@ -274,12 +275,12 @@ def test_the_method_brings_the_image_back_to_the_source(models: Models) -> None:
     counterfactual = CounterfactualCaption("A bird at night.", (Edit("by day", "at night", "time of day"),))
     source = photo(4, (130, 90))
     prepared = method.prepare(Source(source, TASK), ControlNetSettings(generation=QUICK))
-    case = method.make(prepared, counterfactual, 11, nothing)
+    case = one_case(method, prepared, counterfactual, 11, nothing)
     assert case.image.size == case.artifacts[CONTROL_IMAGE].size == source.size
     assert "A bird at night." in case.lineage.prompt and "bird" in case.lineage.prompt
     assert case.lineage.settings == ControlNetSettings(generation=QUICK) and QUICK.steps == 4
     assert case.lineage.seconds > 0 and {"edges kept", "edit shows"} <= {check.name for check in case.checks}
-    again = method.make(prepared, counterfactual, 11, nothing)
+    again = one_case(method, prepared, counterfactual, 11, nothing)
     assert np.array_equal(np.asarray(case.image), np.asarray(again.image))
 
 

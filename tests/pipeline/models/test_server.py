@@ -31,8 +31,9 @@ from core.settings import (
     Settings,
 )
 from core.types import Caption, Task
-from pipeline.driver import Driver, MemoryStore, Request
-from pipeline.lots import SourceWork, run_stages
+from pipeline.drawing import SourceWork
+from pipeline.driver import Driver
+from pipeline.lots import run_stages
 from pipeline.models import Models, load_models, server
 from pipeline.models.captioner_chat import ServedChatModel, fitting
 from pipeline.models.server import ChatServer, NoServer, ServerFault, without_thoughts
@@ -46,6 +47,7 @@ from pipeline.profiles.text_sections import (
     ServerLanguage,
 )
 from pipeline.recipes import DILLEMA
+from pipeline.request import MemoryStore, Request
 from pipeline.seams import BatchCaptioner, BatchLanguageModel, CaptionRequest, LanguageRequest
 from pipeline.stages import keywords
 from tests.support.scripted import ScriptedModels

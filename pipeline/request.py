@@ -1,0 +1,199 @@
+"""A request for test cases of one source image, the events that tell how it goes, and the store of values and images.
+
+Plain data and one protocol. The driver carries requests out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from PIL import Image
+
+from core.lineage import DEFAULT_RECIPE, Failure, Lineage, TestCase
+from core.masks import NamedMask
+from core.progress import Progress
+from core.settings import Settings
+from core.types import StageName, StageValue, Task, Trace
+from pipeline.stages.generation import PlannedImage
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request for one source image. Plain data that can be pickled and sent to another process."""
+
+    task: Task
+    settings: Settings
+    """Settings of the recipe's type."""
+    recipe: str = DEFAULT_RECIPE
+    """The name of a recipe."""
+    seed: int = 0
+    prompts: Mapping[StageName, str] = field(default_factory=dict)
+    """Prompt templates that replace the profile's, by slot."""
+    stages: tuple[StageName, ...] | None = None
+    """Text stages to run, in order. None for all. Fresh ones are left as they are."""
+    anew: StageName = ""
+    """A stage that runs even if it is fresh."""
+    images: tuple[PlannedImage, ...] | None = None
+    """Images to draw. None for all images of the captions that are not drawn yet."""
+    watched: bool = True
+    """True if somebody watches. Otherwise there are no previews, and small images are drawn together."""
+
+
+@dataclass(frozen=True)
+class StageBegan:
+    """A text stage runs now."""
+
+    stage: StageName
+    number: int
+    """Place of the stage in the recipe, from 1."""
+    total: int
+    """Number of stages of the recipe, including the drawing."""
+
+
+@dataclass(frozen=True)
+class StageDone:
+    """A text stage has its value, which is in the store."""
+
+    stage: StageName
+    value: StageValue[Any]
+    reused: bool = False
+    """True if the value was fresh and is kept."""
+    unchanged: bool = False
+    """True if the stage ran again on the same inputs and gave the same value."""
+
+
+@dataclass(frozen=True)
+class DrawingBegan:
+    """Drawing begins."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The generator is loaded."""
+
+    words: str
+    """Device and reason in words, such as "cpu, float32: no GPU was found"."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A preview of the image that is being drawn."""
+
+    image: Image.Image
+
+
+@dataclass(frozen=True)
+class ImageDone:
+    """An image is done and is in the store."""
+
+    lineage: Lineage
+    reused: bool = False
+    """True if the image was there and would be drawn in the same way."""
+
+
+@dataclass(frozen=True)
+class ImageFailed:
+    """An image could not be made, which the store has noted. The next one begins."""
+
+    image: PlannedImage
+    """The image with the seed that was used."""
+    error: Exception
+    """The error, as a UserError if its meaning is known."""
+
+
+Event = StageBegan | StageDone | DrawingBegan | Placed | Progress | Preview | ImageDone | ImageFailed
+Emit = Callable[[Event], None]
+"""Called with every event, in the driver's thread. An error raised there ends the work."""
+
+
+class Store(Protocol):
+    """Values and images of one source image: the driver reads and saves them here."""
+
+    def source(self) -> Image.Image:
+        """Return the source image, RGB, always the same."""
+        ...
+
+    def mask(self) -> NamedMask | None:
+        """Return the mask of the source image, or None."""
+        ...
+
+    def latest(self, request: Request) -> Request:
+        """Return the request with the present task, settings and prompts, which may change meanwhile."""
+        ...
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        """Return the value of each stage that has one."""
+        ...
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        """Return the earlier values of models at a stage, oldest first. Each further try takes another seed."""
+        ...
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None: ...
+
+    def drawn(self) -> Collection[Lineage]:
+        """Return the lineages of the images that are there."""
+        ...
+
+    def save_case(self, case: TestCase) -> None: ...
+
+    def failures(self) -> Collection[Failure]:
+        """Return the failures noted so far."""
+        ...
+
+    def save_failure(self, failure: Failure) -> None:
+        """Note a failure. It replaces an earlier one of the same stage or image."""
+        ...
+
+
+class MemoryStore:
+    """A store in memory."""
+
+    def __init__(
+        self,
+        source: Image.Image,
+        values: Mapping[StageName, Any] | None = None,
+        mask: NamedMask | None = None,
+        cases: Iterable[TestCase] = (),
+    ) -> None:
+        """`values` are `StageValue`s or bare values. Later stages read a bare value, but its inputs are unknown, so it
+        counts as stale and a request for its stage makes it again.
+        """
+        self._source, self._mask = source, mask
+        self.held = {
+            name: value if isinstance(value, StageValue) else StageValue(value, Trace("person"))
+            for name, value in (values or {}).items()
+        }
+        self.cases = list(cases)
+
+    def source(self) -> Image.Image:
+        return self._source
+
+    def mask(self) -> NamedMask | None:
+        return self._mask
+
+    def latest(self, request: Request) -> Request:
+        return request
+
+    def values(self) -> Mapping[StageName, StageValue[Any]]:
+        return self.held
+
+    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
+        return ()
+
+    def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
+        self.held[stage] = value
+
+    def drawn(self) -> Collection[Lineage]:
+        return [case.lineage for case in self.cases]
+
+    def save_case(self, case: TestCase) -> None:
+        self.cases.append(case)
+
+    def failures(self) -> Collection[Failure]:
+        return ()
+
+    def save_failure(self, failure: Failure) -> None:
+        """Keep nothing: an event tells of the failure."""
