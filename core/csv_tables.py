@@ -143,4 +143,18 @@ def plain(value: Any) -> Any:
 
 def facts(value: object, names: str, **others: Any) -> dict[str, Any]:
     """Return the attributes of a value with these names as JSON-ready data, and `others` as they are given."""
-    return {name: plain(getattr(value, name)) for name in names.split()} | others
+    return {name: plain(cell) for name, cell in cells(value, names).items()} | others
+
+
+def cells(value: object, names: str) -> dict[str, Any]:
+    """Return the attributes of a value with these names as cells of a row."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
+def columns_of(text: str) -> dict[str, Kind]:
+    """Return columns with their kinds, written as "worker votes:whole": of text where no kind stands behind a name."""
+    found: dict[str, Any] = {}
+    for word in text.split():
+        name, _, kind = word.partition(":")
+        found[name] = kind or "text"
+    return found

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from core.csv_tables import Kind, Row
+from core.csv_tables import Row, cells, columns_of
 from core.figures import Mean, Proportion
 from core.study_report import Agreement, QuestionResult, RulesChange, Slice, Slices, StudyReport
 
-FIGURE_COLUMNS: Mapping[str, Kind] = {
-    "figure": "text",
-    "question": "text",
-    "votes_used": "text",
-    "part": "text",
-    "name": "text",
-    "value": "number",
-    "low": "number",
-    "high": "number",
-    "count": "whole",
-    "n": "whole",
-    "unit": "text",
-    "asked": "whole",
-    "discarded": "whole",
-    "too_few": "whole",
-    "waiting": "whole",
-    "worst": "number",
-    "best": "number",
-    "words": "text",
-}
+FIGURE_COLUMNS = columns_of(
+    "figure question votes_used part name value:number low:number high:number count:whole n:whole unit "
+    "asked:whole discarded:whole too_few:whole waiting:whole worst:number best:number words"
+)
 """`question` is empty for an image as a whole; `votes_used`: after or before exclusions, with adjudications, or by the
 rules that the study started with; `part` and `name`: all, or the images of one class, edit type, sample or verdict of
 the model under test, or one answer."""
@@ -135,13 +119,8 @@ def _proportion(figure: str, question: str, used: str, part: str, name: str, val
         "votes_used": used,
         "part": part,
         "name": name,
-        "value": value.value,
-        "low": value.low,
-        "high": value.high,
-        "count": value.count,
-        "n": value.n,
         "unit": unit,
-        "words": value.words,
+        **cells(value, "value low high count n words"),
     }
 
 
@@ -151,12 +130,8 @@ def _mean(question: str, value: Mean) -> Row:
         "question": question,
         "votes_used": "after exclusions",
         "part": "all",
-        "value": value.value,
-        "low": value.low,
-        "high": value.high,
-        "n": value.n,
         "unit": "images",
-        "words": value.words,
+        **cells(value, "value low high n words"),
     }
 
 
@@ -175,10 +150,9 @@ def _agreement(question: str, used: str, value: Agreement) -> Iterator[Row]:
                 "question": question,
                 "votes_used": used,
                 "part": "all",
-                "value": measure.value,
                 "n": measure.n_items,
                 "unit": "images",
-                "words": measure.words,
+                **cells(measure, "value words"),
             }
     if value.prevalence is not None:
         yield {

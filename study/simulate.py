@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from core.csv_tables import cells
 from core.studies import Question
 from study.behaviour import Behaviour, habit_of, judge
 from study.truth import AnswerKey, pixels
@@ -295,14 +296,5 @@ def _wait_asked(reply: httpx.Response) -> float:
 
 def journal_line(vote: Acknowledged) -> str:
     """An acknowledged vote as a line of JSON."""
-    return json.dumps(
-        {
-            "worker": vote.worker,
-            "assignment": vote.assignment,
-            "key": vote.key,
-            "answers": dict(vote.answers),
-            "seconds": round(vote.seconds, 4),
-            "tries": vote.tries,
-        },
-        ensure_ascii=False,
-    )
+    names = "worker assignment key answers seconds tries"
+    return json.dumps(cells(vote, names) | {"seconds": round(vote.seconds, 4)}, ensure_ascii=False)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.consensus import ItemOutcome, counted, of_images, outcomes_of
-from core.csv_tables import Kind, Row, plain
+from core.csv_tables import Row, cells, columns_of, plain
 from core.studies import WORK, Item, Question, Rules, StudyData, Vote, asked, right
 from study.aggregation import dawid_skene
 from study.workers import is_judged
@@ -18,64 +18,19 @@ from study.workers import is_judged
 VOTE_COLUMNS = ("task", "worker", "label")
 """As crowd-kit reads it."""
 
-ANSWER_COLUMNS: Mapping[str, Kind] = {
-    "item": "text",
-    "kind": "text",
-    "question": "text",
-    "worker": "text",
-    "answer": "text",
-    "counted": "truth",
-    "left_out_because": "text",
-    "expected": "text",
-    "right": "truth",
-    "assignment": "whole",
-    "accepted": "time",
-    "submitted": "time",
-    "seconds": "number",
-    "side": "text",
-    "changes": "whole",
-    "verdict": "text",
-    "reason": "text",
-    "comment": "text",
-    "label": "text",
-    "classes": "text",
-    "edit_types": "text",
-    "group": "text",
-    "model": "text",
-    "model_right": "truth",
-}
+ANSWER_COLUMNS = columns_of(
+    "item kind question worker answer counted:truth left_out_because expected right:truth assignment:whole "
+    "accepted:time submitted:time seconds:number side changes:whole verdict reason comment label classes "
+    "edit_types group model model_right:truth"
+)
 """One row an answer: a question that a worker was asked of an item, those with a known answer included."""
 
-RESULT_COLUMNS: Mapping[str, Kind] = {
-    "item": "text",
-    "question": "text",
-    "status": "text",
-    "answer": "text",
-    "valid": "truth",
-    "votes": "whole",
-    "counts": "text",
-    "disagreement": "number",
-    "image_status": "text",
-    "image_valid": "truth",
-    "status_before": "text",
-    "answer_before": "text",
-    "counts_before": "text",
-    "dawid_skene": "text",
-    "dawid_skene_probability": "number",
-    "adjudicated": "text",
-    "adjudicated_because": "text",
-    "label": "text",
-    "classes": "text",
-    "edit_types": "text",
-    "group": "text",
-    "model": "text",
-    "model_right": "truth",
-    "caption": "text",
-    "counterfactual": "text",
-    "image": "text",
-    "source": "text",
-    "origin": "text",
-}
+RESULT_COLUMNS = columns_of(
+    "item question status answer valid:truth votes:whole counts disagreement:number image_status "
+    "image_valid:truth status_before answer_before counts_before dawid_skene dawid_skene_probability:number "
+    "adjudicated adjudicated_because label classes edit_types group model model_right:truth caption "
+    "counterfactual image source origin"
+)
 """One row an image and question with fixed answers."""
 
 
@@ -134,17 +89,10 @@ def answer_rows(data: StudyData) -> list[Row]:
                 "left_out_because": "" if vote.assignment in inside else _why_not(vote, excluded),
                 "expected": expected,
                 "right": answer.strip().casefold() == expected.strip().casefold() if expected else None,
-                "assignment": vote.assignment,
-                "accepted": vote.accepted,
-                "submitted": vote.submitted,
-                "seconds": vote.seconds,
-                "side": vote.side,
-                "changes": vote.changes,
+                **cells(vote, "assignment accepted submitted seconds side changes reason comment"),
                 "verdict": vote.verdict if vote.kind in WORK else "",
-                "reason": vote.reason,
-                "comment": vote.comment,
             }
-            rows.append(row | _about(item))
+            rows.append(row | about_item(item))
     return rows
 
 
@@ -183,12 +131,8 @@ def result_rows(data: StudyData) -> list[Row]:
             row: Row = {
                 "item": item.public,
                 "question": question,
-                "status": found.status,
-                "answer": found.answer,
-                "valid": found.valid,
-                "votes": found.votes,
+                **cells(found, "status answer valid votes disagreement"),
                 "counts": _json(found.counts),
-                "disagreement": found.disagreement,
                 "image_status": image.status if image else "",
                 "image_valid": image.valid if image else None,
                 "status_before": was.status if was else "",
@@ -198,9 +142,8 @@ def result_rows(data: StudyData) -> list[Row]:
                 "dawid_skene_probability": probability,
                 "adjudicated": decision.answer if decision else "",
                 "adjudicated_because": decision.reason if decision else "",
-                **_about(item),
-                "caption": item.caption,
-                "counterfactual": item.counterfactual,
+                **about_item(item),
+                **cells(item, "caption counterfactual"),
                 "image": item.image_sha,
                 "source": item.source_sha or "",
                 "origin": _json(item.origin),
@@ -240,18 +183,12 @@ def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[i
     """
     return [
         {
+            **cells(item, "kind why caption counterfactual image_sha source_sha test_case"),
             "item": item.public,
-            "kind": item.kind,
             "image": image_of.get(item.id, ""),
             "source": source_of.get(item.id, ""),
             **{f"expected.{question}": answer for question, answer in item.expected.items()},
-            "why": item.why,
-            **_about(item),
-            "caption": item.caption,
-            "counterfactual": item.counterfactual,
-            "image_sha": item.image_sha,
-            "source_sha": item.source_sha,
-            "test_case": item.test_case,
+            **about_item(item),
             "origin": _json(item.origin),
         }
         for item in data.items
@@ -284,10 +221,7 @@ def worker_rows(data: StudyData) -> list[Row]:
                 "excluded": exclusion is not None,
                 "excluded_by": exclusion.by if exclusion else "",
                 "excluded_because": exclusion.reason if exclusion else "",
-                "approved": worker.approved,
-                "rejected": worker.rejected,
-                "pending": worker.pending,
-                "blocked": worker.blocked,
+                **cells(worker, "approved rejected pending blocked"),
                 "same_browser_as": "; ".join(
                     name for names in data.same_browser if worker.id in names for name in names if name != worker.id
                 ),
@@ -296,16 +230,10 @@ def worker_rows(data: StudyData) -> list[Row]:
     return rows
 
 
-def _about(item: Item) -> Row:
+def about_item(item: Item) -> Row:
     """What of an item an analysis may group by."""
-    return {
-        "label": item.label,
-        "classes": "; ".join(item.classes),
-        "edit_types": "; ".join(item.edit_types),
-        "group": item.group,
-        "model": item.model,
-        "model_right": item.model_right,
-    }
+    joined = {"classes": "; ".join(item.classes), "edit_types": "; ".join(item.edit_types)}
+    return {**cells(item, "label group model model_right"), **joined}
 
 
 def _json(value: Mapping[str, Any]) -> str:

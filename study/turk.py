@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from core.csv_tables import Row
+from core.csv_tables import Row, cells
 from core.studies import WORK, ApprovalVerdict, Item, Rules, StudyData, Vote, Worker
-from study.tables import counted_assignments
+from study.tables import about_item, counted_assignments
 
 HEAD = (
     "HITId HITTypeId Title Description Keywords Reward CreationTime MaxAssignments RequesterAnnotation "
@@ -93,14 +93,8 @@ def _inputs(vote: Vote, item: Item) -> Row:
         "image": f"{item.public}.png",
         "source": f"{item.public}.source.png" if item.source_sha else "",
         "kind": vote.kind,
-        "label": item.label,
-        "classes": "; ".join(item.classes),
-        "edit_types": "; ".join(item.edit_types),
-        "caption": item.caption,
-        "counterfactual": item.counterfactual,
-        "group": item.group,
-        "model": item.model,
-        "model_right": item.model_right,
+        **about_item(item),
+        **cells(item, "caption counterfactual"),
     }
 
 

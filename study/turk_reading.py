@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import PurePosixPath
-from typing import Literal, NamedTuple
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from core.csv_tables import Table, as_written
-from core.studies import Answers, ApprovalVerdict, Item, Question, Rules, Side
+from core.stored_studies import ImportedVote
+from core.studies import ApprovalVerdict, Item, Question, Rules, Side
 from core.words import count_of
 from study.questions import check_answers
 from study.turk import MONTHS, OURS
@@ -33,27 +34,12 @@ _LOOKED_AT = 1000
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
 
 
-class TurkVote(NamedTuple):
-    """A vote out of a file, checked against rules and items."""
-
-    item: int
-    worker: str
-    answers: Answers
-    comment: str
-    accepted: datetime
-    submitted: datetime
-    seconds: float
-    verdict: ApprovalVerdict
-    reason: str
-    side: Side = "left"
-    changes: int = 0
-
-
 @dataclass(frozen=True)
 class TurkVotes:
     """What was found in a file."""
 
-    votes: tuple[TurkVote, ...]
+    votes: tuple[ImportedVote, ...]
+    """Checked against rules and items."""
     excluded: Mapping[str, tuple[Literal["rule", "person"], str]]
     """Whom the study excluded that wrote the file: by what, and why. Empty for a file by Mechanical Turk."""
     notes: tuple[str, ...]
@@ -94,7 +80,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     column = _image_column(table, known)
     ours = "Answer._excluded" in table.columns
     questions = {_plain_name(question.id): question for question in rules.questions}
-    votes: list[TurkVote] = []
+    votes: list[ImportedVote] = []
     seen: set[tuple[int, str]] = set()
     excluded: dict[str, tuple[Literal["rule", "person"], str]] = {}
     used: set[str] = set()
@@ -263,7 +249,7 @@ def _vote(
     answers: Mapping[str, str],
     verdict: ApprovalVerdict,
     reason: str,
-) -> TurkVote:
+) -> ImportedVote:
     """A row as a vote. Raises ValueError for what does not fit the rules."""
     worker = row.get("WorkerId", "")
     if not _WORKER.fullmatch(worker):
@@ -290,5 +276,5 @@ def _vote(
     comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]
     checked = check_answers(rules, item, answers)
     placed: Side = "right" if side == "right" else "left"
-    times = (accepted, submitted, seconds)
-    return TurkVote(item.id, worker, checked, comment, *times, verdict, reason, placed, int(changes))
+    vote = ImportedVote(item.id, worker, checked, comment, accepted, submitted, seconds, verdict, reason)
+    return vote._replace(side=placed, changes=int(changes))

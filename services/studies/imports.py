@@ -27,7 +27,7 @@ from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace
 from study.listed_items import ListedItem, by_folder, listed_items
 from study.readiness import check_more
-from study.turk_reading import TurkVote, TurkVotes, turk_votes
+from study.turk_reading import TurkVotes, turk_votes
 
 MOST_FILES = 20_000
 MOST_UNPACKED = 8_000_000_000
@@ -224,9 +224,7 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
     by_id = {item.id: item for item in items}
     rules = workspace.studies.get(study_id).rules
     rows = [
-        ImportedVote(
-            **vote._asdict(), right=right(item, vote.answers, rules.questions) if _known(item, rules) else None
-        )
+        vote._replace(right=right(item, vote.answers, rules.questions) if _known(item, rules) else None)
         for vote in found.votes
         if (item := by_id[vote.item])
     ]
@@ -239,7 +237,7 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
     return count, " ".join((f"{_counted(rows)} brought in.", *left, *found.notes))
 
 
-def _counted(votes: Sequence[TurkVote | ImportedVote]) -> str:
+def _counted(votes: Sequence[ImportedVote]) -> str:
     """As "20 votes of 4 workers"."""
     people = len({vote.worker for vote in votes})
     return f"{count_of(len(votes), 'vote')} of {count_of(people, 'worker')}"
