@@ -23,7 +23,7 @@ from core.lineage import DrawnBatch
 from core.settings import CaptionSettings, ControlKind, GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
 from pipeline.seams import DrawnImage, DrawRequest, OnStep
-from services.batches.io_workers import Order, UnreadSource
+from services.batches.io_workers import FileWork, Order, UnreadSource
 from services.batches.pools import ProcessPool
 from services.batches.work import Worker
 
@@ -63,7 +63,9 @@ class Sleeper:
         models: Any = SleepingModels()
         self._worker = Worker(order, models)
         # They come while real models are loaded.
-        asked = [self._worker._io.load(SourceRun("", (0, 0), "", {}, {})) for _ in range(order.helpers or 0)]
+        asked = [
+            self._worker._io.submit(FileWork.load, SourceRun("", (0, 0), "", {}, {})) for _ in range(order.helpers or 0)
+        ]
         assert all(isinstance(one(), UnreadSource) for one in asked)
         _drawing()
 

@@ -64,7 +64,7 @@ def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
         yield timed(f"the status of a batch{name}", (partial(service.status, number) for _ in range(20)), STATUS)
         held.hold(number)
         yield timed(f"leasing a lot{name}", (partial(held.claim, number, "captions") for _ in range(50)), CLAIM)
-        yield timed(f"the failures of a batch{name}", (partial(service.failures, number) for _ in range(20)), STATUS)
+        yield timed(f"the failures of a batch{name}", (partial(held.failures, number) for _ in range(20)), STATUS)
 
 
 def handing_out(folder: Path) -> Iterator[Comparison]:

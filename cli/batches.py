@@ -25,10 +25,9 @@ from services.batches.engine import Engine, ProgressEvent
 from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool, workers_here
-from services.batches.service import BatchService, BatchStatus
+from services.batches.service import TITLES, BatchService, BatchStatus
 from services.batches.shards import Progress as ShardProgress
 from services.batches.shards import hand_out, merge, progress, take_back, work
-from services.batches.status import BatchWatch
 from storage.workspace import Workspace
 
 LISTED = 12
@@ -61,7 +60,7 @@ def plan(service: BatchService, workspace: Workspace, options: argparse.Namespac
     """Choose the items of a plan, and write down what is to be made of them. Nothing is made yet."""
     number = service.plan(read_plan(Path(options.plan)))
     _print(service.status(number))
-    _print_estimate(workspace, number)
+    _print_estimate(service, number)
     print(f"Run it: python -m pipeline batch run {number}")
     return 0
 
@@ -77,7 +76,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     paces: dict[Pass, tuple[Pace, int]] = {}
 
     def tell(event: ProgressEvent) -> None:
-        status = next(one for one in service.status(number).passes if one.stage == event.stage)
+        status = next(one for one in service.passes(number) if one.stage == event.stage)
         done, total, failed = status.total - status.left, status.total, status.number("failed")
         pace, before = paces.setdefault(event.stage, (Pace(status.left), done))
         note = f"{done:,} of {total:,}{f', {failed:,} failed' if failed else ''}"
@@ -90,12 +89,12 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
     _print(status)
     if outcome == "approval":
         _print_sample(service, number)
-        _print_estimate(workspace, number)
+        _print_estimate(service, number)
         print(f"Approve them: python -m pipeline batch approve {number}, then: python -m pipeline batch run {number}")
         return WAITS
     if stop.asked.is_set():
         return INTERRUPTED
-    return SOME_FAILED if any(one.number("failed") for one in status.passes) else 0
+    return SOME_FAILED if status.failed else 0
 
 
 def run_shard(options: argparse.Namespace) -> int:
@@ -160,7 +159,7 @@ def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int
             f"python -m pipeline batch merge {number}"
         )
         return 0
-    return SOME_FAILED if any(one.number("failed") for one in status.passes) else 0
+    return SOME_FAILED if status.failed else 0
 
 
 def status(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
@@ -171,11 +170,11 @@ def status(service: BatchService, workspace: Workspace, options: argparse.Namesp
         if (found := progress(workspace.folder, number)) is not None:
             print(f"  With shards: {found.answered:,} of {found.lots:,} lots are done, and not merged yet")
         return 0
-    held = service.all()
-    for one in held:
-        images = one.passes[-1]
-        print(f"{one.batch.id:>4}  {one.batch.name}: {one.words}; {images.number('done'):,} of {images.total:,} images")
-    if not held:
+    batches = [service.status(batch.id) for batch in workspace.batches.all()]
+    for one in batches:
+        done, total = one.images.number("done"), one.images.total
+        print(f"{one.batch.id:>4}  {one.batch.name}: {_words(one)}; {done:,} of {total:,} images")
+    if not batches:
         print("No batch yet: python -m pipeline batch plan PLAN.toml")
     return 0
 
@@ -206,7 +205,7 @@ def retry_failed(service: BatchService, workspace: Workspace, options: argparse.
     return 0
 
 
-def report(service: BatchService, _workspace: Workspace, options: argparse.Namespace) -> int:
+def report(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Tell what was made, what it took, and all that failed, by reason."""
     number = _number(service, options.batch)
     held = service.status(number)
@@ -216,7 +215,7 @@ def report(service: BatchService, _workspace: Workspace, options: argparse.Names
             print(f"  {one.title}: {one.seconds_each:.3g} s of a worker each")
     if held.cost is not None:
         print(f"  Cost so far: {held.cost:.2f} {held.currency}".rstrip())
-    for group in service.failures(number)[:LISTED]:
+    for group in workspace.batches.failures(number)[:LISTED]:
         what = "failed" if group.state == "failed" else "not done"
         examples = ", ".join(group.examples)
         print(f"  {group.number:,} {what} ({group.stage}): {group.reason} Such as {examples}.")
@@ -224,7 +223,7 @@ def report(service: BatchService, _workspace: Workspace, options: argparse.Names
 
 
 def _print(status: BatchStatus) -> None:
-    print(f"Batch {status.batch.id}, {status.batch.name}: {status.words}.")
+    print(f"Batch {status.batch.id}, {status.batch.name}: {_words(status)}.")
     print(f"  {status.sources:,} source images")
     for one in status.passes:
         if not one.total:
@@ -237,9 +236,23 @@ def _print(status: BatchStatus) -> None:
         print(f"  {note}")
 
 
-def _print_estimate(workspace: Workspace, number: int) -> None:
-    watch = BatchWatch(workspace, workers_here)
-    for sentence in watch.estimate(watch.view(number)).words():
+def _words(status: BatchStatus) -> str:
+    stage = TITLES[status.batch.stage].lower()
+    return {
+        "unplanned": "its planning was interrupted",
+        "new": "planned, not begun",
+        "running": f"at the {stage}",
+        "stopping": f"about to stop at the {stage}",
+        "approval": "waits for your yes to its captions",
+        "paused": f"paused at the {stage}",
+        "stopped": f"stopped at the {stage}",
+        "cancelled": "cancelled",
+        "done": f"done; {status.failed:,} failed" if status.failed else "done",
+    }[status.state]
+
+
+def _print_estimate(service: BatchService, number: int) -> None:
+    for sentence in service.estimate(service.status(number)).words():
         print(f"  {sentence}")
 
 

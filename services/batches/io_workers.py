@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from PIL import Image
 
@@ -36,6 +36,8 @@ from services.batches.plan_file import BatchPlan
 from storage.images import ImageFiles
 from storage.thumbnails import ThumbnailFiles
 
+P = ParamSpec("P")
+T = TypeVar("T")
 MOST_HELPERS = 4
 """Of a worker: they encode 50 images of 512 pixels a second, more than one GPU draws."""
 
@@ -144,26 +146,17 @@ class FileWork:
 
 
 class IoWorkers(ABC):
-    """Do the work of `FileWork` beside the models. Each call returns a function that waits for the result."""
+    """Do the work of `FileWork` beside the models."""
 
-    def read(self, piece: Piece) -> Callable[[], OpenedSource | UnreadSource]:
-        """As `FileWork.read`."""
-        return self._submit("read", piece)
-
-    def load(self, run: SourceRun) -> Callable[[], OpenedSource | UnreadSource]:
-        """As `FileWork.load`."""
-        return self._submit("load", run)
-
-    def save(self, image: Image.Image, in_galleries: bool) -> Callable[[], StoredImage]:
-        """As `FileWork.save`."""
-        return self._submit("save", image, in_galleries)
+    @abstractmethod
+    def submit(
+        self, method: Callable[Concatenate[FileWork, P], T], *arguments: P.args, **named: P.kwargs
+    ) -> Callable[[], T]:
+        """Begin with a method of `FileWork`, and return a function that waits for its result."""
 
     @abstractmethod
     def close(self) -> None:
         """End the workers, once all is done that was asked for."""
-
-    @abstractmethod
-    def _submit(self, method: str, *arguments: Any) -> Callable[[], Any]: ...
 
 
 class IoThreads(IoWorkers):
@@ -178,8 +171,10 @@ class IoThreads(IoWorkers):
     def close(self) -> None:
         self._threads.shutdown()
 
-    def _submit(self, method: str, *arguments: Any) -> Callable[[], Any]:
-        return self._threads.submit(getattr(self._files, method), *arguments).result
+    def submit(
+        self, method: Callable[Concatenate[FileWork, P], T], *arguments: P.args, **named: P.kwargs
+    ) -> Callable[[], T]:
+        return self._threads.submit(method, self._files, *arguments, **named).result
 
 
 class HelperDied(Exception):
@@ -206,8 +201,10 @@ class Helpers(IoWorkers):
         while not self._free.empty():
             self._free.get().close()
 
-    def _submit(self, method: str, *arguments: Any) -> Callable[[], Any]:
-        return self._threads.submit(self._call, method, *arguments).result
+    def submit(
+        self, method: Callable[Concatenate[FileWork, P], T], *arguments: P.args, **named: P.kwargs
+    ) -> Callable[[], T]:
+        return self._threads.submit(self._call, method, arguments, named).result
 
     def _call(self, *call: Any) -> Any:
         connection = self._free.get()  # there is one, as there are no more threads than helpers
@@ -265,9 +262,9 @@ def _help(connection: Connection, order: Order) -> None:
     files = FileWork(order)
     with suppress(EOFError, OSError):
         while True:
-            method, *arguments = connection.recv()
+            method, arguments, named = connection.recv()
             try:
-                result = getattr(files, method)(*arguments)
+                result = method(files, *arguments, **named)
             except UserError as error:
                 result = UserError(str(error))
             connection.send(result)

@@ -64,9 +64,11 @@ class Planner:
         """Plan what each pass lacks, up to the first one that has something to do: the batch, which is at that pass
         then. None where nothing is left to do.
         """
-        plans = {"captions": self._plan_captions, "language": self._plan_language, "images": self._plan_images}
-        for stage in PASSES:
-            plans[stage]()  # what an earlier one has left, and what a source lacks that was tried again
+        for stage in PASSES:  # also what an earlier one has left, and what a source lacks that was tried again
+            if stage == "images":
+                self._plan_images()
+            else:
+                self._plan_text(stage)
             self._ledger.go_on(self._number, stage)
             if "planned" in self._ledger.counts(self._number)[stage]:
                 return self._ledger.get(self._number)
@@ -79,24 +81,17 @@ class Planner:
             yield some
             after = some[-1].id
 
-    def _plan_captions(self) -> None:
-        for some in self._lacking("captions"):
-            self._plan_text("captions", some)
-
-    def _plan_language(self) -> None:
-        """For each source that was read; of those that show the same picture for the first."""
-        for some in self._lacking("language"):
-            self._plan_text("language", some)
-
-    def _plan_text(self, stage: Pass, some: Sequence[BatchSource]) -> None:
-        first, work, twice = self._ledger.next_lot(self._number, stage), list[NewWork](), dict[str, str]()
-        for place, source in enumerate(some):
-            lot, at = divmod(place, SOURCES_OF_A_LOT)
-            key, seed = f"{stage}/{source.item.key}", self._seed(source)
-            work.append(NewWork(source.id, key, first + lot, at, seed))
-            if source.first not in ("", source.item.key):
-                twice[key] = f"It shows the same picture as {source.first}."
-        self._ledger.plan(self._number, stage, work, twice)
+    def _plan_text(self, stage: Pass) -> None:
+        """Plan the text stages of each source. Of those that show the same picture only the first is written about."""
+        for some in self._lacking(stage):
+            first, work, twice = self._ledger.next_lot(self._number, stage), list[NewWork](), dict[str, str]()
+            for place, source in enumerate(some):
+                lot, at = divmod(place, SOURCES_OF_A_LOT)
+                key, seed = f"{stage}/{source.item.key}", self._seed(source)
+                work.append(NewWork(source.id, key, first + lot, at, seed))
+                if source.first not in ("", source.item.key):
+                    twice[key] = f"It shows the same picture as {source.first}."
+            self._ledger.plan(self._number, stage, work, twice)
 
     def _seed(self, source: BatchSource) -> int:
         """That of a source: its place among the others does not count."""

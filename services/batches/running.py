@@ -26,8 +26,7 @@ from services.batches.engine import Engine
 from services.batches.io_workers import Order
 from services.batches.plan_file import BatchPlan, plan_from_text, require_layout
 from services.batches.pools import Pool, ProcessPool, workers_here
-from services.batches.service import BatchService
-from services.batches.status import BatchDetails, BatchView, BatchWatch, Place, details_facts, facts_of, require_known
+from services.batches.service import BatchDetails, BatchService, BatchStatus, Place, details_facts, facts_of
 from services.changes import Changes
 from services.commands import Command, Commands
 from services.edit_conflicts import LARGEST_ID
@@ -118,7 +117,7 @@ class BatchRuns:
         """`data_roots`: where plans by scripts may read; None for nowhere."""
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
-        self._service, self._watch = BatchService(workspace), BatchWatch(workspace, _workers)
+        self._service = BatchService(workspace, _workers)
         self._lock = threading.RLock()
         self._waiting: deque[int] = deque()
         self._run: _Run | None = None
@@ -138,25 +137,27 @@ class BatchRuns:
         commands.add(CancelBatch, lambda sent: self._done(sent, self.cancel))
         commands.add(ApproveBatch, lambda sent: self._done(sent, self.approve))
         commands.add(RetryBatch, self._retry)
-        commands.add(ListBatches, lambda _: {"batches": [dict(facts_of(view)) for view in self.all()]})
+        commands.add(ListBatches, lambda _: {"batches": [dict(facts_of(status)) for status in self.all()]})
         commands.add(ShowBatch, lambda asked: dict(details_facts(self.details(asked.batch))))
 
     # Looking
 
-    def view(self, number: int) -> BatchView:
-        """One batch as it is now. Raises UserError for an unknown one."""
-        require_known(self._workspace, number)
+    def status(self, number: int) -> BatchStatus:
+        """Return the status of a batch. Raises UserError for an unknown one."""
         with self._lock:
             place, problem = self._place(number), self._problems.get(number, "")
-        return self._watch.view(number, place, problem)
+        try:
+            return self._service.status(number, place, problem)
+        except UserError as error:
+            raise UserError(f"There is no batch {number}: the page Batches lists those that there are.") from error
 
     def details(self, number: int) -> BatchDetails:
-        """All that is shown of a batch. Raises UserError for an unknown one."""
-        return self._watch.details(self.view(number))
+        """Return everything that is shown of a batch. Raises UserError for an unknown one."""
+        return self._service.details(self.status(number))
 
-    def all(self) -> tuple[BatchView, ...]:
-        """The latest first."""
-        return tuple(self.view(batch.id) for batch in self._ledger.all())
+    def all(self) -> tuple[BatchStatus, ...]:
+        """Return all batches, the latest first."""
+        return tuple(self.status(batch.id) for batch in self._ledger.all())
 
     # Doing
 
@@ -182,42 +183,42 @@ class BatchRuns:
         """Work on a batch as soon as no other one is at work here. Raises UserError where nothing is left to do, where
         its captions wait for a yes, and where another process works on it.
         """
-        view = self.view(number)
-        named = f"“{view.batch.name}”"
+        status = self.status(number)
+        named = f"“{status.batch.name}”"
         with self._lock:
             if self._place(number) in ("waiting", "running"):
                 return
             if self._place(number) == "stopping":
                 raise UserError(f"{named} is about to stop: begin it when it has.")
-            if view.state in ("running", "stopping"):
+            if status.state in ("running", "stopping"):
                 raise UserError(f"Another process works on {named} already: let it, or pause it first.")
-            if view.state == "done":
+            if status.state == "done":
                 raise UserError(f"{named} is done: nothing is left to do.")
-            if view.state == "unplanned":
+            if status.state == "unplanned":
                 raise UserError(f"The planning of {named} was interrupted: plan it again.")
-            if view.state == "approval" and not any(one.left for one in view.status.passes[:-1]):
+            if status.state == "approval" and not any(one.left for one in status.passes[:-1]):
                 raise UserError(f"The captions of {named} wait for your yes: approve them first.")
             self._line_up(number)
 
     def pause(self, number: int) -> None:
         """Have whoever works on a batch stop. Raises UserError where nobody does."""
-        view = self.view(number)
-        if not view.at_work:
-            raise UserError(f"Nobody works on “{view.batch.name}” now: there is nothing to pause.")
+        status = self.status(number)
+        if not status.at_work:
+            raise UserError(f"Nobody works on “{status.batch.name}” now: there is nothing to pause.")
         self._stop(number, "pause")
 
     def cancel(self, number: int) -> None:
         """End the work on a batch, now and for later. Raises UserError for one that is over."""
-        view = self.view(number)
-        if view.state in ("done", "cancelled"):
-            raise UserError(f"“{view.batch.name}” is {view.state} already.")
+        status = self.status(number)
+        if status.state in ("done", "cancelled"):
+            raise UserError(f"“{status.batch.name}” is {status.state} already.")
         self._stop(number, "cancel")
 
     def approve(self, number: int) -> None:
         """Say yes to the captions, and draw. Raises UserError where there is nothing to say yes to."""
-        view = self.view(number)
-        if view.at_work:
-            raise UserError(f"“{view.batch.name}” is at work: its captions are shown when all of them are written.")
+        status = self.status(number)
+        if status.at_work:
+            raise UserError(f"“{status.batch.name}” is at work: its captions are shown when all of them are written.")
         self._ledger.approve(number)
         self.begin(number)
 
@@ -225,9 +226,9 @@ class BatchRuns:
         """Try again what has failed, all of it or for one reason; returns how much that is. Raises UserError where
         nothing has, and where another process works on the batch.
         """
-        view = self.view(number)
-        if view.at_work and not view.here:
-            raise UserError(f"Another process works on “{view.batch.name}”: try again when it has stopped.")
+        status = self.status(number)
+        if status.at_work and not status.here:
+            raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
         again = self._ledger.retry_failed(number, reason or None)
         if not again:
             raise UserError("Nothing has failed for this reason." if reason else "Nothing has failed.")
@@ -254,11 +255,11 @@ class BatchRuns:
 
     def _done(self, sent: BatchCommand, act: Callable[[int], None]) -> dict[str, Any]:
         act(sent.batch)
-        return dict(facts_of(self.view(sent.batch)))
+        return dict(facts_of(self.status(sent.batch)))
 
     def _retry(self, sent: RetryBatch) -> dict[str, Any]:
         again = self.retry(sent.batch, sent.reason)
-        return {**facts_of(self.view(sent.batch)), "again": again}
+        return {**facts_of(self.status(sent.batch)), "again": again}
 
     def _place(self, number: int) -> Place:
         if self._run is not None and self._run.number == number:

@@ -1,40 +1,55 @@
-"""What a person can ask of batches, without a page: plan one, look at it, say yes to its captions, stop it, try again.
+"""The batches of a workspace for a person: plan one, look at it, and see what it takes and costs.
 
-Working on one is `services.batches.engine`.
+Reads the ledger alone, so that a batch is shown in the same way whichever process works on it. Working on one is
+`services.batches.engine`.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from core.batches import PASSES, Batch, Counted, FailedGroup, Item, Pass, WorkState
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from formats.in_place import DataSet
 from formats.layouts import LAYOUTS
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
+from services.batches.estimate import Estimate, Measured, estimate, images_at_most
 from services.batches.io_workers import Order, data_set_of
 from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, require_layout, settings_of
 from services.batches.planning import caption_now
+from services.batches.pools import workers_here
 from storage.workspace import Workspace
 
 AT_ONCE = 8
-"""Images that are drawn together, where the settings say nothing else."""
+"""Images drawn together if the settings do not say."""
 RECENT = 10
-"""Minutes of which the speed is taken."""
+"""Minutes over which the speed is measured."""
 LEFT_OUT = 8
-"""Files that are no items of a data set, that are told."""
-State = Literal["unplanned", "new", "running", "stopping", "approval", "paused", "stopped", "cancelled", "done"]
+"""Maximum number of files that are no items of a data set and are listed."""
 COUNTED = 200
 """Items between two looks at how far the planning is."""
+SAMPLED = 12
+"""Captions that a person is asked to approve by."""
+LATEST = 12
+"""Images that are shown of a batch."""
+WEIGHED = 12
+"""Files that are looked at to learn how large an image is."""
 TITLES: Mapping[Pass, str] = {"captions": "Captions", "language": "Edits and new captions", "images": "Images"}
+State = Literal[
+    "unplanned", "new", "waiting", "running", "stopping", "approval", "paused", "stopped", "cancelled", "done"
+]
+Place = Literal["", "waiting", "running", "stopping"]
+"""Where this process has a batch: nowhere, in its queue, at work, or at work and about to stop."""
 
 
 @dataclass(frozen=True)
@@ -75,18 +90,36 @@ class PassStatus:
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """All that is shown of a batch."""
+    """A batch as it is at one moment."""
 
     batch: Batch
     sources: int
     passes: tuple[PassStatus, ...]
     cost: float | None
-    """Of the minutes in which something was done so far; None where the plan names no price."""
+    """Cost of the minutes in which something was done so far. None if the plan names no price."""
     currency: str
+    accepted: int
+    """Images that people have accepted."""
+    rejected: int
+    valid: int
+    """Accepted images that the votes of studies find valid."""
+    invalid: int
+    place: Place = ""
+    problem: str = ""
+    """Why it stopped, in a sentence. "" if nothing went wrong."""
+
+    @property
+    def here(self) -> bool:
+        """True if this process works on it, or is about to."""
+        return bool(self.place)
 
     @property
     def state(self) -> State:
-        """What becomes of it, as the ledger knows it."""
+        """Its state in this process, else the one in the ledger. Only the ledger knows of a stop by another process."""
+        recorded = self._recorded_state()
+        return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
+
+    def _recorded_state(self) -> State:
         batch = self.batch
         if batch.running:
             return "running" if batch.wish == "go" else "stopping"
@@ -103,20 +136,38 @@ class BatchStatus:
         return "paused" if batch.wish == "pause" else "stopped"
 
     @property
-    def words(self) -> str:
-        """The same in words, with what it is at."""
-        stage, failed = TITLES[self.batch.stage].lower(), sum(one.number("failed") for one in self.passes)
-        return {
-            "unplanned": "its planning was interrupted",
-            "new": "planned, not begun",
-            "running": f"at the {stage}",
-            "stopping": f"about to stop at the {stage}",
-            "approval": "waits for your yes to its captions",
-            "paused": f"paused at the {stage}",
-            "stopped": f"stopped at the {stage}",
-            "cancelled": "cancelled",
-            "done": f"done; {failed:,} failed" if failed else "done",
-        }[self.state]
+    def at_work(self) -> bool:
+        """True if its figures change by themselves."""
+        return self.state in ("waiting", "running", "stopping")
+
+    @property
+    def current(self) -> PassStatus:
+        """The pass that it is at."""
+        return next(one for one in self.passes if one.stage == self.batch.stage)
+
+    @property
+    def images(self) -> PassStatus:
+        """The pass that draws."""
+        return self.passes[-1]
+
+    @property
+    def failed(self) -> int:
+        """Failed work of all passes."""
+        return sum(one.number("failed") for one in self.passes)
+
+    @property
+    def share_valid(self) -> float | None:
+        """Share of the accepted images that studies find valid. None if no study tells."""
+        judged = self.valid + self.invalid
+        return self.valid / judged if judged else None
+
+    @property
+    def cost_of_valid(self) -> float | None:
+        """Cost so far of a valid test case: all of the cost, shared among the images that people accepted, or among
+        that share of them which studies find valid. None if it cannot be told yet.
+        """
+        valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
+        return None if self.cost is None or not valid else self.cost / valid
 
 
 @dataclass(frozen=True)
@@ -131,11 +182,28 @@ class CaptionSample:
     new_caption: str
 
 
+@dataclass(frozen=True)
+class BatchDetails:
+    """Everything that is shown of one batch."""
+
+    status: BatchStatus
+    hour: tuple[int, ...]
+    """How much of the current pass was done in each of the last 60 minutes, the latest last."""
+    failures: tuple[FailedGroup, ...]
+    sample: tuple[CaptionSample, ...]
+    """Captions that wait for a yes; empty at any other time."""
+    latest: tuple[tuple[int, str, str], ...]
+    """Test case, image and run of what was drawn last."""
+    estimate: Estimate | None
+    """Estimate of what is left. None while it is at work, when its own speed tells more, and when it is over."""
+
+
 class BatchService:
     """The batches of a workspace. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace, self._ledger = workspace, workspace.batches
+    def __init__(self, workspace: Workspace, workers: Callable[[], int] = workers_here) -> None:
+        """`workers` tells how many processes work on a batch whose plan does not say."""
+        self._workspace, self._ledger, self._workers = workspace, workspace.batches, workers
 
     def plan(self, plan: BatchPlan, on_count: Callable[[int], None] = lambda done: None) -> int:
         """Choose the items of a plan and write down what is to be done with them; returns the number of the batch.
@@ -185,23 +253,73 @@ class BatchService:
             process=self._workspace.images.process,
         )
 
-    def status(self, number: int) -> BatchStatus:
-        """Raises UserError for an unknown batch."""
-        batch = self._ledger.get(number)
+    def passes(self, number: int) -> tuple[PassStatus, ...]:
+        """Return how far each pass of a batch is."""
         counts = self._ledger.counts(number)
-        passes = tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
-        cost = _cost_of(batch)
-        hours = self._ledger.busy_minutes(number) / 60
-        spent = None if cost.price_an_hour is None else cost.price_an_hour * hours
-        return BatchStatus(batch, self._ledger.count_sources(number), passes, spent, cost.currency)
+        return tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
 
-    def all(self) -> tuple[BatchStatus, ...]:
-        """Of all batches, the latest first."""
-        return tuple(self.status(batch.id) for batch in self._ledger.all())
+    def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
+        """Return the status of a batch. `place` and `problem` are what this process knows of it.
+
+        Raises UserError for an unknown batch.
+        """
+        batch = self._ledger.get(number)
+        # A profile that is gone keeps nobody from looking.
+        price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
+        hours = self._ledger.busy_minutes(number) / 60
+        reviewed, studied = self._ledger.reviewed(number), self._ledger.studied(number)
+        return BatchStatus(
+            batch=batch,
+            sources=self._ledger.count_sources(number),
+            passes=self.passes(number),
+            cost=None if price.price_an_hour is None else price.price_an_hour * hours,
+            currency=price.currency,
+            accepted=reviewed.get("accepted", 0),
+            rejected=reviewed.get("rejected", 0),
+            valid=studied.get("valid", 0),
+            invalid=studied.get("invalid", 0),
+            place=place,
+            problem=problem,
+        )
+
+    def details(self, status: BatchStatus) -> BatchDetails:
+        """Return everything that is shown of a batch."""
+        number = status.batch.id
+        left = None
+        if not status.at_work and status.state not in ("done", "unplanned"):
+            with suppress(UserError):  # about its profile, which is reported when somebody begins it
+                left = self.estimate(status)
+        return BatchDetails(
+            status=status,
+            hour=self._hour(number, status.batch.stage),
+            failures=self._ledger.failures(number),
+            sample=self.sample(number, SAMPLED) if status.state == "approval" else (),
+            latest=self._ledger.latest_images(number, LATEST),
+            estimate=left,
+        )
+
+    def estimate(self, status: BatchStatus) -> Estimate:
+        """Estimate what is left to do of a batch, by what was measured with the same models and settings.
+
+        Raises UserError if its profile is gone.
+        """
+        plan, measured = plan_of(status.batch), self.measured(status.batch)
+        captions, language, images = status.passes
+        left: int | None
+        if images.total:
+            sources, left = 0, images.left
+        else:
+            left = images_at_most(plan, settings_of(plan), language.total or status.sources)
+            if language.total:
+                sources, measured = language.left, replace(measured, seconds_a_caption=0.0)
+            else:
+                sources = captions.left if captions.total else status.sources
+        workers = plan.run.workers or self._workers()
+        return estimate(sources, left, measured, workers, plan.cost.price_an_hour, plan.cost.currency)
 
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
-        """Some of the captions that would be drawn, drawn by lot: the same ones whenever it is asked, as people have
-        edited them since.
+        """Return some of the captions that would be drawn, as people have edited them since. The choice is random, but
+        always the same.
         """
         batch = self._ledger.get(number)
         found = self._ledger.sample(number, most)
@@ -215,10 +333,35 @@ class BatchService:
                 shown.append(CaptionSample(key, run, before, edits_in_words(batch.recipe, drawn), drawn.text))
         return tuple(shown)
 
-    def failures(self, number: int) -> tuple[FailedGroup, ...]:
-        """What failed and what is not done, by reason."""
-        self._ledger.get(number)
-        return self._ledger.failures(number)
+    def measured(self, batch: Batch) -> Measured:
+        """What was measured of batches in this workspace with the profile, recipe and settings of this one."""
+        alike = [one.id for one in self._ledger.all() if _settings_of(one) == _settings_of(batch)]
+        counts = [self._ledger.counts(number) for number in alike]
+
+        def seconds(stage: Pass) -> float | None:
+            done = [held[stage]["done"] for held in counts if "done" in held[stage]]
+            number = sum(one.number for one in done)
+            return sum(one.seconds for one in done) / number if number else None
+
+        return Measured(
+            seconds("captions"), seconds("language"), seconds("images"), bytes_an_image=self._bytes_an_image(alike)
+        )
+
+    def _bytes_an_image(self, batches: Sequence[int]) -> float | None:
+        """Of the file with its thumbnail, by a few of them; the record is small beside."""
+        shas = [sha for number in batches for _, sha, _ in self._ledger.latest_images(number, WEIGHED)][:WEIGHED]
+        sizes = []
+        for sha in shas:
+            with suppress(UserError, OSError):  # a file that somebody took away is told where it is shown
+                thumbnail = self._workspace.thumbnails.ready(sha) or b""
+                sizes.append(self._workspace.images.path(sha).stat().st_size + len(thumbnail))
+        return sum(sizes) / len(sizes) if sizes else None
+
+    def _hour(self, number: int, stage: Pass) -> tuple[int, ...]:
+        now = datetime.now(UTC)
+        known = dict(self._ledger.minutes(number, stage, 60))
+        minutes = [(now - timedelta(minutes=ago)).isoformat()[:16] for ago in range(59, -1, -1)]
+        return tuple(known.get(minute, 0) for minute in minutes)
 
     def _a_minute(self, number: int, stage: Pass) -> float | None:
         minutes = self._ledger.minutes(number, stage, RECENT + 1)
@@ -246,11 +389,69 @@ def _left_out(data: DataSet) -> Iterator[str]:
         yield f"{len(rows) - LEFT_OUT:,} more files or rows of the data set were noticed in the same way."
 
 
-def _cost_of(batch: Batch) -> CostPart:
-    """What the plan says of its price; a profile that is not there any more keeps nobody from looking."""
-    return CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
+def _settings_of(batch: Batch) -> object:
+    return batch.profile, batch.recipe, batch.settings
 
 
 def plan_of(batch: Batch) -> BatchPlan:
     """The plan of a batch."""
     return plan_from_text(batch.plan, Path(f"of the batch {batch.id}"))
+
+
+def facts_of(status: BatchStatus) -> Mapping[str, Any]:
+    """Return how far a batch is as plain data."""
+    batch = status.batch
+    return {
+        "batch": batch.id,
+        "name": batch.name,
+        "filter": ImageFilter(facets={"batch": (batch.facet,)}).address,
+        "state": status.state,
+        "problem": status.problem,
+        "created": batch.created.isoformat(),
+        "approved": batch.approved is not None,
+        "sources": status.sources,
+        "passes": [
+            {
+                "pass": one.stage,
+                "planned": one.total,
+                "done": one.number("done"),
+                "failed": one.number("failed"),
+                "skipped": one.number("skipped"),
+                "left": one.left,
+                "a_minute": one.a_minute,
+                "seconds_left": one.seconds_left if status.state == "running" else None,
+            }
+            for one in status.passes
+        ],
+        "accepted": status.accepted,
+        "rejected": status.rejected,
+        "cost": status.cost,
+        "share_valid": status.share_valid,
+        "cost_of_valid": status.cost_of_valid,
+        "currency": status.currency,
+    }
+
+
+def details_facts(details: BatchDetails) -> Mapping[str, Any]:
+    """Return everything that is shown of one batch as plain data."""
+    found = details.estimate
+    return {
+        **facts_of(details.status),
+        "notes": list(details.status.batch.notes),
+        "failures": [
+            {
+                "pass": group.stage,
+                "state": group.state,
+                "reason": group.reason,
+                "number": group.number,
+                "examples": list(group.examples),
+            }
+            for group in details.failures
+        ],
+        "captions": [
+            {"source": one.key, "caption": one.caption, "edits": one.edits, "new_caption": one.new_caption}
+            for one in details.sample
+        ],
+        "latest": [{"case": case, "run": run} for case, _, run in details.latest],
+        "estimate": list(found.words()) if found is not None else [],
+    }

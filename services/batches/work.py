@@ -99,9 +99,9 @@ class Worker:
     def _sources(self, lot: Lot) -> _Sources:
         """The source of each piece, by its number; one that is wanted for several images once."""
         if lot.stage == "captions":
-            return {piece.id: self._io.read(piece) for piece in lot.pieces}
+            return {piece.id: self._io.submit(FileWork.read, piece) for piece in lot.pieces}
         runs = {_run(piece).source_sha: _run(piece) for piece in lot.pieces}
-        loading = {sha: self._io.load(run) for sha, run in runs.items()}
+        loading = {sha: self._io.submit(FileWork.load, run) for sha, run in runs.items()}
         return {piece.id: loading[_run(piece).source_sha] for piece in lot.pieces}
 
     def _timed(self, lot: Lot, sources: _Sources) -> tuple[Finish, float]:
@@ -109,68 +109,36 @@ class Worker:
         return self._begun(lot, sources), time.monotonic() - began
 
     def _begun(self, lot: Lot, sources: _Sources) -> Finish:
-        """The lot with all done that models do."""
-        do = {"captions": self._captions, "language": self._language, "images": self._images}[lot.stage]
-        return do(lot, sources)
+        """Do everything of a lot that needs models."""
+        return self._images(lot, sources) if lot.stage == "images" else self._text(lot, sources)
 
-    # Text
-
-    def _captions(self, lot: Lot, sources: _Sources) -> Finish:
-        read: dict[int, ReadSource] = {}
-        works, unread = self._opened(lot, sources, read)
-        done = self._run(lot, works, unread, read)
-
-        def finish() -> list[Done]:
-            self._files.settle()
-            return done
-
-        return finish
-
-    def _language(self, lot: Lot, sources: _Sources) -> Finish:
-        done = self._run(lot, *self._opened(lot, sources, {}), {})
-        return lambda: done
-
-    def _opened(
-        self, lot: Lot, sources: _Sources, read: dict[int, ReadSource]
-    ) -> tuple[dict[int, SourceWork], dict[int, Done]]:
-        """What the text stages are to do, and what became of those pieces whose source cannot be had. Adds to `read`
-        what was read from the data set.
-        """
-        works: dict[int, SourceWork] = {}
-        unread: dict[int, Done] = {}
+    def _text(self, lot: Lot, sources: _Sources) -> Finish:
+        """Run the text stages of a lot."""
+        stages, done = stages_of(self._recipe, lot.stage), dict[int, Done]()
+        read, works = dict[int, ReadSource | None](), dict[int, SourceWork]()
         for piece in lot.pieces:
             source = sources[piece.id]()
             if isinstance(source, UnreadSource):
-                unread[piece.id] = Done(piece.id, failed=source.failed, final=source.final)
+                done[piece.id] = Done(piece.id, failed=source.failed, final=source.final)
                 continue
-            if source.kept is not None:
-                read[piece.id] = source.kept
-            stages, seed = stages_of(self._recipe, lot.stage), next_seed(piece.seed, piece.seeds)
-            request = Request(
-                self._task(piece), self._order.settings, self._recipe.name, seed, stages=stages, images=()
-            )
+            read[piece.id], seed = source.kept, next_seed(piece.seed, piece.seeds)
+            settings, name = self._order.settings, self._recipe.name
+            request = Request(self._task(piece), settings, name, seed, stages=stages, images=())
             values = piece.run.values if piece.run is not None else {}
             works[piece.id] = SourceWork(request, MemoryStore(source.image, values, source.mask))
-        return works, unread
-
-    def _run(
-        self, lot: Lot, works: Mapping[int, SourceWork], unread: Mapping[int, Done], read: Mapping[int, ReadSource]
-    ) -> list[Done]:
-        """Run the text stages of a lot, but of those pieces that could not be read; what came of each piece."""
-        ended = dict(zip(works, run_stages(self._driver, list(works.values())), strict=True))
-        done = []
-        for piece in lot.pieces:
-            if piece.id in unread:
-                done.append(unread[piece.id])
-                continue
-            if (error := ended[piece.id]) is not None:
+        for number, error in zip(works, run_stages(self._driver, list(works.values())), strict=True):
+            if error is not None:
                 unreadable = isinstance(error, UnreadableReply)
-                done.append(Done(piece.id, failed=one_line(error), seed_spent=unreadable))
-                continue
-            held = works[piece.id].store.values()
-            values = {name: held[name] for name in stages_of(self._recipe, lot.stage)}
-            done.append(Done(piece.id, source=read.get(piece.id), values=values))
-        return done
+                done[number] = Done(number, failed=one_line(error), seed_spent=unreadable)
+            else:
+                values = works[number].store.values()
+                done[number] = Done(number, source=read[number], values={name: values[name] for name in stages})
+
+        def finish() -> list[Done]:
+            self._files.settle()
+            return [done[piece.id] for piece in lot.pieces]
+
+        return finish
 
     # Images
 
@@ -257,7 +225,7 @@ class _SavingStore(MemoryStore):
         """By the picture itself: images of one source share its control image, which is written once."""
 
     def save_case(self, case: TestCase) -> None:
-        image = self._io.save(case.image, in_galleries=True)
+        image = self._io.submit(FileWork.save, case.image, in_galleries=True)
         artifacts = {name: self._artifact(picture) for name, picture in case.artifacts.items()}
         lineage, checks = case.lineage, case.checks
 
@@ -268,7 +236,7 @@ class _SavingStore(MemoryStore):
 
     def _artifact(self, picture: Image.Image) -> Awaited[StoredImage]:
         if id(picture) not in self._artifacts:
-            self._artifacts[id(picture)] = picture, self._io.save(picture, in_galleries=False)
+            self._artifacts[id(picture)] = picture, self._io.submit(FileWork.save, picture, in_galleries=False)
         return self._artifacts[id(picture)][1]
 
     def tell(self, event: Event) -> None:

@@ -22,7 +22,7 @@ def test_a_batch_that_is_almost_done_goes_on_with_what_is_left(tmp_path: Path) -
         assert before["captions"]["done"].number == before["language"]["done"].number == 24
         assert Engine(workspace, number, service.order(number), here).run() == "done"
         assert service.status(number).passes[-1].number("done") == 24
-        assert not service.failures(number)
+        assert not workspace.batches.failures(number)
 
 
 def test_seconds_are_those_of_the_first_so_many_through_the_passes() -> None:

@@ -183,7 +183,7 @@ def test_failures_stand_by_their_reason_and_are_tried_again(desk: Desk, tmp_path
     expect(doubtful.locator("> b")).to_have_text("3")
     expect(doubtful).to_contain_text("bird/0.png")
     models.captioner.sure = True
-    until(lambda: not desk.studio.batches.view(number).at_work)
+    until(lambda: not desk.studio.batches.status(number).at_work)
     doubtful.get_by_role("button", name="Try again").click()
     desk.sees("waits for your yes")
     expect(groups).to_have_count(1)

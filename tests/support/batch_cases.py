@@ -109,4 +109,4 @@ def planned(studio: Studio, text: str) -> int:
 
 def comes_to(studio: Studio, number: int, state: str) -> None:
     """Wait until a batch is at this."""
-    until(lambda: studio.batches.view(number).state == state)
+    until(lambda: studio.batches.status(number).state == state)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
-from services.batches.status import BatchView
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, batch_address, duration, state_words
 from ui.explore.parts import button, icon, pill
@@ -44,7 +44,7 @@ captions_a_source = 2       # test cases of one image
 # The list
 
 
-def list_page(views: Sequence[BatchView], signed_in: bool) -> str:
+def list_page(views: Sequence[BatchStatus], signed_in: bool) -> str:
     """All batches, the latest first."""
     return page(
         "Batches",
@@ -66,7 +66,7 @@ def _title() -> Html:
     )
 
 
-def list_part(views: Sequence[BatchView]) -> Html:
+def list_part(views: Sequence[BatchStatus]) -> Html:
     """The lines of the list, or what a batch is as long as there is none."""
     return el(
         "section",
@@ -77,7 +77,7 @@ def list_part(views: Sequence[BatchView]) -> Html:
     )
 
 
-def _line(view: BatchView) -> Html:
+def _line(view: BatchStatus) -> Html:
     batch, images = view.batch, view.images
     made = f"{images.number('done'):,} of {images.total:,} images" if images.total else "no images yet"
     words, tone = state_words(view)

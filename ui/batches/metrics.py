@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from services.batches.status import BatchView
+from services.batches.service import BatchStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _HELP = {
@@ -20,7 +20,7 @@ _HELP = {
 Sample = tuple[Mapping[str, object], float]
 
 
-def metrics_text(views: Sequence[BatchView]) -> str:
+def metrics_text(views: Sequence[BatchStatus]) -> str:
     """All metrics of all batches; what is not known has no sample."""
     samples: Mapping[str, Sequence[Sample]] = {
         "dillema_batches_at_work": [({}, float(sum(view.state in ("running", "stopping") for view in views)))],
@@ -28,34 +28,32 @@ def metrics_text(views: Sequence[BatchView]) -> str:
         "dillema_batch_worker_seconds_total": list(_seconds(views)),
         "dillema_batch_images_reviewed": list(_reviewed(views)),
         "dillema_batch_cost": [
-            ({**_names(view), "currency": view.status.currency}, view.status.cost)
-            for view in views
-            if view.status.cost is not None
+            ({**_names(view), "currency": view.currency}, view.cost) for view in views if view.cost is not None
         ],
     }
     return "".join(_metric(name, samples[name]) for name in _HELP)
 
 
-def _work(views: Sequence[BatchView]) -> Iterator[Sample]:
+def _work(views: Sequence[BatchStatus]) -> Iterator[Sample]:
     for view in views:
-        for one in view.status.passes:
+        for one in view.passes:
             for state, counted in one.counts.items():
                 yield {**_names(view), "pass": one.stage, "state": state}, float(counted.number)
 
 
-def _seconds(views: Sequence[BatchView]) -> Iterator[Sample]:
+def _seconds(views: Sequence[BatchStatus]) -> Iterator[Sample]:
     for view in views:
-        for one in view.status.passes:
+        for one in view.passes:
             yield {**_names(view), "pass": one.stage}, sum(counted.seconds for counted in one.counts.values())
 
 
-def _reviewed(views: Sequence[BatchView]) -> Iterator[Sample]:
+def _reviewed(views: Sequence[BatchStatus]) -> Iterator[Sample]:
     for view in views:
         yield {**_names(view), "verdict": "accepted"}, float(view.accepted)
         yield {**_names(view), "verdict": "rejected"}, float(view.rejected)
 
 
-def _names(view: BatchView) -> Mapping[str, object]:
+def _names(view: BatchStatus) -> Mapping[str, object]:
     return {"batch": view.batch.id, "name": view.batch.name}
 
 

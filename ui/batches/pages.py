@@ -8,8 +8,7 @@ from core.batches import FailedGroup
 from core.image_filter import ImageFilter
 from core.words import count_of
 from services.batches.estimate import Estimate
-from services.batches.service import CaptionSample, PassStatus
-from services.batches.status import BatchDetails, BatchView
+from services.batches.service import BatchDetails, BatchStatus, CaptionSample, PassStatus
 from services.curation.views import gallery_address
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
@@ -25,7 +24,7 @@ CHART_HEIGHT = 72
 
 def batch_page(details: BatchDetails, signed_in: bool) -> str:
     """All that is told of one batch."""
-    view = details.view
+    view = details.status
     shown = parts(details)
     content = el(
         "div",
@@ -47,7 +46,7 @@ def batch_page(details: BatchDetails, signed_in: bool) -> str:
 
 def parts(details: BatchDetails) -> Mapping[str, Html]:
     """What changes on the page of a batch, by the ids of the parts."""
-    view = details.view
+    view = details.status
     return {
         "part-head": _head(view),
         "part-problem": el("div", problem(view.problem) if view.problem else None, id="part-problem"),
@@ -60,7 +59,7 @@ def parts(details: BatchDetails) -> Mapping[str, Html]:
     }
 
 
-def _head(view: BatchView) -> Html:
+def _head(view: BatchStatus) -> Html:
     words, tone = state_words(view)
     return el(
         "div",
@@ -80,7 +79,7 @@ def _head(view: BatchView) -> Html:
     )
 
 
-def _acts(view: BatchView) -> list[Child]:
+def _acts(view: BatchStatus) -> list[Child]:
     """What can be done with it now."""
     begin = {"new": "Begin", "paused": "Go on", "stopped": "Go on", "cancelled": "Take it up again"}.get(view.state)
     cancels = view.state in ("new", "waiting", "running", "approval", "paused", "stopped")
@@ -111,7 +110,7 @@ def _send(words: str, command: str, look: str = "", **data: str) -> Html:
     return button(words, look=look, data_send=command, id=command, **data)
 
 
-def _meaning(view: BatchView) -> str:
+def _meaning(view: BatchStatus) -> str:
     """What its state means, and what can be done now."""
     elsewhere = "" if view.here else " Another process on this machine works on it; Pause asks it to stop."
     return {
@@ -130,7 +129,7 @@ def _meaning(view: BatchView) -> str:
 
 def _approve(details: BatchDetails) -> Html:
     """A sample of the captions, and the person's yes."""
-    view, found = details.view, details.estimate
+    view, found = details.status, details.estimate
     if view.state != "approval":
         return el("section", id="part-approve")
     if not view.images.left:
@@ -184,12 +183,12 @@ def _sampled(one: CaptionSample) -> Html:
 
 
 def _progress(details: BatchDetails) -> Html:
-    view = details.view
-    rows = [_pass_row(view, one) for one in view.status.passes]
+    view = details.status
+    rows = [_pass_row(view, one) for one in view.passes]
     return card(None, "Progress", el("div", rows, class_="passes"), _chart(details), id="part-progress")
 
 
-def _pass_row(view: BatchView, one: PassStatus) -> Html:
+def _pass_row(view: BatchStatus, one: PassStatus) -> Html:
     here = one.stage == view.batch.stage
     told = [counts_words(one)]
     if here and view.state == "running":
@@ -209,7 +208,7 @@ def _pass_row(view: BatchView, one: PassStatus) -> Html:
 
 def _chart(details: BatchDetails) -> Html | None:
     """How much was done in each minute of the last hour."""
-    hour, current = details.hour, details.view.current
+    hour, current = details.hour, details.status.current
     most = max(hour)
     if not most:
         return None
@@ -227,7 +226,7 @@ def _chart(details: BatchDetails) -> Html | None:
         for place, number in enumerate(hour)
         if number
     ]
-    now = rate(current.a_minute) if current.a_minute and details.view.state == "running" else None
+    now = rate(current.a_minute) if current.a_minute and details.status.state == "running" else None
     return el(
         "figure",
         el(
@@ -243,7 +242,7 @@ def _chart(details: BatchDetails) -> Html | None:
 
 
 def _figures(details: BatchDetails) -> Html:
-    view, status = details.view, details.view.status
+    view = status = details.status
     each, share = view.cost_of_valid, view.share_valid
     cost = money(status.cost, status.currency) if status.cost is not None else "cannot tell"
     no_price = "the plan names no price_an_hour" if status.cost is None else "the hours of work so far, by the clock"
@@ -283,7 +282,7 @@ def _estimate(found: Estimate) -> Html:
     return el("div", el("h3", "What is left takes"), [el("p", words) for words in found.words()], class_="estimate")
 
 
-def _failures(view: BatchView, groups: Sequence[FailedGroup]) -> Html:
+def _failures(view: BatchStatus, groups: Sequence[FailedGroup]) -> Html:
     """What failed, by reason, to be tried again; then what was left out, and why."""
     if not groups:
         return el("section", id="part-failures")
@@ -333,7 +332,7 @@ def _latest(details: BatchDetails) -> Html:
             "header",
             el("h2", "Latest images"),
             el("span", class_="grow"),
-            el("a", "See all of them in Curate", href=_in_curate(details.view), class_="btn s", id="to-curate"),
+            el("a", "See all of them in Curate", href=_in_curate(details.status), class_="btn s", id="to-curate"),
             class_="card-head",
         ),
         el("div", shots, class_="latest"),
@@ -343,18 +342,18 @@ def _latest(details: BatchDetails) -> Html:
     )
 
 
-def _in_curate(view: BatchView) -> str:
+def _in_curate(view: BatchStatus) -> str:
     """Where the gallery shows what this batch has made, and nothing else."""
     return gallery_address(ImageFilter(facets={"batch": (view.batch.facet,)}))
 
 
-def _notes(view: BatchView) -> Html:
+def _notes(view: BatchStatus) -> Html:
     if not view.batch.notes:
         return el("section", id="part-notes")
     return card(None, "How it was chosen", el("ul", [el("li", note) for note in view.batch.notes]), id="part-notes")
 
 
-def _plan(view: BatchView) -> Html:
+def _plan(view: BatchStatus) -> Html:
     return el(
         "details",
         el("summary", "The plan"),

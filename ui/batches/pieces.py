@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from core.words import count_of
-from services.batches.service import PassStatus
-from services.batches.status import BatchView
+from services.batches.service import BatchStatus, PassStatus
 from ui.batches.words import BATCHES, counts_words
 from ui.markup import Html, el
 
@@ -12,9 +11,9 @@ SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
 NEW = f"{BATCHES}new"
 
 
-def about(view: BatchView) -> str:
+def about(view: BatchStatus) -> str:
     """What it is made of and with."""
-    return " · ".join([count_of(view.status.sources, "source image"), view.batch.profile, view.batch.recipe])
+    return " · ".join([count_of(view.sources, "source image"), view.batch.profile, view.batch.recipe])
 
 
 def pass_bar(one: PassStatus) -> Html:

@@ -63,7 +63,7 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
     def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> Response:
         def make() -> str:
             offered = starts(profile, shipped_plans())
-            text = runs.view(like).batch.plan if like else offered[0].text
+            text = runs.status(like).batch.plan if like else offered[0].text
             return new_page(text, offered, layouts_in_words(), signed_in(request))
 
         return shown(request, ALL_BATCHES, make)
@@ -113,7 +113,7 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns) -> None:
 def _shown(runs: BatchRuns, number: int) -> Mapping[str, Any]:
     """The page of a batch as it is now."""
     details = runs.details(number)
-    return {"at_work": details.view.at_work, "parts": dict(parts(details))}
+    return {"at_work": details.status.at_work, "parts": dict(parts(details))}
 
 
 def _planning(view: WorkView) -> Mapping[str, Any]:

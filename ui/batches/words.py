@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.batches.service import PassStatus
-from services.batches.status import BatchView, ViewState
+from services.batches.service import BatchStatus, PassStatus, State
 from ui.explore.parts import Tone
 
 BATCHES = "/batches/"
 """The list; the page of a batch is its number below."""
-STATES: Mapping[ViewState, tuple[str, Tone]] = {
+STATES: Mapping[State, tuple[str, Tone]] = {
     "unplanned": ("planning was interrupted", "warn"),
     "new": ("ready to begin", ""),
     "waiting": ("waits for its turn", ""),
@@ -30,12 +29,12 @@ def batch_address(number: int) -> str:
     return f"{BATCHES}{number}"
 
 
-def state_words(view: BatchView) -> tuple[str, Tone]:
+def state_words(view: BatchStatus) -> tuple[str, Tone]:
     """What a batch is at, with what it does there."""
     words, tone = STATES[view.state]
     if view.state == "running":
         words = f"at the {view.current.title.lower()}"
-    if view.state == "done" and (failed := view.failed()):
+    if view.state == "done" and (failed := view.failed):
         return f"done, {failed:,} failed", "warn"
     return words, tone
 

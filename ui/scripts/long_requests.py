@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field
 from core.errors import UserError
 from core.test_sets import LONGEST_NAME
 from services.batches.running import BatchRuns, PlanByScript
-from services.batches.status import facts_of
+from services.batches.service import facts_of
 from services.commands import Command
 from services.curation.imports import ImportService, ImportState
 from services.queries import Query
@@ -156,7 +156,7 @@ async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[s
         raise UserError("The planning was stopped by somebody else: send the plan again.", field="plan")
     if view.active:
         return {"batch": 0, "state": "planning", "looked_through": view.done}
-    return await run_in_threadpool(lambda: dict(facts_of(runs.view(view.result))))
+    return await run_in_threadpool(lambda: dict(facts_of(runs.status(view.result))))
 
 
 async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter) -> dict[str, Any]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 
+from core.batches import Item
 from core.types import EDIT_TYPES, CounterfactualCaption, CounterfactualCaptions, Edit, EditType
 from services.batches.caption_selection import new_words, select_captions
 from services.batches.estimate import Measured, estimate, images_at_most
-from services.batches.item_selection import chosen
+from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, plan_from_text, settings_of
 
 BARE = """
@@ -33,29 +33,20 @@ def plan_of(text: str) -> BatchPlan:
     return plan_from_text(BARE + text, Path("small.toml"))
 
 
-@dataclass(frozen=True)
-class Picture:
-    """An item as a data set gives it."""
-
-    key: str
-    label: str = ""
-    attributes: Mapping[str, str] = field(default_factory=dict)
-
-
 WEATHERS = ("rainy", "sunny", "foggy")
 PICTURES = [
-    Picture(f"{label}/{number}.png", label, {"weather": WEATHERS[number % 3]})
+    Item(f"{label}/{number}.png", label, attributes={"weather": WEATHERS[number % 3]})
     for label, many in (("bird", 40), ("boat", 40), ("car", 3))
     for number in range(many)
 ]
 
 
-def keys_of(text: str, items: list[Picture] = PICTURES) -> list[str]:
-    return [item.key for item in chosen(items, plan_of("[choose]\n" + text))]
+def keys_of(text: str, items: list[Item] = PICTURES) -> list[str]:
+    return [item.key for item in ItemSelection(items, plan_of("[choose]\n" + text).choose)]
 
 
-def report_of(text: str, items: list[Picture] = PICTURES) -> tuple[str, ...]:
-    found = chosen(items, plan_of("[choose]\n" + text))
+def report_of(text: str, items: list[Item] = PICTURES) -> tuple[str, ...]:
+    found = ItemSelection(items, plan_of("[choose]\n" + text).choose)
     assert all(item in items for item in found)
     return found.report
 
@@ -92,7 +83,7 @@ def test_every_item_has_the_same_chance() -> None:
 
 
 def test_a_share_takes_each_item_by_itself() -> None:
-    many = [Picture(f"{number}") for number in range(20_000)]
+    many = [Item(f"{number}") for number in range(20_000)]
     taken = keys_of("share = 0.3", many)
     assert abs(len(taken) - 6_000) < 5 * 65, "the standard deviation is 65"
     assert keys_of("share = 0.3", many[:500]) == [key for key in taken if int(key) < 500]
@@ -140,7 +131,7 @@ def test_it_is_told_that_nothing_fits_and_why() -> None:
     first, *_, last = report_of('classes = ["a", "b", "c", "d", "e", "f", "g"]\na_class = 1')
     assert first.startswith("Without an item: 7 classes of choose.classes: a, b, c, d, e and 2 more; there are ")
     assert last == "No item is taken: of 83 items in the data set none fits the plan."
-    unlabelled = [Picture("1"), Picture("2")]
+    unlabelled = [Item("1"), Item("2")]
     first, last = report_of("a_class = 1", unlabelled)
     assert first == "Left out, since choose.a_class asks for classes and they have none: 2 items."
     assert last == "No item is taken: of 2 items in the data set none fits the plan."

@@ -82,7 +82,7 @@ def test_a_data_set_becomes_test_cases_after_a_yes(workspace: Workspace, tmp_pat
     assert service.status(number).sources == SOURCES
     assert worked(workspace, number) == "approval"
     status = service.status(number)
-    assert status.words == "waits for your yes to its captions"
+    assert status.state == "approval"
     assert [one.number("done") for one in status.passes] == [SOURCES, SOURCES, 0]
     assert status.passes[2].total == 2 * SOURCES
     shown = service.sample(number, 4)
@@ -91,7 +91,7 @@ def test_a_data_set_becomes_test_cases_after_a_yes(workspace: Workspace, tmp_pat
     workspace.batches.approve(number)
     assert worked(workspace, number) == "done"
     status = service.status(number)
-    assert status.words == "done" and status.passes[2].number("done") == 2 * SOURCES
+    assert status.state == "done" and status.passes[2].number("done") == 2 * SOURCES
     page = workspace.catalogue.page(ImageFilter(), Sorted(), 100)
     assert len(page.entries) == 2 * SOURCES  # Curate has them
     classes = {entry.classes for entry in page.entries}
@@ -120,7 +120,7 @@ def test_what_is_broken_or_there_twice_is_told_and_the_rest_goes_on(workspace: W
     worked(workspace, number)
     workspace.batches.approve(number)
     assert worked(workspace, number) == "done"
-    failed = {group.examples[0]: group for group in BatchService(workspace).failures(number)}
+    failed = {group.examples[0]: group for group in workspace.batches.failures(number)}
     assert set(failed) == {f"test/{name}.png" for name in ("bird/broken", "boat/again", "boat/1", "boat/3")}
     assert "same picture as test/bird/0.png" in failed["test/boat/again.png"].reason
     assert failed["test/boat/again.png"].state == "skipped"
@@ -128,7 +128,7 @@ def test_what_is_broken_or_there_twice_is_told_and_the_rest_goes_on(workspace: W
     assert all(group.reason.endswith(".") for group in failed.values())
     status = BatchService(workspace).status(number)
     assert status.passes[2].number("done") == 2 * (SOURCES - 2)
-    assert status.words == "done; 3 failed"
+    assert status.state == "done" and status.failed == 3
 
 
 def test_every_kind_of_bad_row_stands_in_the_report_and_the_rest_is_drawn(workspace: Workspace, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_every_kind_of_bad_row_stands_in_the_report_and_the_rest_is_drawn(worksp
     (root / "gone.png").unlink()
     workspace.batches.approve(number, ahead=True)
     assert worked(workspace, number) == "done"
-    failed = {group.examples[0]: group.reason for group in service.failures(number)}
+    failed = {group.examples[0]: group.reason for group in workspace.batches.failures(number)}
     assert set(failed) == {"strange.png", "gone.png", "small.png", "odd.png"}
     assert "none of the 2 classes" in failed["strange.png"]
     assert "not there" in failed["gone.png"]
@@ -179,7 +179,7 @@ def test_a_reply_that_cannot_be_read_fails_its_source_alone_until_it_is_tried_ag
     assert (status.passes[1].number("done"), status.passes[1].number("failed")) == (SOURCES // 2, SOURCES // 2)
     assert status.passes[2].number("done") == SOURCES
     before = workspace.batches.images(number)
-    (group,) = service.failures(number)
+    (group,) = workspace.batches.failures(number)
     assert group.stage == "language" and group.examples[0].startswith("test/boat/")
     assert workspace.batches.retry_failed(number, group.reason) == SOURCES // 2
     assert not service.status(number).batch.finished
@@ -234,7 +234,7 @@ def test_captions_that_were_edited_before_the_yes_are_drawn_as_they_are_then(
     assert drawn == {one: 2, other: 1, third: 1, fourth: 2}
     texts = {case.lineage.counterfactual.text for case in cases if case.run_id == one}
     assert "A bird of glass under a green sky." in texts and len(texts) == 2
-    reasons = {group.reason: group.number for group in service.failures(number)}
+    reasons = {group.reason: group.number for group in workspace.batches.failures(number)}
     assert reasons == {planning.EDITED: 1, planning.TAKEN_OUT: 2}
     edited(workspace, one, first_anew)  # what is drawn stays
     assert worked(workspace, number) == "done"
@@ -246,7 +246,7 @@ def test_where_no_caption_was_written_nobody_is_asked_for_a_yes(workspace: Works
     number = planned(workspace, tmp_path)
     assert worked(workspace, number, ScriptedModels(ScriptedLanguageModel(lambda prompt: "?"))) == "done"
     status = BatchService(workspace).status(number)
-    assert status.words == f"done; {SOURCES} failed" and status.batch.approved is None
+    assert (status.state, status.failed) == ("done", SOURCES) and status.batch.approved is None
     assert workspace.batches.retry_failed(number) == SOURCES
     assert worked(workspace, number) == "approval"
 
@@ -327,7 +327,7 @@ def test_a_source_that_kills_its_worker_is_set_aside(workspace: Workspace, tmp_p
     images(tmp_path / "data")
     number = planned(workspace, tmp_path)
     assert worked(workspace, number, pool=lambda order: Dying(order, stand_in)) == "approval"
-    (group,) = BatchService(workspace).failures(number)
+    (group,) = workspace.batches.failures(number)
     assert group.examples == ["test/boat/3.png"] and "died 3 times" in group.reason
 
 
@@ -373,7 +373,7 @@ def test_a_layout_and_a_choice_that_there_is_not_are_refused(workspace: Workspac
         service.plan(read_plan(plan))
     with pytest.raises(UserError, match="chooses no image"):
         planned(workspace, tmp_path, '[choose]\nclasses = ["horse"]\n')
-    assert service.all() == ()
+    assert workspace.batches.all() == ()
 
 
 def test_what_of_a_data_set_is_no_item_is_told(workspace: Workspace, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from core.batches import Item, Piece, SourceRun
 from core.errors import UserError
 from services.batches import planning, service
 from services.batches.engine import ProgressEvent
-from services.batches.io_workers import HelperDied, Helpers, Order, UnreadSource
+from services.batches.io_workers import FileWork, HelperDied, Helpers, Order, UnreadSource
 from services.batches.plan_file import read_plan
 from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
@@ -129,10 +129,10 @@ def test_what_is_asked_of_a_helper_that_has_died_is_refused(tmp_path: Path) -> N
     before = set(psutil.Process().children())
     helpers = Helpers(order, 1)
     try:
-        missing = helpers.load(SourceRun("0" * 64, (0, 0), "", {}, {}))()
+        missing = helpers.submit(FileWork.load, SourceRun("0" * 64, (0, 0), "", {}, {}))()
         assert isinstance(missing, UnreadSource) and "is missing from" in missing.failed and missing.final
         shutil.rmtree(tmp_path / "data")
-        away = helpers.read(Piece(1, 0, Item("test/x/0.png"), 1))()
+        away = helpers.submit(FileWork.read, Piece(1, 0, Item("test/x/0.png"), 1))()
         assert isinstance(away, UnreadSource) and away.final and "data" in away.failed
         (own,) = (
             one for one in psutil.Process().children() if one not in before and "spawn_main" in str(one.cmdline())
@@ -140,6 +140,6 @@ def test_what_is_asked_of_a_helper_that_has_died_is_refused(tmp_path: Path) -> N
         own.kill()
         for _ in range(2):
             with pytest.raises(HelperDied):
-                helpers.load(SourceRun("0" * 64, (0, 0), "", {}, {}))()
+                helpers.submit(FileWork.load, SourceRun("0" * 64, (0, 0), "", {}, {}))()
     finally:
         helpers.close()

@@ -208,10 +208,10 @@ def test_a_batch_makes_its_images_and_the_same_in_any_process(
             number = service.plan(read_plan(file))
             workspace.batches.approve(number, ahead=True)
             order = replace(service.order(number), profile=small(name, hub))
-            assert Engine(workspace, number, order, pool).run() == "done", service.failures(number)
+            assert Engine(workspace, number, order, pool).run() == "done", workspace.batches.failures(number)
             status = service.status(number)
             read, written, drawn = (one.number("done") for one in status.passes)
-            assert status.words == "done" and read == written == SOURCES < drawn
+            assert status.state == "done" and read == written == SOURCES < drawn
             for source in workspace.batches.sources(number):
                 run = workspace.runs.get(source.run or "")
                 assert run.values["caption"].value.value.text == hub.captions[source.item.key], "each its own"

@@ -189,7 +189,7 @@ def test_a_source_that_kills_its_worker_is_set_aside(workspace: Workspace, tmp_p
     hand_out(workspace, number, order)
     work(workspace.folder, number, 1, 1, lambda order: Dying(order, stand_in))
     assert merge(workspace, number, order).left == 0
-    (group,) = BatchService(workspace).failures(number)
+    (group,) = workspace.batches.failures(number)
     assert group.examples == ["test/boat/3.png"] and "died 3 times" in group.reason
     assert BatchService(workspace).status(number).passes[0].number("done") == SOURCES - 1
 

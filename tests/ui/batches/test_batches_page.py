@@ -79,20 +79,20 @@ def whole(studio: Studio, number: int) -> None:
 def test_captions_come_first_and_images_after_a_yes(studio: Studio, gate: Gate, tmp_path: Path) -> None:
     number = planned(studio, plan_text(pictures(tmp_path / "data"), more=COST))
     new = studio.batches.details(number)
-    assert new.view.state == "new" and new.estimate is not None
+    assert new.status.state == "new" and new.estimate is not None
     assert new.estimate.images == 6 and new.estimate.hours is None, "nothing was measured here yet"
 
     run(studio, number)
     waiting = studio.batches.details(number)
     assert {one.key for one in waiting.sample} == {f"bird/{place}.png" for place in range(3)}
-    assert not waiting.latest and waiting.view.images.left == 6
+    assert not waiting.latest and waiting.status.images.left == 6
     with pytest.raises(UserError, match="wait for your yes"):
         studio.batches.begin(number)
 
     studio.commands.send("approve-batch", {"batch": number})
     comes_to(studio, number, "done")
     done = studio.batches.details(number)
-    assert len({case for case, _, _ in done.latest}) == 6 and done.view.images.number("done") == 6
+    assert len({case for case, _, _ in done.latest}) == 6 and done.status.images.number("done") == 6
     assert sum(done.hour) == 6 and not done.sample and done.estimate is None
     with pytest.raises(UserError, match="nothing is left"):
         studio.batches.begin(number)
@@ -123,11 +123,11 @@ def test_a_batch_that_waits_comes_after_the_one_at_work_or_leaves_the_queue(
     for number in (second, third):
         run(studio, number, "waiting")
     studio.commands.send("pause-batch", {"batch": second})
-    assert studio.batches.view(second).state != "waiting"
+    assert studio.batches.status(second).state != "waiting"
     gate.open()
     comes_to(studio, third, "approval")
-    assert studio.batches.view(first).state == "approval"
-    assert not studio.batches.view(second).status.passes[0].number("done"), "it was taken out of the queue"
+    assert studio.batches.status(first).state == "approval"
+    assert not studio.batches.status(second).passes[0].number("done"), "it was taken out of the queue"
 
 
 def test_a_pause_gives_back_what_is_not_done_and_it_goes_on_to_the_same_images(
@@ -138,16 +138,16 @@ def test_a_pause_gives_back_what_is_not_done_and_it_goes_on_to_the_same_images(
     gate.shut()
     studio.commands.send("approve-batch", {"batch": number})
     gate.let()
-    until(lambda: studio.batches.view(number).images.number("done") == 8)
+    until(lambda: studio.batches.status(number).images.number("done") == 8)
     studio.commands.send("pause-batch", {"batch": number})
     comes_to(studio, number, "paused")
-    paused = studio.batches.view(number)
+    paused = studio.batches.status(number)
     assert paused.images.number("leased") == 0 and paused.images.number("planned") == 16
     with pytest.raises(UserError, match="nothing to pause"):
         studio.batches.pause(number)
     gate.open()
     run(studio, number, "done")
-    assert studio.batches.view(number).images.number("done") == 24
+    assert studio.batches.status(number).images.number("done") == 24
 
 
 def test_a_batch_that_was_cancelled_keeps_what_was_made_and_can_be_taken_up_again(
@@ -157,15 +157,15 @@ def test_a_batch_that_was_cancelled_keeps_what_was_made_and_can_be_taken_up_agai
     gate.shut()
     run(studio, number, "running")
     gate.let()
-    until(lambda: studio.batches.view(number).status.passes[0].number("done") == 8)
+    until(lambda: studio.batches.status(number).passes[0].number("done") == 8)
     studio.commands.send("cancel-batch", {"batch": number})
     comes_to(studio, number, "cancelled")
-    assert studio.batches.view(number).status.passes[0].number("done") == 8
+    assert studio.batches.status(number).passes[0].number("done") == 8
     with pytest.raises(UserError, match="cancelled already"):
         studio.batches.cancel(number)
     gate.open()
     run(studio, number)
-    assert studio.batches.view(number).status.passes[0].number("done") == 12
+    assert studio.batches.status(number).passes[0].number("done") == 12
 
 
 def test_what_failed_is_grouped_by_reason_and_tried_again(studio: Studio, tmp_path: Path) -> None:
@@ -174,12 +174,12 @@ def test_what_failed_is_grouped_by_reason_and_tried_again(studio: Studio, tmp_pa
     work_here(studio.batches, models)
     number = planned(studio, plan_text(pictures(tmp_path / "data", 3, broken=True)))
     studio.commands.send("begin-batch", {"batch": number})
-    until(lambda: studio.batches.view(number).failed() == 4 and not studio.batches.view(number).at_work)
+    until(lambda: studio.batches.status(number).failed == 4 and not studio.batches.status(number).at_work)
     groups = {group.reason: group.number for group in studio.batches.details(number).failures}
     assert groups[NO_IDEA] == 3 and len(groups) == 2
     with pytest.raises(UserError, match="for this reason"):
         studio.batches.retry(number, "Another one.")
-    assert studio.batches.view(number).state == "done" and not studio.batches.view(number).images.total
+    assert studio.batches.status(number).state == "done" and not studio.batches.status(number).images.total
     models.captioner.sure = True
     assert studio.commands.send("retry-batch", {"batch": number, "reason": NO_IDEA})["again"] == 3
     comes_to(studio, number, "approval")
@@ -194,12 +194,12 @@ def test_what_is_tried_again_while_it_works_is_done_before_it_ends(studio: Studi
     gate.shut()
     run(studio, number, "running")
     gate.let()  # the first lot fails, the second one is held
-    until(lambda: studio.batches.view(number).failed() == 8)
+    until(lambda: studio.batches.status(number).failed == 8)
     models.captioner.sure = True
     assert studio.batches.retry(number) == 8
     gate.open()
     comes_to(studio, number, "approval")
-    assert studio.batches.view(number).status.passes[0].number("done") == 9 and not studio.batches.view(number).failed()
+    assert studio.batches.status(number).passes[0].number("done") == 9 and not studio.batches.status(number).failed
 
 
 def test_a_valid_test_case_costs_what_all_images_cost_shared_among_those_accepted(
@@ -207,15 +207,15 @@ def test_a_valid_test_case_costs_what_all_images_cost_shared_among_those_accepte
 ) -> None:
     number = planned(studio, plan_text(pictures(tmp_path / "data"), more=COST))
     whole(studio, number)
-    none = studio.batches.view(number)
-    assert none.status.cost and none.cost_of_valid is None, "nobody has judged one yet"
+    none = studio.batches.status(number)
+    assert none.cost and none.cost_of_valid is None, "nobody has judged one yet"
     cases = [case for case, _, _ in studio.batches.details(number).latest]
     for case, verdict in zip(cases, ("accepted", "accepted", "rejected"), strict=False):
         run_id = next(run for found, _, run in studio.batches.details(number).latest if found == case)
         studio.commands.send("review", {"run": run_id, "case": case, "verdict": verdict, "reason": "other"})
-    view = studio.batches.view(number)
+    view = studio.batches.status(number)
     assert (view.accepted, view.rejected) == (2, 1)
-    assert view.status.cost and view.cost_of_valid == pytest.approx(view.status.cost / 2)
+    assert view.cost and view.cost_of_valid == pytest.approx(view.cost / 2)
 
     shas = {case: sha for case, sha, _ in studio.batches.details(number).latest}
     items = [NewItem(shas[case], label="bird", test_case=case) for case in cases[:3]]
@@ -228,9 +228,9 @@ def test_a_valid_test_case_costs_what_all_images_cost_shared_among_those_accepte
         for place, (worker, answer) in enumerate(zip(CREW, answers[item.image_sha], strict=True))
     ]
     studio.workspace.studies.import_votes(study, votes)
-    studied = studio.batches.view(number)
+    studied = studio.batches.status(number)
     assert (studied.valid, studied.invalid) == (1, 1), "the third one was rejected before"
-    assert studied.cost_of_valid == pytest.approx(view.status.cost), "two accepted, half of them valid"
+    assert studied.cost_of_valid == pytest.approx(view.cost), "two accepted, half of them valid"
 
 
 def test_a_batch_of_another_process_is_shown_live_and_asked_to_pause(
@@ -239,13 +239,13 @@ def test_a_batch_of_another_process_is_shown_live_and_asked_to_pause(
     number = planned(studio, plan_text(pictures(tmp_path / "data")))
     with Workspace(studio.workspace.folder) as elsewhere:
         elsewhere.batches.hold(number)
-        view = studio.batches.view(number)
+        view = studio.batches.status(number)
         assert view.state == "running" and not view.here
         with pytest.raises(UserError, match="Another process works"):
             studio.batches.begin(number)
         studio.batches.pause(number)
         assert elsewhere.batches.get(number).wish == "pause"
-        assert studio.batches.view(number).state == "stopping"
+        assert studio.batches.status(number).state == "stopping"
         elsewhere.batches.let_go(number)
     run(studio, number)
 
@@ -257,11 +257,11 @@ def test_the_end_of_the_server_stops_a_batch_that_goes_on_with_the_next_one(
     gate.shut()
     run(studio, number, "running")
     studio.batches.close()
-    assert studio.batches.view(number).state == "stopped"
+    assert studio.batches.status(number).state == "stopped"
     again = BatchRuns(studio.workspace, Changes())
     work_here(again)
     again.begin(number)
-    until(lambda: again.view(number).state == "approval")
+    until(lambda: again.status(number).state == "approval")
     again.close()
 
 
@@ -272,11 +272,11 @@ def test_work_that_fails_as_a_whole_is_told_at_the_batch(studio: Studio, tmp_pat
     studio.batches.pool = pool
     number = planned(studio, plan_text(pictures(tmp_path / "data")))
     studio.commands.send("begin-batch", {"batch": number})
-    until(lambda: studio.batches.view(number).problem)
-    assert studio.batches.view(number).state == "stopped"
+    until(lambda: studio.batches.status(number).problem)
+    assert studio.batches.status(number).state == "stopped"
     work_here(studio.batches)
     run(studio, number)
-    assert not studio.batches.view(number).problem
+    assert not studio.batches.status(number).problem
 
 
 def test_a_batch_whose_profile_is_gone_is_shown_and_says_so_when_it_begins(
@@ -289,7 +289,7 @@ def test_a_batch_whose_profile_is_gone_is_shown_and_says_so_when_it_begins(
     profile.unlink()
     assert "Birds" in page(client, "/batches/") and "ready to begin" in page(client, f"/batches/{number}")
     studio.batches.begin(number)
-    until(lambda: studio.batches.view(number).problem)
+    until(lambda: studio.batches.status(number).problem)
     assert "own.toml" in page(client, f"/batches/{number}")
 
 
@@ -386,7 +386,7 @@ def test_a_plan_that_was_interrupted_is_planned_again_from_its_text(
     again = unescape(client.get("/batches/new?like=1").text)
     written = again[again.index('name = "Interrupted"') : again.index("</textarea>")]
     assert send(client, "plan-batch", plan=written).json() == {"go": "/batches/1"}
-    assert studio.batches.view(1).state == "new" and studio.batches.view(1).status.sources == 300
+    assert studio.batches.status(1).state == "new" and studio.batches.status(1).sources == 300
     assert client.get("/batches/new?like=9").status_code == 404
 
 
