@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub, which reads it once
 
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
+STARTS_PROCESSES = {f"tests/services/batches/test_{name}.py" for name in ("beside", "cluster", "kills", "shards")}
 IN_MEMORY = Path("/dev/shm")
 if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > 4 << 30:
     # Two thousand tests with a database each wait a sixth of their time for a disk. No test is about power failure.
@@ -38,10 +39,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest goes by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What asks for Chromium, by whatever fixture, is a browser test."""
+    """Mark browser tests, by their fixture. Put the groups that take longest first: what is short fills the gaps."""
     for item in items:
         if "chromium_path" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+    items.sort(key=lambda item: _group(item.nodeid) is None)
+
+
+def _group(nodeid: str) -> str | None:
+    """The name of a group of files that one core runs one after another, or None.
+
+    Files that ask the embedded models load them once. Files that start several processes each would take the cores
+    from each other.
+    """
+    file = nodeid.partition("::")[0]
+    if file.endswith("_demo.py"):
+        return "demo in a browser" if file.startswith("tests/browser/") else "demo"
+    return "processes" if file in STARTS_PROCESSES else None
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -50,20 +64,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Give each core a file at a time. Files that ask the embedded models are two groups, with a browser and without:
-    all of a group go to one core, which loads the models once.
-    """
+    """Give each core a file or a group of files at a time."""
     if config.getoption("dist") != "loadfile":
         return None
 
-    class DemoInTwoGroups(LoadFileScheduling):
+    class FilesInGroups(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
-            if not file.endswith("_demo.py"):
-                return file
-            return "demo in a browser" if file.startswith("tests/browser/") else "demo"
+            return _group(nodeid) or super()._split_scope(nodeid)
 
-    return DemoInTwoGroups(config, log)
+    return FilesInGroups(config, log)
 
 
 @pytest.fixture(scope="session")
