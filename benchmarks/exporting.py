@@ -35,7 +35,7 @@ def measure(images: int = IMAGES) -> list[Comparison]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         examples = list(prepared(folder / "images", images))
-        header = TestSet("A benchmark", "0" * 64, counts={"images": images})
+        header = TestSet("A benchmark", "0" * 64)
         rounds = [
             (
                 _seconds(folder, lambda into: export(header, examples, into, LAYOUT)),

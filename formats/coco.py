@@ -14,9 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
-
 from core.errors import UserError
 from core.masks import UNLABELLED
 from formats import rle
@@ -32,6 +29,7 @@ _BLOCK = 4_000_000
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 _OUR_LISTS = (CLASSES, CROISSANT, "manifest.json")
+_NO_FORM = "It is no list of COCO's form: download it again."
 _CHANGED = "The list of annotations was changed since the data set was opened: open it again."
 _KINDS = re.compile(r"_?(instances|captions|person_keypoints|keypoints|annotations|stuff|image_info)_?(\.coco)?_?")
 
@@ -96,24 +94,17 @@ def _regions(picture: Picture, ids: Mapping[str, int]) -> Iterator[dict[str, Any
     for number, name in sorted(picture.example.mask_classes.items()):
         if number == UNLABELLED:
             continue
-        for left, top, region in pieces(numbers, number):
-            crowd = int(_is_crowd(region))
+        for left, top, region, crowd in pieces(numbers, number):
             height, width = region.shape
             counts = rle.counts_of(region, left, top, picture.size)
             yield {
                 "category_id": ids[name],
-                "iscrowd": crowd,
+                "iscrowd": int(crowd),
                 "area": int(region.sum()),
                 "bbox": [left, top, width, height],
                 "segmentation": {"size": [picture.size[1], picture.size[0]], "counts": rle.packed(counts)},
                 "mask_number": number,
             }
-
-
-def _is_crowd(region: NDArray[np.bool_]) -> bool:
-    import cv2
-
-    return int(cv2.connectedComponents(region.astype(np.uint8), connectivity=8)[0]) > 2
 
 
 def _whole(picture: Picture, ids: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -143,11 +134,6 @@ class CocoSource(Source):
                 f"The label of COCO's images is “largest” (object) or nothing, not “{label}”.", field="label"
             )
         self._largest = label == "largest"
-        if in_place:
-            self.licence = (
-                "Annotations CC BY 4.0; each image under the terms that Flickr shows for it. "
-                "https://cocodataset.org/#termsofuse"
-            )
         near = (path for folder in ("annotations", "") for path in files.files(folder, deep=False))
         names = list(near) if in_place else list(files.names)
         lists = [name for name in names if name.endswith(".json") and posixpath.basename(name) not in _OUR_LISTS]
@@ -161,6 +147,10 @@ class CocoSource(Source):
         for name in () if in_place else filter(is_image, names):
             self._by_base.setdefault(posixpath.basename(name), []).append(name)
 
+    @classmethod
+    def may_be(cls, files: Files) -> bool:
+        return claims(files)
+
     def splits(self) -> list[str]:
         return list(self._lists)
 
@@ -171,8 +161,8 @@ class CocoSource(Source):
             dict(enumerate(names)) if len(names) <= UNLABELLED else {},
         )
 
-    def count(self, split: str | None = None) -> int:
-        return sum(len(table.places) for each in self._chosen(split) for table in self._images_of(each)[0])
+    def count(self) -> int:
+        return sum(len(table.places) for split in self._lists for table in self._images_of(split)[0])
 
     def find(self, split: str | None = None) -> Iterator[Found]:
         used = set()
@@ -232,7 +222,7 @@ class CocoSource(Source):
                     if isinstance(entry, dict):
                         table.note(what, entry, place, size, names, image_ids)
         except ValueError:
-            return _Table(name, problem="It is no list of COCO's form: download it again.")
+            return _Table(name, problem=_NO_FORM)
         except OSError as error:
             return _Table(name, problem=f"It cannot be read: {error.strerror or error}.")
         if not names:
@@ -240,7 +230,7 @@ class CocoSource(Source):
         table.finish(image_ids)
         table.stamp = stamp_of(self.files.path(name))
         table.folder = self._folder_of(name, names)
-        table.keys = Places(self._place_of(table, each) or each for each in names)
+        table.keys = Places(digest(self._place_of(table, each) or each) for each in names)
         return table
 
     def _folder_of(self, name: str, images: Sequence[str]) -> str:
@@ -286,21 +276,31 @@ class CocoSource(Source):
         folder = next((part for part in path.split("/")[:-1] if standard(part) in ("train", "validation", "test")), "")
         found = replace(found, split=split or standard(folder), attributes={"licence": licence} if licence else {})
         annotations: list[dict[str, Any]] = []
-        if identity in table.twice:
+        words: list[str] = []
+        if table.is_shared(identity):
             tally.note(
                 where, f"Another image has its id {identity}, so that nothing tells whose annotations are whose."
             )
         else:
             annotations = [_read_at(file, *part) for part in table.of_image(identity)]
-        words = [_text(each.get("caption")) for each in annotations if each.get("caption")]
-        for other in captions if identity not in table.twice else ():
-            with self.files.path(other.name).open("rb") as second:
-                words += [_text(_read_at(second, *part).get("caption")) for part in other.of_image(identity)]
+            words = [_text(each.get("caption")) for each in annotations if each.get("caption")]
+            for other in captions:
+                with self.files.path(other.name).open("rb") as second:
+                    words += [_text(_read_at(second, *part).get("caption")) for part in other.of_image(identity)]
         if len(words) > 1:
             tally.note(where, f"It has {len(words)} captions: the first one was taken.")
         if words:
             found = replace(found, row=Row(caption=words[0]))
-        return found if table.kind == "caption" else self._drawn(found, table, entry, annotations, tally)
+        if table.kind == "caption":
+            return found
+        objects = [a for a in annotations if not a.get("iscrowd") and _id(a.get("category_id")) in table.categories]
+        if self._largest and objects:
+            largest = max(objects, key=area_of)
+            found = replace(found, label=table.categories[_id(largest.get("category_id"))])
+        try:
+            return self._drawn(found, table, entry, annotations, tally)
+        except UserError as error:
+            return replace(found, problem=str(error))
 
     def _drawn(
         self,
@@ -310,33 +310,25 @@ class CocoSource(Source):
         annotations: Sequence[Mapping[str, Any]],
         tally: Tally,
     ) -> Found:
-        """The item with its label, and the mask of its regions."""
+        """The item with the mask of its regions, and its label. Raises UserError for an entry that cannot be read."""
         named = table.categories
         kinds = [_id(annotation.get("category_id")) for annotation in annotations]
-        unknown = sorted(
-            {str(a.get("category_id"))[:80] for a, kind in zip(annotations, kinds, strict=True) if kind not in named}
-        )
-        objects = [a for a in annotations if not a.get("iscrowd") and _id(a.get("category_id")) in named]
-        if self._largest and objects:
-            found = replace(found, label=named[_id(max(objects, key=area_of).get("category_id"))])
-        if unknown:
-            return replace(
-                found, problem=f"Its annotations have a category that is not listed: {', '.join(unknown[:6])}."
-            )
+        if not named.keys() >= set(kinds):
+            ids = [str(a.get("category_id"))[:80] for a in annotations if _id(a.get("category_id")) not in named]
+            listed = ", ".join(sorted(set(ids))[:6])
+            raise UserError(f"Its annotations have a category that is not listed: {listed}.")
         own, label = entry.get("mask_classes"), entry.get("label")
-        if isinstance(label, str) and not self._largest:
-            found = replace(found, label=label)
         try:
             classes = {int(n): str(name) for n, name in own.items()} if isinstance(own, dict) else {}
             size = int(entry["width"]), int(entry["height"])
-        except (KeyError, ValueError, TypeError, OverflowError):
-            return replace(found, problem="Its width and height are not both given as numbers: add them.")
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise UserError("Its width and height are not both given as numbers: add them.") from error
         if any(not 0 <= number <= UNLABELLED for number in classes):
-            return replace(
-                found, problem="Its mask_classes have a number that no mask can hold: they go from 0 to 255."
-            )
+            raise UserError("Its mask_classes have a number that no mask can hold: they go from 0 to 255.")
         if not (0 < size[0] <= 1 << 15 and 0 < size[1] <= 1 << 15):
-            return replace(found, problem="Its width and height cannot be those of an image.")
+            raise UserError("Its width and height cannot be those of an image.")
+        if isinstance(label, str) and not self._largest:
+            found = replace(found, label=label)
         if isinstance(label, str) and not isinstance(own, dict):
             return found
         shaped = [annotation for annotation in annotations if annotation.get("segmentation")]
@@ -355,7 +347,7 @@ class CocoSource(Source):
         for annotation in sorted(shaped, key=area_of, reverse=True):  # smaller ones lie on larger ones
             number = annotation.get("mask_number", numbers.get(named[_id(annotation.get("category_id"))]))
             if not isinstance(number, int) or not 0 <= number < UNLABELLED:
-                return replace(found, problem="It has more than 255 classes, which a mask cannot hold.")
+                raise UserError("It has more than 255 classes, which a mask cannot hold.")
             shapes.append((number, annotation["segmentation"]))
         if not shapes and not isinstance(own, dict) and (annotations or not table.has_regions or not self.in_place):
             return found
@@ -374,18 +366,16 @@ class _Table:
     folder: str = ""
     places: array[int] = field(default_factory=lambda: array("Q"))
     sizes: array[int] = field(default_factory=lambda: array("Q"))
-    keys: Places = field(default_factory=lambda: Places(()))
+    keys: Places = field(default_factory=Places)
+    ids: Places = field(default_factory=Places)
     categories: dict[str, str] = field(default_factory=dict)
     licences: dict[str, str] = field(default_factory=dict)
-    twice: set[str] = field(default_factory=set)
-    """Ids that several images have."""
     told: list[str] = field(default_factory=list)
     has_regions: bool = False
     _ids: array[int] = field(default_factory=lambda: array("Q"))
     _at: array[int] = field(default_factory=lambda: array("Q"))
     _bytes: array[int] = field(default_factory=lambda: array("Q"))
-    _sorted: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    _order: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    _by_image: Places = field(default_factory=Places)
 
     def note(
         self, what: str, entry: Mapping[str, Any], place: int, size: int, names: list[str], ids: list[str]
@@ -423,30 +413,18 @@ class _Table:
         return {name: number for number, name in enumerate(names)} if len(names) <= UNLABELLED else {}
 
     def finish(self, ids: Sequence[str]) -> None:
-        """Sort the annotations by their images."""
-        seen: set[str] = set()
-        self.twice = {each for each in ids if each and (each in seen or seen.add(each))}  # type: ignore[func-returns-value]
-        digests = np.array(self._ids, np.uint64)
-        self._order = np.argsort(digests, kind="stable")
-        self._sorted = digests[self._order]
+        """Sort the images by their ids and the annotations by their images."""
+        self.ids, self._by_image = Places(map(digest, ids)), Places(self._ids)
         if len(set(self.categories.values())) > UNLABELLED:
             self.told.append("It has more categories than a mask can hold: masks are left out.")
 
+    def is_shared(self, identity: str) -> bool:
+        """True if several images have this id."""
+        return bool(identity) and len(self.ids.all(identity)) > 1
+
     def of_image(self, identity: str) -> list[tuple[int, int]]:
         """Place and size of each annotation of an image."""
-        found = np.uint64(digest(identity))
-        first, last = np.searchsorted(self._sorted, found, "left"), np.searchsorted(self._sorted, found, "right")
-        return [(self._at[at], self._bytes[at]) for at in self._order[int(first) : int(last)].tolist()]
-
-
-def explained(files: Files) -> int:
-    """Number of images that the lists of a data set name."""
-    if not claims(files):
-        return 0
-    try:
-        return sum(not found.problem.startswith("It names") for found in CocoSource(files, Report(), {}).find())
-    except (UserError, OSError):
-        return 0
+        return [(self._at[at], self._bytes[at]) for at in self._by_image.all(identity)]
 
 
 def claims(files: Files) -> bool:
@@ -468,16 +446,8 @@ def _split_of(table: str) -> str:
     """The split of a list as it is called: by its own name (instances_train2017.json), or its folder."""
     own = _KINDS.sub("", stem_of(table).removesuffix(".coco")).strip("_")
     folders = [part for part in table.split("/")[:-1] if part.lower() in SPLIT_OF]
-    words = [part for part in re.split(r"[_\W]", own) if standard(part) in ("train", "validation", "test")]
-    return (
-        own
-        if standard(own) in ("train", "validation", "test")
-        else words[0]
-        if words
-        else folders[-1]
-        if folders
-        else ""
-    )
+    named = [part for part in (own, *re.split(r"[_\W]", own)) if standard(part) in ("train", "validation", "test")]
+    return named[0] if named else folders[-1] if folders else ""
 
 
 def _path(named: str) -> str:
@@ -504,10 +474,6 @@ def _read_at(file: BinaryIO, place: int, size: int) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else {}
 
 
-class _Damaged(ValueError):
-    """The file is no JSON of the form that is read."""
-
-
 class _Text:
     """A JSON file that is gone through from front to back, a character for a byte."""
 
@@ -522,24 +488,24 @@ class _Text:
             self._at = 3
 
     def sign(self) -> str:
-        """The next character that is not blank, which is not yet passed. Raises _Damaged at the end."""
+        """The next character that is not blank, which is not yet passed. Raises ValueError at the end."""
         while True:
             match = _BLANK.match(self._text, self._at)
             self._at = match.end() if match else self._at
             if self._at < len(self._text):
                 return self._text[self._at]
             if not self._more():
-                raise _Damaged
+                raise ValueError(_NO_FORM)
 
     def take(self, signs: str) -> str:
-        """Pass one of some characters. Raises _Damaged for another one."""
+        """Pass one of some characters. Raises ValueError for another one."""
         if (sign := self.sign()) not in signs:
-            raise _Damaged
+            raise ValueError(_NO_FORM)
         self._at += 1
         return sign
 
     def value(self) -> tuple[Any, int, int]:
-        """The next value, passed; where it begins and how many bytes it has. Raises _Damaged."""
+        """The next value, passed; where it begins and how many bytes it has. Raises ValueError."""
         self.sign()
         while True:
             try:
@@ -548,9 +514,9 @@ class _Text:
                     break
             except ValueError as error:
                 if not self._more():
-                    raise _Damaged from error
+                    raise ValueError(_NO_FORM) from error
             except RecursionError as error:
-                raise _Damaged from error
+                raise ValueError(_NO_FORM) from error
         start, size = self._before + self._at, end - self._at
         piece = self._text[self._at : end]
         if not piece.isascii():  # here a character is a byte: its texts have to be read anew

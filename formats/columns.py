@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from core.errors import UserError
 from formats.source import UNKNOWN, Latest
@@ -22,22 +22,9 @@ _LABELS = 4096
 """Labels that are read at once."""
 
 
-class ColumnFile(Protocol):
-    """A file of rows."""
-
-    schema: pyarrow.Schema
-
-    def count(self) -> int:
-        """How many rows it has."""
-
-    def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-        """Some columns, or all, of the rows from front to back; no other one is read."""
-
-    def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
-        """Some columns of a row, from 0."""
-
-
 class ArrowFile:
+    """A file of rows that is mapped into memory."""
+
     def __init__(self, file: Path) -> None:
         import pyarrow
 
@@ -52,16 +39,20 @@ class ArrowFile:
         return int(self._table.num_rows)
 
     def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+        """Some columns, or all, of the rows from front to back; no other one is read."""
         table = self._table if columns is None else self._table.select(list(columns))
         for batch in table.to_batches(_ROWS if columns is None else _LABELS):
             yield from batch.to_pylist() if batch.num_columns else ({} for _ in range(batch.num_rows))
 
     def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
+        """Some columns of a row, from 0."""
         row: dict[str, Any] = self._table.select(list(columns)).slice(number, 1).to_pylist()[0]
         return row
 
 
 class ParquetFile:
+    """A file of rows, some of whose row groups are in memory."""
+
     def __init__(self, file: Path) -> None:
         import pyarrow.parquet
 
@@ -112,12 +103,16 @@ def features_of(schema: pyarrow.Schema) -> dict[str, Any]:
         return {}
 
 
-def names_of_classes(values: dict[str, Any], features: Mapping[str, Any]) -> dict[str, Any]:
-    """The cells of a row, with the names of classes where `datasets` wrote their numbers; None for -1, which nobody
-    knows.
-    """
-    for column, about in features.items():
-        names, number = about.get("names"), values.get(column)
-        if isinstance(names, list) and isinstance(number, int) and number < len(names):
-            values[column] = str(names[number]) if number >= 0 else None
+def class_names(schema: pyarrow.Schema) -> dict[str, list[str]]:
+    """The columns that `datasets` wrote as numbers of classes, and the names of these numbers."""
+    names = {column: about.get("names") for column, about in features_of(schema).items() if column in schema.names}
+    return {column: list(map(str, listed)) for column, listed in names.items() if isinstance(listed, list)}
+
+
+def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The cells of a row, with the names of classes in place of their numbers; None for -1, which nobody knows."""
+    for column, listed in names.items():
+        number = values.get(column)
+        if isinstance(number, int) and -1 <= number < len(listed):
+            values[column] = listed[number] if number >= 0 else None
     return values

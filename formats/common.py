@@ -13,15 +13,12 @@ from pydantic import ValidationError
 from core.errors import UserError
 from core.masks import UNLABELLED, parse_classes
 from formats.draft import Picture
-from formats.files import Files, is_image
+from formats.files import Files
 from formats.naming import SPLIT_OF, split_folder
 from formats.pages import CLASSES
 from formats.source import Tally
 from formats.types import Example, Report, Row, Split
 
-MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
-"""Folders of masks, in lower case."""
-MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
 """A shard is closed before it holds more than either."""
 
@@ -90,11 +87,6 @@ def _as_text(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def count_images(files: Files) -> int:
-    """About how many examples there are, by the names of the files."""
-    return sum(is_image(name) and not is_sheet(name) and not is_mask(name) for name in files.names)
-
-
 def split_in(folder: str) -> Split:
     """The split that a path or a word names; "" for none."""
     for part in folder.split("/"):
@@ -153,11 +145,6 @@ def require_each(examples: Sequence[Example], lacking: Sequence[Example], what: 
 
 def is_sheet(name: str) -> bool:
     return posixpath.basename(name) == "sheet.jpg"
-
-
-def is_mask(name: str) -> bool:
-    stem = posixpath.splitext(posixpath.basename(name))[0]
-    return any(part.lower() in MASK_FOLDERS for part in name.split("/")[:-1]) or stem.endswith(MASK_ENDINGS)
 
 
 def in_shards(pictures: Iterator[Picture]) -> Iterator[tuple[str, int, Iterator[Picture]]]:

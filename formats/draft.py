@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import glob
 import hashlib
 import io
 import json
@@ -105,7 +106,7 @@ class Draft:
         """True if one of the examples has a mask."""
         self.left_out: Counter[str] = Counter()
         """Number of images by kind of detail that stands in `records.jsonl` alone."""
-        self._records: HashedFile | None = None
+        self._records: BinaryIO | None = None
         self._sheet: Sheet | None = None
 
     def put(self, name: str, data: bytes | Parts, sha: str = "") -> None:
@@ -128,12 +129,13 @@ class Draft:
         self._note(name, sum(map(len, parts)), sha)
 
     @contextmanager
-    def stream(self, name: str) -> Iterator[HashedFile]:
+    def stream(self, name: str) -> Iterator[BinaryIO]:
         """Write a long file piece by piece."""
-        with open(self._path(name), "xb") as file:
-            hashed = HashedFile(file)
-            yield hashed
-        self._note(name, hashed.tell(), hashed.sha256)
+        path = self._path(name)
+        with open(path, "xb") as file:
+            yield file
+        with open(path, "rb") as file:
+            self._note(name, os.path.getsize(path), hashlib.file_digest(file, "sha256").hexdigest())
 
     @contextmanager
     def records(self, examples: Sequence[Example]) -> Iterator[None]:
@@ -193,7 +195,6 @@ class Draft:
                 "note": test_set.note,
                 "created": test_set.created,
                 "licences": dict(sorted(test_set.licences.items())),
-                "counts": dict(sorted(test_set.counts.items())),
             },
             "examples": examples,
             "left_out": dict(sorted(self.left_out.items())),
@@ -227,7 +228,7 @@ class Draft:
         if mask is not None and example.mask_sha not in ("", hashlib.sha256(mask).hexdigest()):
             raise UserError(f"The mask of “{example.name}” was changed or is damaged: restore it from a backup.")
         if mask is not None and png_size(mask) != size:
-            mask = _at_size(mask, size)
+            mask = png_of(resized(Image.open(io.BytesIO(mask)), size))
         parts: Parts = [image]
         sha = example.sha
         if example.xmp:
@@ -250,37 +251,6 @@ class Draft:
 
     def _note(self, name: str, size: int, sha: str) -> None:
         self._files.append({"name": name, "bytes": size, "sha256": sha})
-
-
-class HashedFile(io.RawIOBase):
-    """A file that hashes what is written into it. It can neither be read nor sought, and stays open when closed."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._hash = file, hashlib.sha256()
-        self._bytes = 0
-
-    def write(self, data: Any, /) -> int:
-        """Write more bytes."""
-        self._hash.update(data)
-        written = self._file.write(data)
-        self._bytes += written
-        return written
-
-    def tell(self) -> int:
-        """Return the number of bytes so far."""
-        return self._bytes
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def close(self) -> None:
-        """Do nothing: some writers close their file, which `Draft.stream` does."""
-
-    @property
-    def sha256(self) -> str:
-        """Hash of all bytes so far."""
-        return self._hash.hexdigest()
 
 
 def in_threads(work: Callable[[T], U], items: Iterable[T], cancelled: threading.Event | None = None) -> Generator[U]:
@@ -373,10 +343,6 @@ def require_names_of_their_own(examples: Sequence[Example]) -> None:
         raise ValueError(f"{unsafe[0]!r} is no safe file stem")
     if len({folded(example.name) for example in examples}) < len(examples):
         raise ValueError("two examples have the same name")
-
-
-def _at_size(mask: bytes, size: tuple[int, int]) -> bytes:
-    return png_of(resized(Image.open(io.BytesIO(mask)), size))
 
 
 class _Buffer(threading.local):
@@ -515,7 +481,7 @@ def _sweep(into: Path) -> None:
     """Remove what dead exports to the same place left. An export that one of them was about to replace gets its name
     back.
     """
-    remains = into.parent.glob(f"{_escaped(into.name)}.unfinished-*")
+    remains = into.parent.glob(f"{glob.escape(into.name)}.unfinished-*")
     ours = [path for path in remains if _UNFINISHED.search(path.name) and path.is_dir()]
     for path in sorted(ours, key=lambda path: not path.name.endswith(_BEFORE)):
         with suppress(FileNotFoundError), _locked(path) as locked:  # another one may sweep at the same time
@@ -523,7 +489,3 @@ def _sweep(into: Path) -> None:
                 os.rename(path, into)
             elif locked:
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _escaped(name: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", name)

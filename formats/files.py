@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -45,6 +45,8 @@ BROKEN_ARCHIVE = (
     *(zlib.error, lzma.LZMAError),
 )
 """What is raised for an archive that is no whole one; of bzip2, OSError."""
+_FROM_WITHIN = re.compile(r"^(\./)+")
+"""Start of the names in an archive that was packed from within its folder."""
 GONE = "The file is not there any more: put it back, or list the data set again."
 _LINK = "It is a link, and links are not followed: put the file itself in its place."
 
@@ -96,7 +98,7 @@ def why_unsafe(name: str) -> str:
         return "Its name is an absolute path, which a good archive does not hold: pack it again."
     if ".." in name.split("/"):
         return "Its name leads out of the archive: pack it again."
-    if not name or any(ord(mark) < 32 for mark in name) or "\ufffd" in name or _half(name):
+    if not name or any(ord(mark) < 32 or ord(mark) == 0xFFFD or 0xD800 <= ord(mark) < 0xE000 for mark in name):
         return "Its name holds signs that no file should have: rename it."
     return ""
 
@@ -140,14 +142,19 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
         ) from error
 
 
+def unreadable(error: OSError) -> UserError:
+    """The error to show for a file of a data set that cannot be opened."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return UserError(GONE)
+    return UserError(f"The file cannot be read: {error.strerror or error}.")
+
+
 def stamp_of(file: Path) -> str:
     """Size and time of the last change. Raises UserError for a file that is missing."""
     try:
         about = os.stat(file)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(GONE) from error
     except OSError as error:
-        raise UserError(f"The file cannot be read: {error.strerror or error}.") from error
+        raise unreadable(error) from error
     return f"{about.st_size}-{about.st_mtime_ns}"
 
 
@@ -199,10 +206,8 @@ class Folder:
         try:
             with open(self.path(name), "rb") as file:
                 return _bounded(file.read(min(os.fstat(file.fileno()).st_size, most) + 1), most)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise UserError(GONE) from error
         except OSError as error:
-            raise UserError(f"The file cannot be read: {error.strerror or error}.") from error
+            raise unreadable(error) from error
 
     def path(self, name: str) -> Path:
         if reason := why_unsafe(name):
@@ -282,7 +287,13 @@ class _Archive:
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
         if not self._is_file(name):
             raise UserError("The file is not in the archive: list the data set again.")
-        return self._read(name, most)
+        blocks, size = [], 0
+        for block in self._blocks(name):
+            blocks.append(block)
+            size += len(block)
+            if size > most:
+                break
+        return _bounded(b"".join(blocks), most)
 
     def path(self, name: str) -> Path:
         if name not in self._copies:
@@ -321,9 +332,6 @@ class _Archive:
         self.names = tuple(sorted(names))
         require_few(self.names, self.name)
         report_hidden(self.name, self._hidden, self._report)
-
-    def _read(self, name: str, most: int) -> bytes:
-        raise NotImplementedError
 
     def _blocks(self, name: str) -> Iterator[bytes]:
         """All of a file, some at a time. Raises UserError for a damaged one."""
@@ -374,7 +382,7 @@ class _Zip(_Archive):
         self._entries: dict[str, zipfile.ZipInfo] = {}
         end = 0
         for entry in sorted(self._archive.infolist(), key=lambda entry: entry.header_offset):
-            name = _plain(_zip_name(entry).replace("\\", "/"))
+            name = _FROM_WITHIN.sub("", _zip_name(entry).replace("\\", "/"))
             overlaps, end = entry.header_offset < end, max(end, entry.header_offset + entry.compress_size)
             if entry.is_dir():
                 continue
@@ -392,14 +400,6 @@ class _Zip(_Archive):
                 self._entries[name] = entry
         self._keep(self._entries)
 
-    def _read(self, name: str, most: int) -> bytes:
-        entry = self._entries[name]
-        try:
-            with self._archive.open(entry) as file:
-                return _bounded(file.read(min(entry.file_size, most) + 1), most)
-        except BROKEN_ARCHIVE as error:
-            raise UserError("The file is damaged within the archive: pack it again.") from error
-
     def _blocks(self, name: str) -> Iterator[bytes]:
         try:
             with self._archive.open(self._entries[name]) as file:
@@ -416,49 +416,16 @@ class _Tar(_Archive):
         self._places = tar_places(self._file, file.name, report, self._good)
         self._keep(self._places)
 
-    def _read(self, name: str, most: int) -> bytes:
-        place, size = self._places[name]
-        return _bounded(self._part(place, min(size, most + 1)), most)
-
     def _blocks(self, name: str) -> Iterator[bytes]:
         place, size = self._places[name]
         for start in range(0, size, _BLOCK):
-            yield self._part(place + start, min(_BLOCK, size - start))
-
-    def _part(self, place: int, size: int) -> bytes:
-        with self._lock:
-            self._file.seek(place)
-            data = self._file.read(size)
-        if len(data) < size:
-            raise UserError("The file is cut short within the archive: pack it again.")
-        return data
-
-
-class _Window(io.RawIOBase):
-    """A part of a file as a file of its own."""
-
-    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        self._file, self._start, self._size, self._at = file, start, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        self._file.seek(self._start + self._at)
-        data = self._file.read(max(0, min(len(buffer), self._size - self._at)))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+            part = min(_BLOCK, size - start)
+            with self._lock:
+                self._file.seek(place + start)
+                data = self._file.read(part)
+            if len(data) < part:
+                raise UserError("The file is cut short within the archive: pack it again.")
+            yield data
 
 
 def tar_places(
@@ -466,19 +433,22 @@ def tar_places(
     what: str,
     report: Report,
     good: Callable[[str], bool] = lambda name: not hidden(name),
-    part: tuple[int, int] | None = None,
+    start: int = 0,
 ) -> dict[str, tuple[int, int]]:
     """Where the files of a plain tar lie, in their order there: place and size in bytes, by name. Nothing but the
     headers is read.
 
-    `what` is what the report calls the tar, `good` tells which names are taken, and `part` is the place and size of a
-    tar that lies within `file`. The places are those in `file`. Raises tarfile.TarError for what is no tar.
+    `what` is what the report calls the tar, `good` tells which names are taken, and `start` is where the tar begins
+    within `file`. The places are those in `file`. Raises tarfile.TarError for what is no tar.
     """
-    start, size = part or (0, os.fstat(file.fileno()).st_size)
     places: dict[str, tuple[int, int]] = {}
-    with tarfile.open(fileobj=_Window(file, start, size), mode="r:") as archive:
+    file.seek(start)
+    if start:  # behind the start of a file, tarfile takes a damaged first header for the end of the tar
+        tarfile.TarInfo.frombuf(file.read(tarfile.BLOCKSIZE), tarfile.ENCODING, "surrogateescape")
+        file.seek(start)
+    with tarfile.open(fileobj=file, mode="r:") as archive:
         for member in _members(archive, what, report):
-            name = _plain(member.name)
+            name = _FROM_WITHIN.sub("", member.name)
             if member.isdir():
                 continue
             if member.issym() or member.islnk():
@@ -490,7 +460,7 @@ def tar_places(
             elif name in places:
                 report.refuse(name, "The archive holds two files of this name: the first was taken.")
             else:
-                places[name] = start + member.offset_data, member.size
+                places[name] = member.offset_data, member.size
     return places
 
 
@@ -502,24 +472,18 @@ def tar_members(data: Path, report: Report) -> Files:
         raise UserError("It is no tar that can be read: pack it again.") from error
 
 
-def lines_of(files: Files, name: str) -> Iterator[Line]:
-    """The lines of a file that are not empty. One that is longer than `MOST_LINE` is cut there.
-
-    Raises UserError for a file that cannot be read.
-    """
-    try:
-        with files.path(name).open("rb") as file:
-            number = place = 0
-            while text := file.readline(MOST_LINE):
-                number += 1
-                if text.strip():
-                    yield Line(number, place, text)
-                place += len(text)
-                while len(text) == MOST_LINE and not text.endswith(b"\n"):
-                    text = file.readline(MOST_LINE)
-                    place += len(text)
-    except OSError as error:
-        raise UserError(f"The file cannot be read: {error.strerror or error}.") from error
+def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
+    """The lines of a file from a place on that are not empty. One that is longer than `MOST_LINE` is cut there."""
+    file.seek(start)
+    number, place = 0, start
+    while text := file.readline(MOST_LINE):
+        number += 1
+        if text.strip():
+            yield Line(number, place, text)
+        place += len(text)
+        while len(text) == MOST_LINE and not text.endswith(b"\n"):
+            text = file.readline(MOST_LINE)
+            place += len(text)
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
@@ -580,18 +544,6 @@ def _zip_name(entry: zipfile.ZipInfo) -> str:
         return entry.orig_filename.encode("cp437").decode("utf-8").partition("\0")[0]
     except UnicodeError:
         return entry.filename
-
-
-def _plain(name: str) -> str:
-    """A name of an archive that was packed from within its folder, without the mark for that folder."""
-    while name.startswith("./"):
-        name = name.removeprefix("./")
-    return name
-
-
-def _half(name: str) -> bool:
-    """Whether it has half a character, as names that are no Unicode have."""
-    return any(0xD800 <= ord(mark) <= 0xDFFF for mark in name)
 
 
 def _bounded(data: bytes, most: int) -> bytes:

@@ -9,12 +9,12 @@ import json
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import UserError
-from formats.columns import ArrowFile, ColumnFile, ParquetFile, features_of
+from formats.columns import ArrowFile, ParquetFile, class_names, features_of, with_class_names
 from formats.common import in_shards, pair_of_files, read_row, split_in, splits_of
 from formats.draft import Draft
 from formats.files import Files, joined
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 _ROWS = 64
 """Images of a row group: so many are in memory at once."""
-_GROUPS = 2
-"""Row groups of Parquet files that are kept. A group of ImageNet's takes some ten megabytes."""
-_LABELS = 4096
-"""Labels that are read at once."""
 _IMAGE_NAMES = ("image", "img", "picture", "jpg", "png")
 
 
@@ -161,40 +157,34 @@ class RowSource(Source):
 
     def _listed(self) -> Iterator[tuple[str, list[str]]]:
         """The files of each split."""
-        files = self.files
-        if files.has("dataset_dict.json"):
-            about = json_of(files.read("dataset_dict.json"), "dataset_dict.json")
-            splits = about.get("splits") if isinstance(about, dict) else None
-            for split in splits if isinstance(splits, list) else ():
-                yield split, self._saved(str(split))
-        elif files.has("state.json"):
-            about = json_of(files.read("state.json"), "state.json")
-            own = about.get("_split") if isinstance(about, dict) else None
+        if self.files.has("dataset_dict.json"):
+            splits = self._json("dataset_dict.json").get("splits")
+            yield from ((split, self._saved(str(split))) for split in (splits if isinstance(splits, list) else ()))
+        elif self.files.has("state.json"):
+            own = self._json("state.json").get("_split")
             yield own if isinstance(own, str) else "", self._saved("")
         else:
-            config = self.options.get("config", "")
-            for path in files.files(config):
+            for path in self.files.files(self.options.get("config", "")):
                 if path.endswith(".parquet") and path != TYPED:
                     yield _split_of(path), [path]
 
     def _saved(self, inside: str) -> list[str]:
         """The files of a data set of `save_to_disk` in a folder."""
         place = joined(inside, "state.json")
-        about = json_of(self.files.read(place), place)
-        listed = about.get("_data_files") if isinstance(about, dict) else None
-        tables = [
-            joined(inside, each["filename"])
-            for each in (listed if isinstance(listed, list) else [])
-            if isinstance(each, dict) and isinstance(each.get("filename"), str)
-        ]
+        listed = self._json(place).get("_data_files")
+        entries = [entry for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)]
+        tables = [joined(inside, name) for entry in entries if isinstance(name := entry.get("filename"), str)]
         if not tables:
             raise UserError(f"{place} names no files: save the data set again.", field="root")
-        info = joined(inside, "dataset_info.json")
-        if self.files.has(info):
-            words = json_of(self.files.read(info), info)
-            parts = [words.get(name) for name in ("license", "homepage")] if isinstance(words, dict) else []
-            self.licence = ". ".join(part for part in parts if isinstance(part, str) and part)
         return tables
+
+    def _json(self, name: str) -> dict[str, Any]:
+        """The JSON object in a file, empty for another value. Raises UserError for what is no JSON."""
+        try:
+            value = json.loads(self.files.read(name))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{name} is no JSON: download it again.") from error
+        return value if isinstance(value, dict) else {}
 
     def splits(self) -> list[str]:
         return list(self._by_split)
@@ -212,7 +202,7 @@ class RowSource(Source):
             return Survey()
         if self._exported:
             return super().survey(split)
-        table, columns = self._tables.get(tables[0]).table, self._tables.get(tables[0]).columns
+        table, columns = self._tables.get(tables[0])
         if columns.label and str(table.schema.field(columns.label).type).startswith(("list", "large_list", "struct")):
             raise UserError(
                 f"The column “{columns.label}” holds several values a row, and an image has one label: name another "
@@ -221,8 +211,18 @@ class RowSource(Source):
             )
         return Survey(tuple(columns.named.get(columns.label, ())))
 
-    def count(self, split: str | None = None) -> int:
-        return sum(self._tables.get(table).count() for each in self._chosen(split) for table in self._by_split[each])
+    @classmethod
+    def explained(cls, files: Files) -> int:
+        tables = any(name.endswith((".parquet", ".arrow")) for name in files.names)
+        return cls(files, Report(), {}).count() if tables else 0
+
+    def count(self) -> int:
+        """Number of rows of the tables that have a column of images."""
+        total = 0
+        for name in chain.from_iterable(self._by_split.values()):
+            with suppress(UserError, OSError):
+                total += self._tables.get(name)[0].count()
+        return total
 
     def _chosen(self, split: str | None) -> list[str]:
         return list(self._by_split) if split is None else [split] if split in self._by_split else []
@@ -234,11 +234,9 @@ class RowSource(Source):
             for name in self._by_split[each]:
                 tally = Tally(self.report)
                 try:
-                    table = self._tables.get(name)
-                    columns = table.columns.said if self.in_place else None
-                    for number, values in enumerate(table.table.rows(columns)):
-                        if (found := self._found(name, each, number, values, table.columns, tally)) is not None:
-                            yield found
+                    table, columns = self._tables.get(name)
+                    for number, values in enumerate(table.rows(columns.said if self.in_place else None)):
+                        yield self._found(name, each, number, values, columns, tally)
                 except (pyarrow.ArrowException, OSError, KeyError):
                     self.report.refuse(name, "It is damaged or no Parquet file: export or download it again.")
                 except UserError as error:
@@ -252,52 +250,45 @@ class RowSource(Source):
 
         name, _, number = key.rpartition("/")
         split = next((each for each, tables in self._by_split.items() if name in tables), None)
-        table = self._tables.get(name) if split is not None and number.isdecimal() else None
-        if split is None or table is None or int(number) >= table.count():
+        if split is None or not number.isdecimal() or int(number) >= self._tables.get(name)[0].count():
             raise UserError(UNKNOWN)
-        columns = table.columns
+        table, columns = self._tables.get(name)
         try:
             names = [name for name in (columns.image, columns.mask, *columns.said) if name]
-            values = table.table.row(int(number), names)
+            values = table.row(int(number), names)
         except (pyarrow.ArrowException, OSError, KeyError) as error:
             raise UserError("The row cannot be read: the file is damaged, or its columns are others.") from error
-        found = self._found(name, split, int(number), values, columns, Tally(Report()))
-        if found is None:
-            raise UserError("The row does not hold the bytes of an image: save the data set with its images.")
-        return found
+        return self._found(name, split, int(number), values, columns, Tally(Report()))
 
     def stamp(self, key: str, file: str = "") -> str:
         return self.files.stamp(key.rpartition("/")[0])
 
-    def _open(self, name: str) -> _Opened:
+    def _open(self, name: str) -> tuple[ArrowFile | ParquetFile, _Columns]:
         import pyarrow
 
         try:
             place = self.files.path(name)
-            table: ColumnFile = ParquetFile(place) if name.endswith(".parquet") else ArrowFile(place)
+            table = ParquetFile(place) if name.endswith(".parquet") else ArrowFile(place)
         except (pyarrow.ArrowException, OSError) as error:
             kind = "Parquet" if name.endswith(".parquet") else "Arrow"
             raise UserError(
                 f"{name} is damaged or no {kind} file: export or download it again.", field="root"
             ) from error
-        return _Opened(table, _Columns(table.schema, self.options, self.in_place and not self._exported))
+        return table, _Columns(table.schema, self.options, self.in_place and not self._exported)
 
     def _found(
         self, name: str, split: str, number: int, values: dict[str, Any], columns: _Columns, tally: Tally
-    ) -> Found | None:
-        """The item of a row; None, told, when it cannot be one."""
+    ) -> Found:
+        """The item of a row."""
         where, problem = f"{name}, row {number + 1}", ""
         kept = {column: value for column, value in values.items() if column not in (columns.image, columns.mask)}
+        kept = with_class_names(kept, columns.named)
         if columns.label and columns.label in kept:
             kept = {"label": kept.pop(columns.label), **kept}
-        for column, names in columns.named.items():
+        for column in () if self.in_place else columns.named:
             column = "label" if column == columns.label else column
-            place = kept.get(column)
-            if isinstance(place, int):
-                if not -1 <= place < len(names) and not self.in_place:
-                    problem = f"Its {column} is class {place}, which the table does not name."
-                elif place < len(names):
-                    kept[column] = names[place] if place >= 0 else None  # -1: nobody knows it
+            if isinstance(kept.get(column), int):
+                problem = f"Its {column} is class {kept[column]}, which the table does not name."
         try:
             row = read_row(kept, where, tally)
         except UserError as error:
@@ -331,7 +322,7 @@ class RowSource(Source):
         return file if file and self.files.has(file) else None
 
     def _bytes(self, name: str, number: int, column: str, values: Mapping[str, Any]) -> bytes:
-        cell = values[column] if column in values else self._tables.get(name).table.row(number, [column])[column]
+        cell = values[column] if column in values else self._tables.get(name)[0].row(number, [column])[column]
         data = self._data(name, cell)
         if data is None:
             raise UserError("The row does not hold the bytes of an image: save the data set with its images.")
@@ -342,14 +333,8 @@ class _Columns:
     """Which columns of a table hold what."""
 
     def __init__(self, schema: pyarrow.Schema, options: Mapping[str, str], in_place: bool) -> None:
-        features = features_of(schema)
-        self.named = {
-            column: [str(name) for name in about["names"]]
-            for column, about in features.items()
-            if column in schema.names and isinstance(about.get("names"), list)
-        }
-        """The columns that `datasets` wrote as numbers of classes, and the names of these numbers."""
-        self.image = _given("image", options, schema) or self._image_of(schema, features)
+        self.named = class_names(schema)
+        self.image = _given("image", options, schema) or self._image_of(schema, features_of(schema))
         self.label = _given("label", options, schema) or self._label_of(schema, in_place)
         mask = "mask" if not in_place and "mask" in schema.names else ""
         self.mask = _given("mask", options, schema) or mask
@@ -376,14 +361,6 @@ class _Columns:
         return next(iter(self.named), "")
 
 
-class _Opened:
-    def __init__(self, table: ColumnFile, columns: _Columns) -> None:
-        self.table, self.columns = table, columns
-
-    def count(self) -> int:
-        return self.table.count()
-
-
 def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> str:
     """The column that an option names. Raises UserError for one that is not there."""
     column = options.get(option, "")
@@ -400,31 +377,3 @@ def _split_of(path: str) -> str:
     folders = [part for part in path.split("/")[:-1] if part.lower() in SPLIT_OF]
     found = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""
     return found if standard(found) else ""
-
-
-def json_of(data: bytes, what: str) -> object:
-    """The JSON of a file. Raises UserError for what is none."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{what} is no JSON: download it again.") from error
-
-
-def count(files: Files) -> int:
-    """Number of rows of the tables that have a column of images."""
-    try:
-        return RowSource(files, Report(), {}).count()
-    except (UserError, OSError):
-        return 0
-
-
-def explained(files: Files) -> int:
-    """Number of images within the tables."""
-    if not any(name.endswith((".parquet", ".arrow")) for name in files.names):
-        return 0
-    total = 0
-    source = RowSource(files, Report(), {})
-    for split in source.splits():
-        with suppress(UserError, OSError):
-            total += source.count(split)
-    return total

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from core.errors import UserError
 from formats.common import (
-    MASK_ENDINGS,
-    MASK_FOLDERS,
     is_sheet,
     pair_of_files,
     read_classes,
@@ -27,6 +26,9 @@ from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Description
 from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report, Row
 
+MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
+"""Folders of masks, in lower case."""
+MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
 """Folders that say nothing of a label."""
 _OURS = (
@@ -85,7 +87,8 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
 class ClassFolders(Source):
     """CLASS/image or SPLIT/CLASS/image, and deeper, of any size: no list of all names is kept.
 
-    `names` gives the label of a folder that is not called as its label is, and `attributes` what else is known of it.
+    `names` gives the label of a folder that is not called as its label is, `attribute` is what its own name is called
+    then, and `class_of` returns the folder that an image belongs to where it lies in none.
     """
 
     def __init__(
@@ -99,11 +102,12 @@ class ClassFolders(Source):
         split: str = "",
         classes: Iterable[str] = (),
         names: Mapping[str, str] | None = None,
-        attributes: Mapping[str, Mapping[str, str]] | None = None,
+        attribute: str = "",
+        class_of: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(files, report, options, in_place)
         self._base = wrapper_of(files) if base is None else base
-        self._names, self._attributes, self._split = names or {}, attributes or {}, split
+        self._names, self._attribute, self._class_of, self._split = names or {}, attribute, class_of, split
         folders = files.folders(self._base)
         splits = [folder for folder in folders if folder.lower() in SPLIT_OF]
         deep = [folder for folder in splits if files.folders(joined(self._base, folder))]
@@ -146,7 +150,7 @@ class ClassFolders(Source):
         return self._found(key)
 
     def holds(self, key: str) -> bool:
-        return not self._base or key.startswith(f"{self._base}/")
+        return key.startswith(f"{self._base}/") if self._base else ("/" in key) == (self._class_of is None)
 
     def _label(self, folder: str) -> str:
         return self._names.get(folder, folder)
@@ -155,14 +159,14 @@ class ClassFolders(Source):
         inside = path.removeprefix(f"{self._base}/") if self._base else path
         parts = inside.split("/")
         split = parts.pop(0) if self._splits and len(parts) > 1 else ""
-        folder = parts[0] if len(parts) > 1 else ""
+        folder = self._class_of(path) if self._class_of else parts[0] if len(parts) > 1 else ""
         return Found(
             path,
             stem_of(path),
             opener(self.files, path),
             self._label(folder),
             standard(split) or self._split,
-            attributes=self._attributes.get(folder, {}),
+            attributes={self._attribute: folder} if self._attribute and folder else {},
         )
 
 
@@ -202,11 +206,20 @@ class PlainFolder(Source):
         top = self._images[0].split("/")[0] if self._images else ""
         self._one_folder = all(name.startswith(f"{top}/") for name in self._images)
 
+    @classmethod
+    def explained(cls, files: Files) -> int:
+        source = cls(files, Report(), {})
+        return sum(bool(found.label) or mask is not None for found, mask in map(source._found, source._images))
+
+    def count(self) -> int:
+        return len(self._images)
+
     def find(self, split: str | None = None) -> Iterator[Found]:
         taken = set()
         tally = Tally(self.report)
         texts: set[str] = set()
-        beside = {} if self.in_place else self._texts()
+        names = () if self.in_place else self.files.names
+        beside = {posixpath.splitext(name)[0]: name for name in names if name.lower().endswith(_CAPTIONS)}
         for name in self._images:
             found, mask = self._found(name)
             taken.add(mask)
@@ -230,11 +243,6 @@ class PlainFolder(Source):
             raise UserError(UNKNOWN)
         return self._by_key[key]
 
-    def labelled(self) -> int:
-        """Number of images of which the folders say something."""
-        found = (self._found(name) for name in self._images)
-        return sum(bool(each.label) or mask is not None for each, mask in found)
-
     def _found(self, name: str) -> tuple[Found, str | None]:
         key = _key(name)
         mask = self._masks.get(key) or self._masks.get(("", key[1]))
@@ -249,10 +257,6 @@ class PlainFolder(Source):
             self._classes if mask else None,
         ), mask
 
-    def _texts(self) -> dict[str, str]:
-        """The text files by their names without ending."""
-        return {posixpath.splitext(name)[0]: name for name in self.files.names if name.lower().endswith(_CAPTIONS)}
-
     def _captioned(self, found: Found, text: str, tally: Tally) -> Found:
         try:
             words = self.files.read(text, 1_000_000).decode("utf-8-sig").strip()
@@ -262,7 +266,7 @@ class PlainFolder(Source):
         if _NUMBERS.match(words) or not words:
             tally.note(text, "It lies beside an image and holds numbers or nothing: it was not read as a caption.")
             return found
-        return Found(**{**vars(found), "row": Row(caption=words)})
+        return replace(found, row=Row(caption=words))
 
     def _tell_others(self, texts: set[str], tally: Tally) -> None:
         """Tell which files are not read."""
@@ -367,11 +371,6 @@ def _key(name: str) -> tuple[str, str]:
         stem = stem.removesuffix(ending)
     parts = [part for part in name.split("/")[:-1] if part.lower() not in (*MASK_FOLDERS, *PICTURE_FOLDERS)]
     return "/".join(parts), stem
-
-
-def explained(files: Files) -> int:
-    """Number of images of which the folders say something."""
-    return PlainFolder(files, Report(), {}).labelled()
 
 
 def _folder_labels(files: Files, report: Report) -> dict[str, str]:

@@ -14,20 +14,19 @@ import tarfile
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from core.errors import UserError
+from core.images import MAX_BYTES
 from formats.files import BROKEN_ARCHIVE, Files, images_in, is_image, joined, open_files, stamp_of, tar_places
 from formats.huggingface import RowSource
 from formats.image_folders import ClassFolders
 from formats.naming import standard
-from formats.source import UNKNOWN, Latest, Source, Survey, opener, stem_of
+from formats.source import UNKNOWN, Latest, Source, Survey
 from formats.types import Found, Report
 
 TITLE = "ImageNet-1K"
-LICENCE = (
-    "ImageNet terms of access: for research and teaching that is not commercial. https://www.image-net.org/download.php"
-)
 # The names of the files are those that the challenge published and torchvision.datasets.ImageNet asks for.
 TRAIN_TAR, VAL_TAR = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
 DEVKIT = "ILSVRC2012_devkit_t12"
@@ -46,12 +45,14 @@ class _Names:
     def __init__(self, synsets: Mapping[str, str], truth: tuple[str, ...] = ()) -> None:
         shared = Counter(synsets.values())
         self.labels = {wnid: words if shared[words] == 1 else f"{words}, {wnid}" for wnid, words in synsets.items()}
-        self.attributes = {wnid: {"wnid": wnid} for wnid in synsets}
         self.truth = truth
         """The WordNet ids of the validation images, by their number from 1."""
 
-    def label(self, wnid: str) -> str:
-        return self.labels.get(wnid, wnid)
+    def true_class(self, name: str) -> str:
+        """The WordNet id of a validation image, by the number in its name; "" where nobody says it."""
+        match = _VAL_NAME.search(name)
+        number = int(match[1]) if match else 0
+        return self.truth[number - 1] if 1 <= number <= len(self.truth) else ""
 
     def classes(self, wnids: Iterable[str]) -> tuple[str, ...]:
         """The labels in the order of their WordNet ids, which is that of torchvision."""
@@ -63,7 +64,6 @@ class ImagenetSource(Source):
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
-        self.licence = LICENCE if in_place else ""
         self._names = _names(files)
         self._parts = {split: part for split, part in self._found_parts() if part is not None}
 
@@ -77,10 +77,10 @@ class ImagenetSource(Source):
             )
             there = [name for name in there if next(images_in(files, joined(base, name)), None) is not None]
             if there:
-                yield from ((name, self._of_folders(joined(base, name), standard(name))) for name in there)
+                yield from ((name, self._classes(files, joined(base, name), standard(name))) for name in there)
                 return
         if any(_WNID.fullmatch(name) for name in files.folders()):
-            yield "", self._of_folders("", "")
+            yield "", self._classes(files, "", "")
             return
         tars = {name: file for name, file in (("train", TRAIN_TAR), ("val", VAL_TAR)) if files.has(file)}
         if tars and not self._names.labels:
@@ -90,26 +90,35 @@ class ImagenetSource(Source):
                 field="root",
             )
         if "train" in tars:
-            yield "train", _TrainTar(files, self.report, self._names)
+            yield "train", self._classes(_ClassTars(files.path(TRAIN_TAR), self.report), "", "train")
         if "val" in tars:
             packed = open_files(files.path(VAL_TAR), self.report, follow_links=True)
-            yield "val", _FlatValidation(packed, self.report, "", self._names)
+            yield "val", self._classes(packed, "", "validation")
         if not tars:
             rows = RowSource(files, self.report, self.options, self.in_place)
             yield from ((split, rows) for split in rows.splits())
 
-    def _of_folders(self, base: str, split: str) -> Source:
-        folders, names = self.files.folders(base), self._names
-        if not folders and split == "validation":
-            return _FlatValidation(self.files, self.report, base, names)
+    def _classes(self, files: Files, base: str, split: str) -> Source:
+        """The images of a split: a folder a class, or all in one, whose classes are in a list."""
+        folders, names = files.folders(base), self._names
+        flat = not folders and split == "validation"
         return ClassFolders(
-            *(self.files, self.report, self.options, self.in_place),
+            *(files, self.report, self.options, self.in_place),
             base=base,
             split=split,
-            classes=names.classes(folders),
+            classes=names.classes(names.truth if flat else folders),
             names=names.labels,
-            attributes=names.attributes or {folder: {"wnid": folder} for folder in folders},
+            attribute="wnid",
+            class_of=names.true_class if flat else None,
         )
+
+    @classmethod
+    def explained(cls, files: Files) -> int:
+        if any(name in (TRAIN_TAR, VAL_TAR) for name in files.names):
+            return 1_000_000
+        ids = {part for name in files.names for part in name.split("/")[:-1] if _WNID.fullmatch(part)}
+        listed = any(posixpath.basename(name) in (_SYNSETS, "meta.mat", f"{DEVKIT}.tar.gz") for name in files.names)
+        return sum(map(is_image, files.names)) if ids and listed else 0
 
     def splits(self) -> list[str]:
         return list(self._parts)
@@ -122,8 +131,8 @@ class ImagenetSource(Source):
     def survey(self, split: str) -> Survey:
         return next((part.survey(inside or "") for part, inside in self._chosen(split)), Survey())
 
-    def count(self, split: str | None = None) -> int:
-        return sum(part.count(inside) for part, inside in self._chosen(split))
+    def count(self) -> int:
+        return sum(part.count() for part in {*self._parts.values()})
 
     def find(self, split: str | None = None) -> Iterator[Found]:
         for part, inside in self._chosen(split):
@@ -140,120 +149,66 @@ class ImagenetSource(Source):
         return part.at(key)
 
 
-class _FlatValidation(Source):
-    """The validation images in one folder, as the tar and Kaggle's archive have them: their labels are in a list."""
+class _ClassTars:
+    """The tar of the tars of the classes, as folders. Only their headers are read until an image's turn comes."""
 
-    def __init__(self, files: Files, report: Report, base: str, names: _Names) -> None:
-        super().__init__(files, report, {}, in_place=True)
-        self._base, self._names = base, names
+    name = TRAIN_TAR
 
-    def holds(self, key: str) -> bool:
-        return key.startswith(f"{self._base}/" if self._base else "ILSVRC2012_val")
-
-    def survey(self, split: str) -> Survey:
-        return Survey(self._names.classes(self._names.truth))
-
-    def find(self, split: str | None = None) -> Iterator[Found]:
-        return (self.at(path) for path in images_in(self.files, self._base, deep=False))
-
-    def at(self, key: str) -> Found:
-        wnid = _true_class(key, self._names)
-        return Found(
-            key,
-            stem_of(key),
-            opener(self.files, key),
-            self._names.label(wnid),
-            "validation",
-            attributes={"wnid": wnid} if wnid else {},
-        )
-
-
-def _true_class(name: str, names: _Names) -> str:
-    """The WordNet id of a validation image, by the number in its name; "" where nobody says it."""
-    match = _VAL_NAME.search(name)
-    number = int(match[1]) if match else 0
-    return names.truth[number - 1] if 1 <= number <= len(names.truth) else ""
-
-
-class _TrainTar(Source):
-    """The tar of the tars of the classes. Only their headers are read until an image's turn comes."""
-
-    def __init__(self, files: Files, report: Report, names: _Names) -> None:
-        super().__init__(files, report, {}, in_place=True)
-        self._path, self._names = files.path(TRAIN_TAR), names
+    def __init__(self, path: Path, report: Report) -> None:
+        self._path, self._report = path, report
         try:
-            self._file: BinaryIO = self._path.open("rb")
+            self._file: BinaryIO = path.open("rb")
             outer = tar_places(self._file, TRAIN_TAR, report)
         except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
             raise UserError(f"{TRAIN_TAR} is no tar that can be read: download it again.", field="root") from error
-        self._tars = {
-            name.removesuffix(".tar"): place for name, place in sorted(outer.items()) if name.endswith(".tar")
+        self._starts = {
+            name.removesuffix(".tar"): start for name, (start, _) in sorted(outer.items()) if name.endswith(".tar")
         }
-        self._lists = Latest(self._list, _OPEN_TARS)
+        self._lists = Latest(lambda wnid: self._list(wnid, Report()), _OPEN_TARS)
         self._lock = threading.Lock()
-        self._count: int | None = None
 
-    def holds(self, key: str) -> bool:
-        return key.partition("/")[0] in self._tars
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.files())
 
-    def stamp(self, key: str, file: str = "") -> str:
+    def folders(self, inside: str = "") -> list[str]:
+        return [] if inside else list(self._starts)
+
+    def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
+        for wnid in [inside] if inside else self._starts if deep else ():
+            # Not by `_lists`: what cannot be read has to be told in each run.
+            yield from (f"{wnid}/{name}" for name in self._list(wnid, self._report))
+
+    def has(self, path: str) -> bool:
+        wnid, _, name = path.partition("/")
+        return wnid in self._starts and (not name or name in self._lists.get(wnid))
+
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes:
+        if not self.has(name):
+            raise UserError(UNKNOWN)
+        wnid, _, image = name.partition("/")
+        start, size = self._lists.get(wnid)[image]
+        with self._lock:
+            self._file.seek(start)
+            return self._file.read(min(size, most))
+
+    def path(self, name: str) -> Path:
+        raise UserError(f"{name} lies in an archive: unpack {self.name}, and give the folder.", field="root")
+
+    def stamp(self, name: str) -> str:
         return stamp_of(self._path)
 
-    def survey(self, split: str) -> Survey:
-        return Survey(self._names.classes(()))
-
-    def count(self, split: str | None = None) -> int:
-        if self._count is None:  # the headers of 1.3 million images: they are read once
-            self._count = super().count()
-        return self._count
-
-    def _list(self, wnid: str) -> Mapping[str, tuple[int, int]]:
-        """Where the images of a class lie, in the order of their names."""
+    def _list(self, wnid: str, report: Report) -> Mapping[str, tuple[int, int]]:
+        """Place and size of each image of a class, in the order of their names."""
         inner = Report()
         try:
             with self._path.open("rb") as file:
-                places = tar_places(file, f"{wnid}.tar", inner, part=self._tars[wnid])
+                places = tar_places(file, f"{wnid}.tar", inner, start=self._starts[wnid])
         except (*BROKEN_ARCHIVE, tarfile.TarError):
             inner.refuse(f"{wnid}.tar", "It is no tar that can be read: download the archive again.")
             places = {}
-        self.report.rows += [row for row in inner.rows if row not in self.report.rows]
+        report.rows += [row for row in inner.rows if row not in report.rows]
         return dict(sorted((name, place) for name, place in places.items() if is_image(name)))
-
-    def find(self, split: str | None = None) -> Iterator[Found]:
-        for wnid in self._tars:
-            # Not by `_lists`: what the rows that cannot be read say has to be told in each run.
-            for name, place in self._list(wnid).items():
-                yield self._found(wnid, name, place)
-
-    def at(self, key: str) -> Found:
-        wnid, _, name = key.partition("/")
-        if wnid not in self._tars or name not in self._lists.get(wnid):
-            raise UserError(UNKNOWN)
-        return self._found(wnid, name, self._lists.get(wnid)[name])
-
-    def _found(self, wnid: str, name: str, place: tuple[int, int]) -> Found:
-        return Found(
-            f"{wnid}/{name}",
-            stem_of(name),
-            lambda: self._bytes(*place),
-            self._names.label(wnid),
-            "train",
-            attributes={"wnid": wnid},
-        )
-
-    def _bytes(self, place: int, size: int) -> bytes:
-        with self._lock:
-            self._file.seek(place)
-            return self._file.read(size)
-
-
-def explained(files: Files) -> int:
-    """Number of images of ImageNet-1K in its published folders or tars."""
-    if any(name in (TRAIN_TAR, VAL_TAR) for name in files.names):
-        return 1_000_000
-    ids = {part for name in files.names for part in name.split("/")[:-1] if _WNID.fullmatch(part)}
-    listed = any(posixpath.basename(name) in (_SYNSETS, "meta.mat", f"{DEVKIT}.tar.gz") for name in files.names)
-    return sum(map(is_image, files.names)) if ids and listed else 0
 
 
 def _names(files: Files) -> _Names:

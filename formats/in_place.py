@@ -12,12 +12,13 @@ from PIL import Image
 from core.batches import Item
 from core.errors import UserError
 from core.images import png_of, read_image
+from core.imports import ImportRow
 from core.masks import UNLABELLED, numbered_classes, parse_classes
 from formats.files import open_files
 from formats.layouts import LAYOUTS, Layout, source_of
-from formats.naming import choose_some, standard
+from formats.naming import choose_split, standard
 from formats.source import Source, Survey, mask_of
-from formats.types import Found, Report, ReportRow
+from formats.types import Found, Report
 
 CHANGED = "The file was changed since the data set was listed: list the data set again."
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
@@ -37,10 +38,7 @@ class Content:
 class DataSet:
     """A split of a data set. Any thread may read it; another process opens it anew."""
 
-    def __init__(self, layout: str, source: Source, split: str, survey: Survey, classes: Mapping[int, str]) -> None:
-        self.layout, self.title = layout, LAYOUTS[layout].title
-        self.licence = source.licence
-        """In words, with the address of its terms; "" where nobody can tell."""
+    def __init__(self, source: Source, split: str, survey: Survey, classes: Mapping[int, str]) -> None:
         self.split = standard(split)
         """The split that was opened, as its items have it; "" for a set that is not split."""
         self.classes = survey.classes
@@ -53,16 +51,9 @@ class DataSet:
         self._told_before = len(source.report.rows)
 
     @property
-    def left_out(self) -> Sequence[ReportRow]:
+    def left_out(self) -> Sequence[ImportRow]:
         """What opening the set and the latest run through `items` had to tell: files and rows that are no items."""
         return tuple(self._source.report.rows)
-
-    def count(self) -> int:
-        """Number of items. No image is opened."""
-        told = len(self._source.report.rows)
-        count = self._source.count(self._chosen)
-        del self._source.report.rows[told:]
-        return count
 
     def items(self) -> Iterator[Item]:
         """The items in an order that stays the same. No image is opened, and no list of all is kept for them."""
@@ -94,15 +85,12 @@ class DataSet:
     def _seen(self, found: Found) -> str:
         """The stamp of a file that is listed; "" for one that is missing, of which `read` tells."""
         try:
-            return self._stamp(found)
+            return self._source.stamp(found.key, found.file)
         except UserError:
             return ""
 
-    def _stamp(self, found: Found) -> str:
-        return self._source.stamp(found.key, found.file)
-
     def _require_same(self, found: Found, stamp: str) -> None:
-        if stamp and self._stamp(found) != stamp:
+        if stamp and self._source.stamp(found.key, found.file) != stamp:
             raise UserError(CHANGED)
 
     def _read(self, found: Found) -> Content:
@@ -150,24 +138,23 @@ def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> D
         root, options = root.parent, {**options, "table": root.name}
     report = Report()
     source = source_of(open_files(root, report, follow_links=True), layout, report, options, in_place=True).source
-    told = len(report.rows)
-    splits = source.splits()
-    chosen = choose_some(split, splits, source.files.name) if splits else ""
-    del report.rows[told:]
-    _require_items(source, chosen, known, report)
-    survey = source.survey(chosen)
-    del report.rows[told:]
+    with report.muted():
+        splits = source.splits()
+        chosen = choose_split(split, splits, source.files.name) if splits else ""
+    with report.muted():
+        _require_items(source, chosen, known)
+        survey = source.survey(chosen)
     named = _option_classes(options.get("mask_classes", ""))
     if named:
         survey.mask_classes = numbered_classes(named)
-    return DataSet(layout, source, chosen, survey, named)
+    return DataSet(source, chosen, survey, named)
 
 
-def _require_items(source: Source, split: str, layout: Layout, report: Report) -> None:
+def _require_items(source: Source, split: str, layout: Layout) -> None:
     """Raises UserError for a data set without an item, saying what was looked for."""
-    told = len(report.rows)
+    before = len(source.report.rows)
     if next(source.find(split), None) is None:
-        why = f" {report.rows[told].file}: {report.rows[told].reason}" if report.rows[told:] else ""
+        why = "".join(f" {row.file}: {row.reason}" for row in source.report.rows[before : before + 1])
         raise UserError(
             f"{source.files.name} holds no {layout.title}: {layout.expected} was looked for.{why}", field="root"
         )

@@ -5,12 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 from core.errors import UserError
 from formats import coco, huggingface, image_folders, imagenet, road_scenes, tables, voc, webdataset, yolo
-from formats.common import count_images
 from formats.draft import MANIFEST, Draft, read_manifest
 from formats.files import MOST_TABLE, Files, Inner, is_image
 from formats.naming import SPLIT_OF
@@ -34,21 +32,15 @@ class Layout:
     """None for one that is only read."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What a plan can say beside, and what it means, by name."""
-    explained: Callable[[Files], int] = lambda files: 0
-    """How many images this reading explains, by the names of the files and the lists among them."""
-    count: Callable[[Files], int] = count_images
-    """About how many examples there are, found out before they are read."""
+    guessed: type[Source] | None = None
+    """The reader that says how many images this format explains; None for one that is never guessed."""
 
 
 def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """The reader of the format that an export says it has."""
-    manifest = _manifest(files, report)
-    if manifest is None:
-        raise UserError(
-            f"{files.name} holds no test set that the studio exported: {LAYOUTS['studio'].expected} was looked for.",
-            field="root",
-        )
-    return LAYOUTS[manifest["layout"]].source(files, report, options, in_place)
+    """Raises UserError: the manifest of an export names the format to read."""
+    expected = LAYOUTS["studio"].expected
+    message = f"{files.name} holds no test set that the studio exported: {expected} was looked for."
+    raise UserError(message, field="root")
 
 
 _ROWS = (
@@ -70,7 +62,7 @@ LAYOUTS: Mapping[str, Layout] = {
         f"{_CLASSES}; or SPLIT/metadata.jsonl (csv, parquet) beside images",
         huggingface.image_folder,
         huggingface.write_imagefolder,
-        explained=partial(tables.explained, kind=tables.MetadataSource),
+        guessed=tables.MetadataSource,
     ),
     "torchvision": Layout(
         "torchvision ImageFolder", _CLASSES, image_folders.class_folders, image_folders.write_torchvision
@@ -82,7 +74,7 @@ LAYOUTS: Mapping[str, Layout] = {
         "Face",
         imagenet.ImagenetSource,
         options={"label": "For Parquet: the column of the label.", "image": "For Parquet: the column of the image."},
-        explained=imagenet.explained,
+        guessed=imagenet.ImagenetSource,
     ),
     "coco": Layout(
         "COCO",
@@ -90,26 +82,26 @@ LAYOUTS: Mapping[str, Layout] = {
         coco.CocoSource,
         coco.write_coco,
         {"label": "“largest” takes the category of the largest object as the label; without it there are no labels."},
-        coco.explained,
+        coco.CocoSource,
     ),
     "cityscapes": Layout(
         "Cityscapes",
         "leftImg8bit/SPLIT/CITY/ and gtFine/SPLIT/CITY/ with labelIds",
         road_scenes.CityscapesSource,
         road_scenes.write_cityscapes,
-        explained=partial(road_scenes.explained, kind=road_scenes.CityscapesSource),
+        guessed=road_scenes.CityscapesSource,
     ),
     "acdc": Layout(
         "ACDC",
         "rgb_anon/CONDITION/SPLIT/SEQUENCE/ and gt/ with labelTrainIds",
         road_scenes.AcdcSource,
-        explained=partial(road_scenes.explained, kind=road_scenes.AcdcSource),
+        guessed=road_scenes.AcdcSource,
     ),
     "bdd100k": Layout(
         "BDD100K",
         "images/10k/SPLIT/ and labels/sem_seg/masks/SPLIT/",
         road_scenes.Bdd100kSource,
-        explained=partial(road_scenes.explained, kind=road_scenes.Bdd100kSource),
+        guessed=road_scenes.Bdd100kSource,
     ),
     "shift": Layout(
         "SHIFT",
@@ -117,21 +109,21 @@ LAYOUTS: Mapping[str, Layout] = {
         "seq.csv",
         road_scenes.ShiftSource,
         options={"part": "Such as discrete/images or continuous/videos/1x.", "view": "Such as front or left_45."},
-        explained=road_scenes.shift_explained,
+        guessed=road_scenes.ShiftSource,
     ),
     "voc": Layout(
         "Pascal VOC",
         f"{voc.IMAGES}/, {voc.MASKS}/ and ImageSets/",
         voc.VocSource,
         options={"mask_classes": tables.CLASSES_OPTION["mask_classes"]},
-        explained=voc.explained,
+        guessed=voc.VocSource,
     ),
     "yolo": Layout(
         "YOLO",
         "images/ and labels/, or text files beside the images, and data.yaml or classes.txt",
         yolo.YoloSource,
         yolo.write_yolo,
-        explained=yolo.explained,
+        guessed=yolo.YoloSource,
     ),
     "webdataset": Layout(
         "WebDataset",
@@ -139,8 +131,7 @@ LAYOUTS: Mapping[str, Layout] = {
         webdataset.ShardSource,
         webdataset.write_webdataset,
         tables.CLASSES_OPTION,
-        webdataset.explained,
-        webdataset.count,
+        webdataset.ShardSource,
     ),
     "csv": Layout(
         "CSV or lines of JSON",
@@ -153,25 +144,17 @@ LAYOUTS: Mapping[str, Layout] = {
             "label": "The column of the labels.",
             "table": "The table, where the folder has several.",
         },
-        tables.explained,
+        tables.TableSource,
     ),
-    "parquet": Layout(
-        "Parquet",
-        _ROWS[0],
-        _ROWS[1],
-        huggingface.write_parquet,
-        _ROWS[2],
-        huggingface.explained,
-        huggingface.count,
-    ),
-    "huggingface": Layout("Hugging Face data set", *_ROWS[:2], options=_ROWS[2], count=huggingface.count),
+    "parquet": Layout("Parquet", *_ROWS[:2], huggingface.write_parquet, _ROWS[2], huggingface.RowSource),
+    "huggingface": Layout("Hugging Face data set", *_ROWS[:2], options=_ROWS[2]),
     "studio": Layout("Test set of the studio", "an export with its manifest", _studio),
     "folder": Layout(
         "Plain folder",
         "images/ and masks/ with files of the same names, or masks called NAME_mask.png",
         image_folders.PlainFolder,
         options={"mask_classes": tables.CLASSES_OPTION["mask_classes"]},
-        explained=image_folders.explained,
+        guessed=image_folders.PlainFolder,
     ),
 }
 """By their names in commands and plans. The more a format asks for, the earlier it stands."""
@@ -200,11 +183,8 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
     if layout not in LAYOUTS:
         raise UserError(f"“{layout}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
     source = LAYOUTS[layout].source(files, report, options, in_place)
-    if (manifest is not None and files.has(RECORDS)) or (not in_place and files.has(RECORDS)):
+    if (manifest is not None or not in_place) and files.has(RECORDS):
         source = RecordedSource(source)
-        licences = (manifest or {}).get("test_set", {}).get("licences", {})
-        if isinstance(licences, dict):
-            source.licence = "; ".join(f"{model}: {terms}" for model, terms in licences.items() if terms)
     return Opened(source, layout, manifest)
 
 
@@ -232,7 +212,7 @@ def _guess(files: Files, report: Report) -> str:
     """The format whose reading explains the images. One that explains half as many as another comes before it where
     it asks for more; the other is told.
     """
-    explained = {name: layout.explained(files) for name, layout in LAYOUTS.items()}
+    explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:
         return _claimed(files)

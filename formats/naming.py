@@ -68,34 +68,22 @@ def standard(split: str) -> str:
     return SPLIT_OF.get(low, SPLIT_OF.get(re.sub(r"(19|20)\d\d$", "", low), split))  # train2017
 
 
-def choose(split: str, there: list[str], what: str) -> str:
-    """The split of those `there` that is meant. The only one is taken without a word; of several none is guessed.
+def choose_split(split: str, there: Iterable[str], what: str) -> str:
+    """The split of those `there` that is meant. “unsplit” asks for the items of none, which are `there` as "".
 
-    Raises UserError for a split that is not there, or not said.
+    The only one is taken without a word; of several none is guessed. Raises UserError for a split that is not there, or
+    not said.
     """
-    if not split and len(there) == 1:
-        return there[0]
-    if not split:
-        raise UserError(
-            f"Say which split of {what} is meant: {', '.join(there)}. It has several, and none is taken unasked.",
-            field="split",
-        )
-    same = [split] if split in there else [name for name in there if standard(name) == standard(split)]
-    if len(same) != 1:
-        raise UserError(
-            f"There is no split “{split}” in {what}: "
-            + (f"it has {', '.join(there)}." if there else "it is not split."),
-            field="split",
-        )
-    return same[0]
-
-
-def choose_some(split: str, there: Iterable[str], what: str) -> str:
-    """The same for a set of which some items, or all, may be in no split, as "" says: “unsplit” asks for them."""
     names = sorted({name or UNSPLIT for name in there})
-    if names == [UNSPLIT]:
-        if split not in ("", UNSPLIT):
-            raise UserError(f"{what} has no splits: leave the split out.", field="split")
-        return ""
-    chosen = choose(split, names, what)
-    return "" if chosen == UNSPLIT else chosen
+    if names == [UNSPLIT] and split not in ("", UNSPLIT):
+        raise UserError(f"{what} has no splits: leave the split out.", field="split")
+    if not split and len(names) > 1:
+        raise UserError(
+            f"Say which split of {what} is meant: {', '.join(names)}. It has several, and none is taken unasked.",
+            field="split",
+        )
+    same = [name for name in names if not split or name == split]
+    same = same or [name for name in names if standard(name) == standard(split)]
+    if len(same) != 1:
+        raise UserError(f"There is no split “{split}” in {what}: it has {', '.join(names)}.", field="split")
+    return "" if same[0] == UNSPLIT else same[0]

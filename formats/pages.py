@@ -90,12 +90,11 @@ def card(
         "",
         "| | |",
         "| --- | --- |",
-        f"| version | `{_cell(test_set.version or 'none')}` |",
-        *([f"| released | {_cell(test_set.created)} |"] if test_set.created else []),
+        f"| version | `{_plain(test_set.version or 'none')}` |",
+        *([f"| released | {_plain(test_set.created)} |"] if test_set.created else []),
         f"| images | {len(examples):,} |",
         f"| with a mask | {sum(example.mask is not None for example in examples):,} |",
         f"| source images | {len({example.source_sha for example in examples if example.source_sha}):,} |",
-        *(f"| {_cell(what)} | {count:,} |" for what, count in sorted(test_set.counts.items())),
         "",
         f"![Some of the images]({SHEET})",
         "",
@@ -244,7 +243,7 @@ def _table(title: str, counted: Counter[str]) -> list[str]:
         "",
         "| | images |",
         "| --- | --- |",
-        *(f"| {_cell(name)} | {count:,} |" for name, count in rows[:_MOST_LISTED]),
+        *(f"| {_plain(name)} | {count:,} |" for name, count in rows[:_MOST_LISTED]),
         *([f"| {more:,} more | {sum(count for _, count in rows[_MOST_LISTED:]):,} |"] if more > 0 else []),
         "",
     ]
@@ -259,7 +258,7 @@ def _licences(test_set: TestSet) -> list[str]:
         "| model | licence |",
         "| --- | --- |",
         *(
-            f"| {_cell(title)} | {_cell(licence or 'not known')} |"
+            f"| {_plain(title)} | {_plain(licence or 'not known')} |"
             for title, licence in sorted(test_set.licences.items())
         ),
         "",
@@ -274,49 +273,24 @@ def _plain(text: str) -> str:
     return escaped
 
 
-_cell = _plain
-
+_TERMS = (
+    "arrayShape citeAs column containedIn equivalentProperty extract field fileProperty fileObject fileSet "
+    "format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet references regex "
+    "repeated replace samplingRate separator source subField transform"
+)
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "arrayShape": "cr:arrayShape",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
     "conformsTo": "dct:conformsTo",
-    "containedIn": "cr:containedIn",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
     "description": {"@container": "@language"},
-    "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileProperty": "cr:fileProperty",
-    "fileObject": "cr:fileObject",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isArray": "cr:isArray",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
     "name": {"@container": "@language"},
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
+    **{term: f"cr:{term}" for term in _TERMS.split()},
 }
 """Beginning of a Croissant file of version 1.1."""

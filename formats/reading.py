@@ -15,7 +15,7 @@ import tempfile
 import threading
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,8 +28,8 @@ from core.masks import classes_text
 from core.png import bare
 from core.progress import OnProgress, Pace, Progress
 from formats.draft import IMPORTING, in_threads
-from formats.files import Files, open_files
-from formats.layouts import LAYOUTS, source_of
+from formats.files import open_files
+from formats.layouts import source_of
 from formats.naming import Names, folded
 from formats.source import Source, Tally, mask_of
 from formats.types import SPLITS, Example, Found, Imported, Report, Row, TestSet, with_row
@@ -44,9 +44,17 @@ class _Loaded:
     notes: tuple[str, ...] = ()
     sha: str = ""
     recorded: bool = True
-    """Whether the picture is the one that its record tells of."""
+    """True if the picture is the one that its record describes."""
     mask_sha: str = ""
-    classes: Mapping[int, str] | None = None
+    classes: Mapping[int, str] = field(default_factory=dict)
+
+
+class _Seen(NamedTuple):
+    """What is kept of an example that was taken: no more, as there may be a million."""
+
+    file: str
+    label: str
+    split: str
 
 
 def read(
@@ -78,7 +86,7 @@ def read(
     try:
         options = {"mask_classes": classes_text(classes)} if classes else {}
         opened, layout, manifest = source_of(open_files(source, report, scratch), layout, report, options)
-        total = LAYOUTS[layout].count(opened.files) if progress is not None else 0
+        total = _count(opened) if progress is not None else 0
         examples: list[Example] = []
 
         def keep(example: Example) -> bool:
@@ -89,7 +97,8 @@ def read(
             _whole(opened, report), total, into, classes, labels, report, progress, cancelled, each or keep
         )
         if manifest is not None:
-            _compare(manifest, opened.files, report)
+            for gone in sorted({file["name"] for file in manifest["files"]} - set(opened.files.names)):
+                report.refuse(gone, "The manifest of the set names it, and it is not there.")
     except OSError as error:
         raise UserError(
             f"The import could not go on in {into} ({error.strerror or error}): make room there and start it again."
@@ -100,6 +109,16 @@ def read(
         report.refuse(source.name, "There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
     examples.sort(key=lambda example: example.name)
     return Imported(tuple(examples), tuple(report.rows), layout, _header(manifest) if manifest is not None else None)
+
+
+def _count(source: Source) -> int:
+    """Number of items to read; 0 if it cannot be told before."""
+    len(source.files.names)  # it walks a folder, and reports what is hidden there
+    try:
+        with source.report.muted():
+            return source.count()
+    except (UserError, OSError):  # the reader tells of it
+        return 0
 
 
 def _whole(source: Source, report: Report) -> Iterator[Found]:
@@ -163,7 +182,7 @@ def _examples(
             one.label,
             one.split,  # type: ignore[arg-type]
             into / f"{loaded.mask_sha}.png" if loaded.mask_sha else None,
-            loaded.classes or {},
+            loaded.classes,
             loaded.mask_sha,
         )
         if one.row is not None:
@@ -187,39 +206,19 @@ def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labe
     if labels is not None and found.label and found.label not in labels:
         return _Loaded(found, f"Its label “{found.label[:80]}” is not a known one: correct it, or add the label.")
     try:
-        read = _right(found, classes)
-    except UserError as error:
-        return _Loaded(found, str(error))
-    mask_sha = _write(into, read.mask) if read.mask is not None else ""
-    return _Loaded(found, "", read.notes, _write(into, read.image), read.recorded, mask_sha, read.classes)
-
-
-@dataclass(frozen=True)
-class _Right:
-    """The files of an example, put right."""
-
-    image: bytes
-    mask: bytes | None
-    classes: Mapping[int, str]
-    notes: tuple[str, ...]
-    recorded: bool
-
-
-def _right(found: Found, classes: Mapping[int, str] | None) -> _Right:
-    """The files of an example as they are kept. Raises UserError for one that cannot be read."""
-    try:
         data = found.image()
         picture = read_image(data)
-        notes = list(picture.notes)
-        stored, recorded = _stored(data, picture.image, found.row.sha256 if found.row else "", not notes)
+        image, recorded = _stored(data, picture.image, found.row.sha256 if found.row else "", not picture.notes)
         mask = mask_of(found, data, picture.image.size, classes)
-        if mask is None:
-            return _Right(stored, None, {}, tuple(notes), recorded)
-        return _Right(stored, png_of(mask.image), mask.classes, (*notes, *mask.notes), recorded)
-    except UserError:
-        raise
-    except Exception as error:  # a damaged file may make a decoder raise anything; the others come in
-        raise UserError("The file cannot be read: save or download it again.") from error
+        mask_png = None if mask is None else png_of(mask.image)
+    except UserError as error:
+        return _Loaded(found, str(error))
+    except Exception:  # noqa: BLE001 - a damaged file may make a decoder raise anything; the others come in
+        return _Loaded(found, "The file cannot be read: save or download it again.")
+    if mask is None or mask_png is None:
+        return _Loaded(found, "", picture.notes, _write(into, image), recorded)
+    notes = (*picture.notes, *mask.notes)
+    return _Loaded(found, "", notes, _write(into, image), recorded, _write(into, mask_png), mask.classes)
 
 
 def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> tuple[bytes, bool]:
@@ -251,13 +250,6 @@ def _write(into: Path, data: bytes) -> str:
     return sha
 
 
-def _compare(manifest: Mapping[str, Any], files: Files, report: Report) -> None:
-    """Tell which files of an export are gone."""
-    gone = sorted({file["name"] for file in manifest["files"]} - set(files.names))
-    for name in gone:
-        report.refuse(name, "The manifest of the set names it, and it is not there.")
-
-
 def _twice(found: Found, known: _Seen) -> str:
     """Why a second file of one content is not taken."""
     if found.label != known.label:
@@ -267,21 +259,11 @@ def _twice(found: Found, known: _Seen) -> str:
     return f"It shows the same as {known.file}: one of them was taken."
 
 
-class _Seen(NamedTuple):
-    """What is kept of an example that was taken: no more, as there may be a million."""
-
-    file: str
-    label: str
-    split: str
-
-
 def _header(manifest: Mapping[str, Any]) -> TestSet:
-    held = manifest.get("test_set")
-    held = held if isinstance(held, dict) else {}
-    texts = {name: str(held.get(name, "")) for name in ("name", "version", "note", "created")}
-    licences, counts = held.get("licences"), held.get("counts")
+    header = manifest.get("test_set")
+    header = header if isinstance(header, dict) else {}
+    texts = {name: str(header.get(name, "")) for name in ("name", "version", "note", "created")}
+    licences = header.get("licences")
     return TestSet(
-        **texts,
-        licences={str(k): str(v) for k, v in licences.items()} if isinstance(licences, dict) else {},
-        counts={str(k): v for k, v in counts.items() if isinstance(v, int)} if isinstance(counts, dict) else {},
+        **texts, licences={str(k): str(v) for k, v in licences.items()} if isinstance(licences, dict) else {}
     )

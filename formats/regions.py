@@ -39,8 +39,10 @@ def mask_numbers(picture: Picture) -> Numbers:
     return np.asarray(grey, np.uint8)
 
 
-def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
-    """The connected regions of a class as left, top and the region in its box; one of all where they are too many."""
+def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.bool_], bool]]:
+    """The connected regions of a class as left, top, the region in its box, and False; where they are too many, one of
+    all of them, and True.
+    """
     import cv2
 
     there = numbers == number
@@ -51,11 +53,11 @@ def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.boo
     box = np.ascontiguousarray(there[top : rows[-1] + 1, left : columns[-1] + 1])
     count, parts, boxes, _ = cv2.connectedComponentsWithStats(box.astype(np.uint8), connectivity=8)
     if count - 1 > MOST_REGIONS:
-        return [(left, top, box)]
+        return [(left, top, box, True)]
     found = []
     for part in range(1, count):
         x, y, width, height = (int(side) for side in boxes[part][:4])
-        found.append((left + x, top + y, parts[y : y + height, x : x + width] == part))
+        found.append((left + x, top + y, parts[y : y + height, x : x + width] == part, False))
     return found
 
 

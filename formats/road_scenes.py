@@ -21,7 +21,7 @@ from formats.draft import Draft, Picture
 from formats.files import Files, images_in, joined, open_files
 from formats.naming import split_folder, standard
 from formats.pages import CLASSES, Description
-from formats.source import NO_MASK, UNKNOWN, Source, Survey, mask_opener, opener, stem_of
+from formats.source import UNKNOWN, Source, Survey, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
 
 _LABEL_IDS = 34
@@ -112,75 +112,80 @@ def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
 
 
 class SceneSource(Source):
-    """Images below a folder a split, and their masks in a tree beside them."""
+    """Images in a folder a split, and their masks in a tree beside them."""
 
     around: tuple[str, ...] = ("",)
     """Folders in which the data set may lie."""
     images = ""
     """The folder of the images."""
-    ending = ""
-    """Of the names of images."""
-    terms = ""
+    path: re.Pattern[str]
+    """Path of an image below that folder, with groups for its split, its name, and what else the path says of it."""
+    mask = ""
+    """Path of the mask of an image, with these groups."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
         self.top = next((place for place in self.around if files.has(joined(place, self.images))), "")
+        self.mask_path = joined(self.top, self.mask)
         self.classes: Mapping[int, str] | None = class_tables.class_table(class_tables.CITYSCAPES).names
         self.numbers: Mapping[int, int] | None = None
-        if in_place:
-            self.licence = self.terms
+        self._there: dict[str, bool] = {}
+        """True for each folder of masks that is there."""
+
+    @classmethod
+    def may_be(cls, files: Files) -> bool:
+        return any(f"{cls.images}/" in name and name.startswith(cls.around) for name in files.names)
 
     def splits(self) -> list[str]:
-        return self.files.folders(joined(self.top, self.images))
+        return sorted({groups["split"] for _, groups in self._all()})
 
     def survey(self, split: str) -> Survey:
-        return Survey((), dict(self.classes or {}) if self._has_masks(split) else {})
+        masked = any(groups["split"] == split and self._has_masks(groups) for _, groups in self._all())
+        return Survey((), dict(self.classes or {}) if masked else {})
 
     def find(self, split: str | None = None) -> Iterator[Found]:
-        for each in self.splits() if split is None else [split]:
-            if not self._has_masks(each):
+        unmasked: set[str] = set()
+        for path, groups in self._all():
+            own = groups["split"]
+            if split not in (None, own):
+                continue
+            if own not in unmasked and not self._has_masks(groups):
+                unmasked.add(own)
                 self.report.changed(self.files.name, "There are no masks of this split: its images are read without.")
-            for folder in self.folders(each):
-                for path in images_in(self.files, folder):
-                    if path.endswith(self.ending):
-                        yield self.at(path)
+            yield self._found(path, groups)
 
     def at(self, key: str) -> Found:
-        split = self.split_of(key)
-        found = Found(
-            key,
-            stem_of(key).removesuffix(posixpath.splitext(self.ending)[0]) or stem_of(key),
-            opener(self.files, key),
-            split=standard(split),
-            attributes=self.attributes_of(key),
-        )
-        if not self._has_masks(split):
-            return found
-        mask = mask_opener(self.files, self.mask_of(key), NO_MASK)
-        return replace(found, mask=mask, classes=self.classes, numbers=self.numbers)
+        groups = self._groups(key)
+        if groups is None:
+            raise UserError(UNKNOWN)
+        return self._found(key, groups)
 
-    def _has_masks(self, split: str) -> bool:
-        return any(self.files.has(folder) for folder in self.mask_folders(split))
-
-    def folders(self, split: str) -> Sequence[str]:
-        """Those with the images of a split."""
-        return (joined(self.top, self.images, split),)
-
-    def mask_folders(self, split: str) -> Sequence[str]:
-        """Those with the masks of a split."""
-        raise NotImplementedError
-
-    def split_of(self, path: str) -> str:
-        """The split of an image, as it is called."""
-        return path.removeprefix(f"{joined(self.top, self.images)}/").split("/")[0]
-
-    def mask_of(self, path: str) -> str:
-        """Where the mask of an image is."""
-        raise NotImplementedError
-
-    def attributes_of(self, path: str) -> Mapping[str, str]:
+    def attributes_of(self, groups: Mapping[str, str]) -> Mapping[str, str]:
         """What the path of an image says of it."""
         return {}
+
+    def _all(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        for path in images_in(self.files, joined(self.top, self.images)):
+            if (groups := self._groups(path)) is not None:
+                yield path, groups
+
+    def _groups(self, path: str) -> Mapping[str, str] | None:
+        match = self.path.fullmatch(path.removeprefix(f"{joined(self.top, self.images)}/"))
+        return None if match is None else match.groupdict("")
+
+    def _has_masks(self, groups: Mapping[str, str]) -> bool:
+        folder = (self.mask_path.partition("{split}")[0] + "{split}").format(**groups)
+        if folder not in self._there:
+            self._there[folder] = self.files.has(folder)
+        return self._there[folder]
+
+    def _found(self, path: str, groups: Mapping[str, str]) -> Found:
+        split, attributes = standard(groups["split"]), self.attributes_of(groups)
+        found = Found(path, groups["name"], opener(self.files, path), split=split, attributes=attributes)
+        if not self._has_masks(groups):
+            return found
+        mask = mask_opener(self.files, self.mask_path.format(**groups))
+        return replace(found, mask=mask, classes=self.classes, numbers=self.numbers)
 
 
 class CityscapesSource(SceneSource):
@@ -188,74 +193,39 @@ class CityscapesSource(SceneSource):
 
     around = ("", "cityscapes")
     images = "leftImg8bit"
-    ending = ".png"
-    terms = (
-        "Cityscapes licence: for research and teaching that is not commercial. "
-        "https://www.cityscapes-dataset.com/license/"
-    )
+    path = re.compile(r"(?P<split>[^/]+)/(?:.+/)?(?P<city>[^/]+)/(?P<name>[^/]+?)(?:_leftImg8bit)?\.png")
+    mask = "gtFine/{split}/{city}/{name}_gtFine_labelIds.png"
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
-        listed = [name for name in (CLASSES, "classes.txt") if files.has(name)]
-        if listed:
+        if any(files.has(name) for name in (CLASSES, "classes.txt")):
             self.classes = read_classes(files, report)
         elif options.get("mask_classes"):
             self.classes = None
         else:
             self.numbers = dict.fromkeys(range(_LABEL_IDS), UNLABELLED) | class_tables.train_ids()
 
-    def mask_folders(self, split: str) -> Sequence[str]:
-        return (joined(self.top, "gtFine", split),)
-
-    def mask_of(self, path: str) -> str:
-        *_, city, name = path.split("/")
-        stem = stem_of(name).removesuffix("_leftImg8bit")
-        return joined(self.top, "gtFine", self.split_of(path), city, f"{stem}_gtFine_labelIds.png")
-
-    def attributes_of(self, path: str) -> Mapping[str, str]:
-        return {"city": path.split("/")[-2]} if self.numbers is not None else {}
-
-    def at(self, key: str) -> Found:
-        found = super().at(key)
-        return replace(found, name=stem_of(key).removesuffix("_leftImg8bit"))
+    def attributes_of(self, groups: Mapping[str, str]) -> Mapping[str, str]:
+        return {"city": groups["city"]} if self.numbers is not None else {}
 
 
 class AcdcSource(SceneSource):
-    """ACDC: the conditions of a split one after another."""
+    """ACDC: images in four conditions."""
 
     around = ("", "rgb_anon_trainvaltest")
     images = "rgb_anon"
-    ending = "_rgb_anon.png"
-    terms = "ACDC licence: for research and teaching that is not commercial. https://acdc.vision.ee.ethz.ch/license"
+    path = re.compile(
+        r"(?P<condition>fog|night|rain|snow)/(?P<split>[^/]+)/(?P<sequence>[^/]+)/(?P<name>[^/]+)_rgb_anon\.png"
+    )
+    mask = "{condition}/{split}/{sequence}/{name}_gt_labelTrainIds.png"
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
-        images = joined(self.top, self.images)
-        self._conditions = [name for name in _ACDC_CONDITIONS if files.has(joined(images, name))]
-        self._labels = next((place for place in ("gt", "gt_trainval/gt") if files.has(place)), "gt")
+        self.mask_path = joined("gt" if files.has("gt") else "gt_trainval/gt", self.mask)
 
-    def splits(self) -> list[str]:
-        images = joined(self.top, self.images)
-        return sorted({name for each in self._conditions for name in self.files.folders(joined(images, each))})
-
-    def folders(self, split: str) -> Sequence[str]:
-        return tuple(joined(self.top, self.images, condition, split) for condition in self._conditions)
-
-    def mask_folders(self, split: str) -> Sequence[str]:
-        return tuple(joined(self._labels, condition, split) for condition in self._conditions)
-
-    def _parts(self, path: str) -> list[str]:
-        return path.removeprefix(f"{joined(self.top, self.images)}/").split("/")
-
-    def split_of(self, path: str) -> str:
-        return [*self._parts(path), ""][1]
-
-    def mask_of(self, path: str) -> str:
-        return joined(self._labels, "/".join(self._parts(path)).removesuffix(self.ending) + "_gt_labelTrainIds.png")
-
-    def attributes_of(self, path: str) -> Mapping[str, str]:
-        condition, _, sequence = [*self._parts(path), "", ""][:3]
-        return {**_ACDC_CONDITIONS.get(condition, {}), "condition": condition, "sequence": sequence}
+    def attributes_of(self, groups: Mapping[str, str]) -> Mapping[str, str]:
+        condition = groups["condition"]
+        return {**_ACDC_CONDITIONS[condition], "condition": condition, "sequence": groups["sequence"]}
 
 
 class Bdd100kSource(SceneSource):
@@ -263,13 +233,8 @@ class Bdd100kSource(SceneSource):
 
     around = ("", "bdd100k")
     images = "images/10k"
-    terms = "BDD100K licence (BSD 3-clause, for research and teaching). https://doc.bdd100k.com/license.html"
-
-    def mask_folders(self, split: str) -> Sequence[str]:
-        return (joined(self.top, "labels/sem_seg/masks", split),)
-
-    def mask_of(self, path: str) -> str:
-        return joined(self.top, "labels/sem_seg/masks", self.split_of(path), f"{stem_of(path)}.png")
+    path = re.compile(r"(?P<split>[^/]+)/(?:.+/)?(?P<name>[^/]+)\.\w+")
+    mask = "labels/sem_seg/masks/{split}/{name}.png"
 
 
 class ShiftSource(Source):
@@ -277,18 +242,19 @@ class ShiftSource(Source):
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
-        self.licence = "CC BY-NC-SA 4.0. https://www.vis.xyz/shift/" if in_place else ""
-        rates = [joined(kind, rate) for kind in _SHIFT_PARTS for rate in _SHIFT_RATES]
-        parts = [part for rate in rates for part in (rate, *(joined(rate, speed) for speed in _SHIFT_SPEEDS))]
-        parts += [
-            joined(kind, speed, rate) for kind in _SHIFT_PARTS for speed in _SHIFT_SPEEDS for rate in _SHIFT_RATES
-        ]
+        below = [(rate, speed) for rate in _SHIFT_RATES for speed in ("", *_SHIFT_SPEEDS)]
+        below += [(speed, rate) for speed in _SHIFT_SPEEDS for rate in _SHIFT_RATES]
+        parts = [joined(kind, *folders) for kind in _SHIFT_PARTS for folders in below]
         there = [part for part in parts if set(files.folders(part)) - set(_SHIFT_SPEEDS)]
         if not there and in_place:
             raise UserError(f"{files.name} holds no SHIFT: discrete/ or continuous/ was looked for.", field="root")
         self._parts = [_said("part", options.get("part", ""), there)] if in_place else there
         self._told = Report()
         self._groups: dict[str, tuple[Files, Files | None, Mapping[str, Mapping[str, str]]]] = {}
+
+    @classmethod
+    def may_be(cls, files: Files) -> bool:
+        return any(name.startswith(_SHIFT_PARTS) and re.search(r"/(img|semseg)[./]", name) for name in files.names)
 
     def splits(self) -> list[str]:
         return sorted({split for part in self._parts for split in self.files.folders(part)} - set(_SHIFT_SPEEDS))
@@ -308,11 +274,10 @@ class ShiftSource(Source):
                     yield self._found(place, path)
 
     def at(self, key: str) -> Found:
-        for part in self._parts:
-            place, _, path = key.partition("/img/")
-            if place.startswith(f"{part}/") and path:
-                return self._found(place, path)
-        raise UserError(UNKNOWN)
+        place, _, path = key.partition("/img/")
+        if not path or not place.startswith(tuple(f"{part}/" for part in self._parts)):
+            raise UserError(UNKNOWN)
+        return self._found(place, path)
 
     def stamp(self, key: str, file: str = "") -> str:
         place, _, path = key.partition("/img/")
@@ -376,35 +341,16 @@ def _first_channel(mask: bytes) -> bytes:
     """The class numbers of a mask in colours, which are its red channel."""
     try:
         image = opened(mask)
-        image.load()
+        return mask if len(image.getbands()) == 1 else png_of(image.getchannel(0))
     except UserError:
         raise
     except Exception as error:  # a decoder fed with a damaged file may raise anything
         raise UserError("The mask is damaged or cut short: save or download it again.") from error
-    values = np.asarray(image)
-    return mask if values.ndim == 2 else png_of(Image.fromarray(np.ascontiguousarray(values[..., 0])))
-
-
-def explained(files: Files, kind: type[SceneSource]) -> int:
-    """Number of images in the folders of a data set."""
-    if not any(f"{kind.images}/" in name and name.startswith(kind.around) for name in files.names):
-        return 0
-    return sum(1 for _ in kind(files, Report(), {}).find())
-
-
-def shift_explained(files: Files) -> int:
-    """Number of images in the folders of SHIFT."""
-    if not any(name.startswith(_SHIFT_PARTS) and re.search(r"/(img|semseg)[./]", name) for name in files.names):
-        return 0
-    try:
-        return sum(1 for _ in ShiftSource(files, Report(), {}).find())
-    except UserError:
-        return 0
 
 
 def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[str, Mapping[str, str]]:
     """What seq.csv says of the sequences, by their names: weather, time of day, and its other columns as they are."""
-    top = _below(files, tuple(folders), "seq.csv")
+    top = next((folder for folder in folders if files.has(joined(folder, "seq.csv"))), None)
     if top is None:
         report.changed("seq.csv", "It is not there: nothing says the weather and the time of day.")
         return {}
@@ -430,11 +376,6 @@ def _column(columns: Sequence[str], word: str) -> str:
     own = [column for column in columns if word in column.lower().replace("_", "").replace(" ", "")]
     wanted = ("start", "coarse"), ("coarse",), ("start",), ()
     return next((column for parts in wanted for column in own if all(part in column for part in parts)), "")
-
-
-def _below(files: Files, candidates: tuple[str, ...], wanted: str) -> str | None:
-    """The first of the folders that holds `wanted`; None where none does. Archives put a folder around all."""
-    return next((folder for folder in candidates if files.has(joined(folder, wanted))), None)
 
 
 def _said(option: str, value: str, there: Sequence[str]) -> str:

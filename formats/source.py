@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps
 
 from core.errors import UserError
 from core.images import opened, orientation_of, png_of
@@ -25,16 +25,6 @@ T = TypeVar("T")
 
 UNKNOWN = "The data set has no such item: list the data set again."
 NO_MASK = "It has no mask, and others of its split have one: add the mask, or leave the image out."
-_TURN = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What brings a picture upright, by the orientation that its camera noted (EXIF tag 0x0112)."""
 
 
 @dataclass
@@ -58,12 +48,22 @@ class Source:
     right after it was found. Raises UserError where the files are not those of the format.
     """
 
-    licence = ""
-    """In words, with the address of its terms; "" where nobody can tell."""
-
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         self.files, self.report, self.options, self.in_place = files, report, options, in_place
         self._by_key: dict[str, Found] | None = None
+
+    @classmethod
+    def may_be(cls, files: Files) -> bool:
+        """False where the files are of another format, whatever is in them."""
+        return True
+
+    @classmethod
+    def explained(cls, files: Files) -> int:
+        """Number of images that this reading explains, by the names of the files and the lists among them."""
+        try:
+            return sum(not found.problem for found in cls(files, Report(), {}).find()) if cls.may_be(files) else 0
+        except (UserError, OSError):
+            return 0
 
     def find(self, split: str | None = None) -> Iterator[Found]:
         """The items in an order that stays the same; of one split, as the survey calls it, or of all. No image is
@@ -74,9 +74,8 @@ class Source:
     def at(self, key: str) -> Found:
         """The item of a key. Raises UserError for a key that is none."""
         if self._by_key is None:
-            told = len(self.report.rows)
-            self._by_key = {found.key: found for found in self.find()}
-            del self.report.rows[told:]
+            with self.report.muted():
+                self._by_key = {found.key: found for found in self.find()}
         if key not in self._by_key:
             raise UserError(UNKNOWN)
         return self._by_key[key]
@@ -107,9 +106,9 @@ class Source:
                 number_of(name, number, numbers)
         return Survey(tuple(sorted(labels)), {number: name for name, number in numbers.items()})
 
-    def count(self, split: str | None = None) -> int:
+    def count(self) -> int:
         """Number of items. No image is opened."""
-        return sum(1 for _ in self.find(split))
+        return sum(1 for _ in self.find())
 
 
 class Tally:
@@ -150,16 +149,18 @@ def upright_mask(mask: bytes, data: bytes) -> bytes:
     """The mask, turned as the picture of `data` is. Raises UserError when nothing tells whether it has to be."""
     image = opened(data)
     orientation = orientation_of(image)
-    if orientation not in _TURN:
+    if not 2 <= orientation <= 8:
         return mask
-    given = opened(mask).size
+    turned = opened(mask)
+    given = turned.size
     # Pillow gives the size of a TIFF as it is shown, and of the others as the pixels are stored.
     lying = image.size[::-1] if image.format == "TIFF" and orientation >= 5 else image.size
     upright = lying[::-1] if orientation >= 5 else lying
     if given == upright and given != lying:
         return mask
     if given == lying and given != upright:
-        return png_of(opened(mask).transpose(_TURN[orientation]))
+        turned.getexif()[ExifTags.Base.Orientation] = orientation
+        return png_of(ImageOps.exif_transpose(turned))
     raise UserError(
         "The camera noted that the picture has to be turned, and nothing tells whether its mask has to be, too: "
         "save the picture upright."
@@ -239,10 +240,10 @@ def digest(text: str) -> int:
 
 
 class Places:
-    """Where in a list a text stands: twelve bytes for each, as there may be a million. Texts may come again."""
+    """Places of texts in a list, by their digests: twelve bytes for each of maybe a million. Texts may repeat."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        digests = np.array(array("Q", (digest(text) for text in texts)), np.uint64)
+    def __init__(self, digests: Iterable[int] = ()) -> None:
+        digests = np.array(array("Q", digests), np.uint64)
         self._order: NDArray[np.uint32] = np.argsort(digests, kind="stable").astype(np.uint32)
         self._sorted: NDArray[np.uint64] = digests[self._order]
         again = self._sorted[1:] == self._sorted[:-1]

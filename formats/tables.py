@@ -12,19 +12,32 @@ import posixpath
 from array import array
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, BinaryIO
 
 from core.csv_tables import as_written, csv_text
 from core.errors import UserError
 from core.masks import UNLABELLED
-from formats.columns import ParquetFile, features_of, names_of_classes
+from formats.columns import ParquetFile, class_names, with_class_names
 from formats.common import is_sheet, pair_of_files, read_row, split_in
 from formats.draft import Draft
-from formats.files import MOST_LINE, MOST_TABLE, Files, by_form, is_image, names_by_form
+from formats.files import MOST_LINE, MOST_TABLE, Files, by_form, is_image, lines_of, names_by_form
 from formats.naming import split_folder
 from formats.pages import RECORDS, Description
-from formats.source import NO_MASK, UNKNOWN, Places, Source, Survey, Tally, mask_opener, numbered, opener, stem_of
+from formats.source import (
+    NO_MASK,
+    UNKNOWN,
+    Places,
+    Source,
+    Survey,
+    Tally,
+    digest,
+    mask_opener,
+    numbered,
+    opener,
+    stem_of,
+)
 from formats.types import Example, Found, Report, Row, compact
 
 TABLE, METADATA = "examples.csv", "metadata.parquet"
@@ -89,11 +102,13 @@ class TableSource(Source):
         self._classes = class_list(files, listed) if listed else ()
         self._tables = list(self._chosen_tables())
         self._seen: _Index | None = None
+        self._used: set[str] = set()
+        """Files that rows name."""
         self._exported = files.has(RECORDS)
 
     def _chosen_tables(self) -> Iterator[str]:
         if not self.in_place:
-            yield from (name for name in self.files.names if self._is_table(name))
+            yield from filter(self._is_table, self.files.names)
             return
         there = [name for name in self.files.files(deep=False) if self._is_table(name)]
         table = self.options.get("table", "")
@@ -118,34 +133,33 @@ class TableSource(Source):
 
     def find(self, split: str | None = None) -> Iterator[Found]:
         keys = self._index.keys if self.in_place else None
-        used: set[str] = set()
+        self._used.clear()
         place = 0
         for table in self._tables:
             tally = Tally(self.report)
             for row in _Rows(self.files, table, self.report, tally, self._label):
                 found = self._found(row, tally)
-                used.update(row.used)
                 if found is None:
                     continue
                 if split is None or found.split == split:
-                    yield found if keys is None else _with_key(found, keys.key(found.file, place))
+                    yield found if keys is None else replace(found, key=keys.key(found.file, place))
                 place += 1
             tally.tell()
         if not self.in_place:
-            self._tell_unnamed(used)
+            self._tell_unnamed()
 
     def at(self, key: str) -> Found:
         index = self._index
         place = index.keys.find(key)
         if place is None:
             raise UserError(UNKNOWN)
-        table = next(number for number, first in reversed(list(enumerate(index.firsts))) if first <= place)
-        rows = _Rows(self.files, self._tables[table], Report(), Tally(Report()), self._label)
+        table = self._tables[index.tables[place]]
+        rows = _Rows(self.files, table, Report(), Tally(Report()), self._label)
         row = rows.at(index.places[place])
         found = self._found(row, Tally(Report())) if row is not None else None
         if found is None or key not in (found.file, f"{found.file}#{place + 1}"):
             raise UserError("The table was changed since the data set was opened: open it again.")
-        return _with_key(found, key)
+        return replace(found, key=key)
 
     def stamp(self, key: str, file: str = "") -> str:
         return self.files.stamp(file) if file else ""
@@ -153,38 +167,32 @@ class TableSource(Source):
     @property
     def _index(self) -> _Index:
         if self._seen is None:
-            index = _Index()
-
-            def names() -> Iterator[str]:
-                for table in self._tables:
-                    index.firsts.append(len(index.places))
-                    for row in _Rows(self.files, table, Report(), Tally(Report()), self._label):
-                        found = self._found(row, Tally(Report()))
-                        if found is not None:
-                            index.note(found, row.place)
-                            yield found.file
-
-            index.keys = Places(names())
+            index, digests = _Index(), array("Q")
+            for number, table in enumerate(self._tables):
+                for row in _Rows(self.files, table, Report(), Tally(Report()), self._label):
+                    if (found := self._found(row, Tally(Report()))) is not None:
+                        index.note(found, number, row.place)
+                        digests.append(digest(found.file))
+            index.keys = Places(digests)
             self._seen = index
         return self._seen
 
     def _found(self, row: _Row, tally: Tally) -> Found | None:
         """The item of a row; None, told, for a row that names no image."""
         folder = posixpath.dirname(row.table)
-        image, mask = (self._file(named, folder, row) for named in (row.image, row.mask))
+        image, mask = (self._file(named, folder) for named in (row.image, row.mask))
         for column, named in row.more.items():
-            if (other := self._file(named, folder, row)) is not None and not self.in_place and is_image(other):
+            if not self.in_place and self._file(named, folder) is not None:
                 tally.note(row.where, f"Its column “{column}” names another image, which is not taken over.")
         if image is None and self.in_place:
             self.report.refuse(row.where, _OUTSIDE if row.image else "It names no image.")
             return None
         problem = row.problem
-        missing = row.image if image is None else row.mask if row.mask and mask is None else ""
-        if image is None or missing:
-            what = "an image" if image is None else "a mask"
-            problem = (
-                f"It names {what} that is not there (“{missing}”): add the file." if missing else "It names no image."
-            )
+        for what, named, file in (("a mask", row.mask, mask), ("an image", row.image, image)):
+            if named and file is None:
+                problem = f"It names {what} that is not there (“{named}”): add the file."
+        if not row.image:
+            problem = "It names no image."
         masked = bool(row.mask) or (row.has_masks and self.in_place and not self._exported)
         image = image or row.image
         return Found(
@@ -192,7 +200,7 @@ class TableSource(Source):
             row.row.name or stem_of(image),
             opener(self.files, image),
             numbered(row.row.label, self._classes),
-            split_in(row.row.split) or (row.row.split and row.row.split) or split_in(posixpath.dirname(image)),
+            split_in(row.row.split) or row.row.split or split_in(posixpath.dirname(image)),
             mask_opener(self.files, mask or "", NO_MASK) if masked else None,
             row.row.mask_classes or None,
             row.row,
@@ -201,20 +209,20 @@ class TableSource(Source):
             where=row.where,
         )
 
-    def _file(self, named: str, folder: str, row: _Row) -> str | None:
+    def _file(self, named: str, folder: str) -> str | None:
         """The file that a row names, from the folder of its table; None for one that is not there, or outside."""
         if not named:
             return None
         path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
         if self.in_place:  # a missing one is told when it is read
             return None if path.startswith(("/", "../")) or path == ".." else path
-        found = by_form(self._names, path)
-        row.used += [found] if found else []
+        if found := by_form(self._names, path):
+            self._used.add(found)
         return found
 
-    def _tell_unnamed(self, used: set[str]) -> None:
+    def _tell_unnamed(self) -> None:
         for name in self.files.names:
-            if is_image(name) and name not in used and not is_sheet(name) and self._is_near(name):
+            if is_image(name) and name not in self._used and not is_sheet(name) and self._is_near(name):
                 self.report.refuse(
                     name, self.unnamed.format(table=posixpath.basename(self._tables[0]) if self._tables else "")
                 )
@@ -233,7 +241,7 @@ class MetadataSource(TableSource):
         return posixpath.basename(name) in METADATA_FILES
 
     def _chosen_tables(self) -> Iterator[str]:
-        yield from (name for name in self.files.names if self._is_table(name))
+        yield from filter(self._is_table, self.files.names)
 
     def _is_near(self, name: str) -> bool:
         folders = [posixpath.dirname(table) for table in self._tables]
@@ -244,15 +252,15 @@ class _Index:
     """What a run through the tables tells of all rows."""
 
     def __init__(self) -> None:
-        self.keys = Places(())
-        self.places = array("Q")
-        self.firsts: list[int] = []
-        """The number of the first row of each table."""
+        self.keys = Places()
+        self.tables, self.places = array("I"), array("Q")
+        """Of each row: the number of its table, and where it begins there."""
         self.splits: dict[str, None] = {}
         self.labels: dict[str, None] = {}
         self.mask_classes: dict[int, str] = {}
 
-    def note(self, found: Found, place: int) -> None:
+    def note(self, found: Found, table: int, place: int) -> None:
+        self.tables.append(table)
         self.places.append(place)
         self.splits[found.split] = None
         if found.label:
@@ -260,22 +268,20 @@ class _Index:
         self.mask_classes |= {n: name for n, name in (found.classes or {}).items() if n != UNLABELLED}
 
 
+@dataclass(frozen=True)
 class _Row:
     """A row of a table: what it names, and what it says."""
 
-    def __init__(
-        self, table: str, where: str, place: int, values: Mapping[str, Any], row: Row, has_masks: bool
-    ) -> None:
-        self.table, self.where, self.place, self.row, self.has_masks = table, where, place, row, has_masks
-        self.image = _named(values, IMAGE_COLUMNS)
-        self.mask = _named(values, MASK_COLUMNS)
-        self.more = {
-            column: value
-            for column, value in values.items()
-            if isinstance(value, str) and is_image(value) and value not in (self.image, self.mask)
-        }
-        self.used: list[str] = []
-        self.problem = ""
+    table: str
+    where: str
+    place: int
+    image: str
+    mask: str
+    more: Mapping[str, str]
+    """Other images that it names, by column."""
+    row: Row
+    has_masks: bool
+    problem: str
 
 
 def _named(values: Mapping[str, Any], columns: Sequence[str]) -> str:
@@ -325,12 +331,11 @@ class _Rows:
 
         try:
             file = ParquetFile(self._files.path(self._table))
+            names = class_names(file.schema)
             masks = any(name in file.schema.names for name in MASK_COLUMNS)
             for number, values in enumerate(file.rows(None)):
                 where = f"{self._table}, row {number + 1}"
-                named = names_of_classes(values, features_of(file.schema))
-                if (row := self._row(where, number, named, masks)) is not None:
-                    yield row
+                yield self._row(where, number, with_class_names(values, names), masks)
         except (pyarrow.ArrowException, OSError) as error:
             raise UserError("It is damaged or no Parquet file: export it again.") from error
 
@@ -345,38 +350,25 @@ class _Rows:
             return io.BytesIO(file.read(MOST_TABLE).replace(b"\r", b"\n"))
 
     def _lines(self, file: BinaryIO, start: int = 0) -> Iterator[_Row]:
-        file.seek(start)
-        number = 0
-        while True:
-            place = file.tell()
-            text = file.readline(MOST_LINE)
-            number += 1
-            if not text:
-                return
-            while len(text) == MOST_LINE and not text.endswith(b"\n"):
-                text = file.readline(MOST_LINE) or b"\n"
-            if not text.strip():
-                continue
-            where = f"{self._table}, line {number}"
+        for line in lines_of(file, start):
+            where = f"{self._table}, line {line.number}"
             try:
-                values = json.loads(text.removeprefix(BOM_UTF8))
+                values = json.loads(line.text.removeprefix(BOM_UTF8))
             except (ValueError, RecursionError):
                 values = None
-            if not isinstance(values, dict):
+            if isinstance(values, dict):
+                yield self._row(where, line.place, values, any(each in values for each in MASK_COLUMNS))
+            else:
                 self._report.refuse(where, "The line cannot be read: it is no JSON object.")
-                continue
-            if (row := self._row(where, place, values, any(each in values for each in MASK_COLUMNS))) is not None:
-                yield row
 
     def _csv(self, file: BinaryIO, start: int = 0) -> Iterator[_Row]:
-        text = _Lines(file)
-        first = text.readline(MOST_LINE)
+        text = _text_lines(file)
+        first = next(text, "")
         if first.lower().startswith("sep=") and len(first.strip()) == 5:  # as Excel writes it
-            separator, first = first[4], text.readline(MOST_LINE)
+            separator, first = first[4], next(text, "")
         else:
             separator = max(",;\t", key=first.count)
-        rest = iter(lambda: text.readline(MOST_LINE), "")
-        lines = csv.reader(chain([first], rest), delimiter=separator)
+        lines = csv.reader(chain([first], text), delimiter=separator)
         columns = [as_written(name.strip()) for name in _next_row(lines) or ()]
         self._require_columns(columns)
         one_hot = self._one_hot(columns, separator)
@@ -411,8 +403,7 @@ class _Rows:
                 if len(marked) > 1:
                     self._tally.note(where, "It is of several classes, and an image has one label: none was taken.")
                 values["label"] = marked[0] if len(marked) == 1 else ""
-            if (row := self._row(where, at, values, has_masks)) is not None:
-                yield row
+            yield self._row(where, at, values, has_masks)
 
     def _require_columns(self, columns: Sequence[str]) -> None:
         low = {column.casefold() for column in columns}
@@ -432,41 +423,31 @@ class _Rows:
         if len(classes) < 2 or len(set(columns)) < len(columns):
             return []
         with self._open() as file:
-            rows = list(islice(csv.reader(iter(_Lines(file).readline, ""), delimiter=separator), 1, _SAMPLE))
+            rows = list(islice(csv.reader(_text_lines(file), delimiter=separator), 1, _SAMPLE))
         cells = [cell.strip() for row in rows for name, cell in zip(columns, row, strict=False) if name in classes]
         return classes if cells and set(cells) == {"0", "1"} else []
 
-    def _row(self, where: str, place: int, values: Mapping[str, Any], has_masks: bool) -> _Row | None:
+    def _row(self, where: str, place: int, values: Mapping[str, Any], has_masks: bool) -> _Row:
+        image, mask = _named(values, IMAGE_COLUMNS), _named(values, MASK_COLUMNS)
+        images = {column: value for column, value in values.items() if isinstance(value, str) and is_image(value)}
         kept = {
             column: value
             for column, value in values.items()
-            if column.casefold() not in (*IMAGE_COLUMNS, *MASK_COLUMNS)
+            if column.casefold() not in (*IMAGE_COLUMNS, *MASK_COLUMNS) and "/" not in images.get(column, "")
         }
         if self._label and self._label in kept:
             kept["label"] = kept.pop(self._label)
-        kept = {
-            column: value
-            for column, value in kept.items()
-            if not (isinstance(value, str) and is_image(value) and "/" in value)
-        }
-        problem = ""
+        more = {column: value for column, value in images.items() if value not in (image, mask)}
+        row, problem = Row(), ""
         try:
             row = read_row(kept, where, self._tally)
         except UserError as error:
-            row, problem = Row(), str(error)
-        made = _Row(self._table, where, place, values, row, has_masks)
-        made.problem = problem
-        return made
+            problem = str(error)
+        return _Row(self._table, where, place, image, mask, more, row, has_masks, problem)
 
 
-class _Lines:
-    """A text file by its lines."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readline(self, size: int = -1, /) -> str:
-        return self._file.readline(size).decode("utf-8-sig")
+def _text_lines(file: BinaryIO) -> Iterator[str]:
+    return iter(lambda: file.readline(MOST_LINE).decode("utf-8-sig"), "")
 
 
 def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
@@ -476,11 +457,6 @@ def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
         return next(lines, None)
     finally:
         csv.field_size_limit(before)
-
-
-def _with_key(found: Found, key: str) -> Found:
-    object.__setattr__(found, "key", key)
-    return found
 
 
 def class_list(files: Files, file: str) -> tuple[str, ...]:
@@ -515,11 +491,3 @@ def claims(files: Files) -> bool:
             if (first is not None and first.image) or any("UTF-8" in row.reason for row in report.rows):
                 return True
     return False
-
-
-def explained(files: Files, kind: type[TableSource] = TableSource) -> int:
-    """Number of images that tables name."""
-    try:
-        return sum(not found.problem for found in kind(files, Report(), {}).find())
-    except (UserError, OSError):
-        return 0

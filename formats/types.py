@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from core.imports import ImportRow
 from core.types import Edit, to_plain
 
 Split = Literal["train", "validation", "test", ""]
@@ -70,19 +72,6 @@ class TestSet:
     """When the version was released, ISO 8601. The time of an export is written nowhere, so that it can be repeated."""
     licences: Mapping[str, str] = field(default_factory=dict)
     """The licences of the models that made the images, by the model's title; "" where none is known."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """More figures for the card, by what they count."""
-
-
-@dataclass(frozen=True)
-class ReportRow:
-    """What a reader has to tell of one file, in one sentence."""
-
-    file: str
-    """Its name, with the line where there is one."""
-    reason: str
-    kind: Literal["refused", "changed"] = "refused"
-    """Refused: it is not in the result. Changed: it is, and something was done to it or noticed of it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +80,7 @@ class Imported:
 
     examples: tuple[Example, ...]
     """By name. Their files lie in the folder that the reader was given, each called by its sha256."""
-    rows: tuple[ReportRow, ...]
+    rows: tuple[ImportRow, ...]
     layout: str
     """The format that was read."""
     header: TestSet | None = None
@@ -150,15 +139,24 @@ def shown(name: str) -> str:
 class Report:
     """Gathers what a reader has to tell."""
 
-    rows: list[ReportRow] = field(default_factory=list)
+    rows: list[ImportRow] = field(default_factory=list)
 
     def refuse(self, file: str, reason: str) -> None:
         """The file is left out."""
-        self.rows.append(ReportRow(shown(file), reason))
+        self.rows.append(ImportRow(shown(file), reason, "refused"))
 
     def changed(self, file: str, reason: str) -> None:
         """The file is taken, and something was done to it or noticed of it."""
-        self.rows.append(ReportRow(shown(file), reason, "changed"))
+        self.rows.append(ImportRow(shown(file), reason, "changed"))
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Forget the rows that are added within."""
+        before = len(self.rows)
+        try:
+            yield
+        finally:
+            del self.rows[before:]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from core.errors import UserError
 from formats.common import read_classes
 from formats.files import Files, images_in, joined
 from formats.naming import standard
@@ -41,6 +40,11 @@ class VocSource(Source):
                     for line in files.read(name).decode("utf-8-sig", "replace").splitlines():
                         self._split_of.setdefault(line.split()[0] if line.split() else "", split)
 
+    @classmethod
+    def may_be(cls, files: Files) -> bool:
+        folders = {posixpath.dirname(name).rpartition("/")[2] for name in files.names}
+        return IMAGES in folders and (MASKS in folders or any("ImageSets/" in name for name in files.names))
+
     def find(self, split: str | None = None) -> Iterator[Found]:
         tally = Tally(self.report)
         for path in images_in(self.files, joined(self._base, IMAGES)):
@@ -64,14 +68,3 @@ class VocSource(Source):
         if not self.files.has(mask):
             return found
         return replace(found, mask=mask_opener(self.files, mask), classes=self._classes)
-
-
-def explained(files: Files) -> int:
-    """Number of images in JPEGImages, where masks or lists of splits lie beside it."""
-    folders = {posixpath.dirname(name).rpartition("/")[2] for name in files.names}
-    if IMAGES not in folders or not (MASKS in folders or any("ImageSets/" in name for name in files.names)):
-        return 0
-    try:
-        return sum(1 for _ in VocSource(files, Report(), {}).find())
-    except UserError:
-        return 0

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from core.errors import UserError
 from core.images import MAX_BYTES
+from core.imports import ImportRow
 from formats.common import in_shards, read_row, split_in
 from formats.draft import Draft
 from formats.files import Files, is_image, tar_members
@@ -19,7 +20,7 @@ from formats.naming import SPLIT_OF, Names, standard
 from formats.pages import CLASSES, Description
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, mask_opener, numbered, opener
 from formats.tables import class_list
-from formats.types import Example, Found, Report, ReportRow, Row
+from formats.types import Example, Found, Report, Row
 
 _MASK_PARTS = ("mask.", "seg.")
 _READ = ("json", "cls", "txt", "caption")
@@ -77,6 +78,23 @@ class ShardSource(Source):
         self._classes = class_list(files, file) if file else ()
         self._lists = Latest(lambda shard: {found.key: found for found in self._samples(shard, Report())}, _SHARDS)
 
+    @classmethod
+    def explained(cls, files: Files) -> int:
+        if any(name.endswith(".tar") for name in files.names):
+            return cls(files, Report(), {}).count()
+        return sum(
+            any(is_image(f"x.{ending}") for ending in parts) and bool(parts.keys() & {"cls", "json"})
+            for _, parts in _grouped(files.names)
+        )
+
+    def count(self) -> int:
+        """Number of images, by the names of the files in the shards."""
+        names = list(self.files.names) if not self._shards else []
+        for shard in self._shards:
+            with suppress(UserError, OSError):  # the reader tells of it
+                names += tar_members(self.files.path(shard), Report()).names
+        return sum(is_image(name) and ".mask." not in name for name in names)
+
     def splits(self) -> list[str]:
         if not self._shards:
             return [_split_of(self.files.name)]
@@ -113,7 +131,7 @@ class ShardSource(Source):
             except (UserError, OSError) as error:
                 report.refuse(shard, str(error) if isinstance(error, UserError) else f"It cannot be read: {error}.")
                 return
-            report.rows += [ReportRow(f"{shard}/{row.file}", row.reason, row.kind) for row in inner.rows]
+            report.rows += [ImportRow(f"{shard}/{row.file}", row.reason, row.kind) for row in inner.rows]
         tally = Tally(report)
         for key, parts in _grouped([name for name in members.names if not name.endswith(PACKED)]):
             if (found := self._sample(members, shard, key, parts, report, tally)) is not None:
@@ -154,20 +172,17 @@ class ShardSource(Source):
 
     @staticmethod
     def _row(members: Files, parts: Mapping[str, str], where: str, tally: Tally) -> Row:
-        row = Row()
-        if "json" in parts:
-            values = json.loads(members.read(parts["json"], MAX_BYTES))
-            if not isinstance(values, dict):
-                raise ValueError("it is no object")
-            row = read_row(values, where, tally)
-        if not row.label and "cls" in parts:
-            row = row.model_copy(
-                update={"label": members.read(parts["cls"], 10_000).decode("utf-8", "replace").strip()}
-            )
-        text = parts.get("txt", parts.get("caption"))
-        if not row.caption and text is not None:
-            row = row.model_copy(update={"caption": members.read(text, 1_000_000).decode("utf-8", "replace").strip()})
-        return row
+        values = json.loads(members.read(parts["json"], MAX_BYTES)) if "json" in parts else {}
+        if not isinstance(values, dict):
+            raise ValueError("it is no object")
+        row = read_row(values, where, tally)
+        more: dict[str, str] = {}
+        label, caption = parts.get("cls"), parts.get("txt", parts.get("caption"))
+        if not row.label and label is not None:
+            more["label"] = members.read(label, 10_000).decode("utf-8", "replace").strip()
+        if not row.caption and caption is not None:
+            more["caption"] = members.read(caption, 1_000_000).decode("utf-8", "replace").strip()
+        return row.model_copy(update=more)
 
 
 def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -196,30 +211,6 @@ def _split_of(shard: str) -> str:
     """The split that a shard is of: imagenet-train-000012.tar, or train/000012.tar."""
     words = re.split(r"[-_/.]", shard.removesuffix(".tar"))
     return next((word for word in words if SPLIT_OF.get(word.lower())), "")
-
-
-def count(files: Files) -> int:
-    """About how many samples there are."""
-
-    def samples(names: Sequence[str]) -> int:
-        return sum(is_image(name) and f".{name.partition('.')[2]}".find(".mask.") < 0 for name in names)
-
-    shards = [name for name in files.names if name.endswith(".tar")]
-    total = 0 if shards else samples(files.names)
-    for shard in shards:
-        with suppress(UserError, OSError):  # the reader tells of it
-            total += samples(tar_members(files.path(shard), Report()).names)
-    return total
-
-
-def explained(files: Files) -> int:
-    """Number of images in tars, or of those beside which lies a .cls or .json of the same key."""
-    if any(name.endswith(".tar") for name in files.names):
-        return count(files)
-    return sum(
-        any(is_image(f"x.{ending}") for ending in parts) and bool(parts.keys() & {"cls", "json"})
-        for _, parts in _grouped(files.names)
-    )
 
 
 def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:

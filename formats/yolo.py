@@ -114,6 +114,18 @@ class YoloSource(Source):
         self.names = _class_names_of(files, report)
         self._listed = read_classes(files, Report())
 
+    @classmethod
+    def explained(cls, files: Files) -> int:
+        if not any(name.lower().endswith(".txt") for name in files.names):
+            return 0
+        source = cls(files, Report(), {})
+        texts = [text for name in source.images() if (text := source.text_of(name)) is not None]
+        sample = texts[:_SAMPLE]
+        return len(texts) if 2 * sum(map(source.reads, sample)) >= len(sample) else 0
+
+    def count(self) -> int:
+        return sum(1 for _ in self.images())
+
     def find(self, split: str | None = None) -> Iterator[Found]:
         tally = Tally(self.report)
         for name in self.images():
@@ -200,17 +212,6 @@ def claims(files: Files) -> bool:
     """True if there are a list of classes and text files of the images, also if these cannot be read."""
     source = YoloSource(files, Report(), {})
     return bool(source.names) and any(source.text_of(name) for name in source.images())
-
-
-def explained(files: Files) -> int:
-    """Number of images with a text file of boxes or outlines."""
-    if not any(name.lower().endswith(".txt") for name in files.names):
-        return 0
-    source = YoloSource(files, Report(), {})
-    texts = {name: text for name in source.images() if (text := source.text_of(name)) is not None}
-    sample = list(texts)[:_SAMPLE]
-    good = sum(source.reads(texts[name]) for name in sample)
-    return len(texts) if 2 * good >= len(sample) else 0
 
 
 def _class_names_of(files: Files, report: Report) -> dict[int, str]:

@@ -125,12 +125,12 @@ def bring_in(
             report=report,
             each=batches.take,
         )
-        return Done(_finish(workspace, batches.finish(), imported), already=False)
+        return Done(_finish(workspace, batches.save(), imported), already=False)
 
 
 def _finish(workspace: Workspace, number: int, imported: Imported) -> Import:
     imports = workspace.imports
-    rows = [ImportRow(row.file, row.reason, row.kind) for row in imported.rows]
+    rows = [*imported.rows]
     rows += [ImportRow(image.name, _known(image), "known") for image in imports.images(number, linked=True)]
     header = imported.header
     told = asdict(header) if header is not None else {}
@@ -163,14 +163,11 @@ class _Batches:
         if example.sha not in self._held:
             self._waiting.append(example)
         if len(self._waiting) == AT_ONCE:
-            self._save()
+            self.save()
         return True
 
-    def finish(self) -> int:
-        """Save the rest; the number of the import."""
-        return self._save()
-
-    def _save(self) -> int:
+    def save(self) -> int:
+        """Save those that wait; returns the number of the import."""
         images, number = self._workspace.images, self._begin()
         new = []
         for example in self._waiting:

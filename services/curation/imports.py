@@ -200,8 +200,8 @@ class ImportService:
         state = self.state()
         return {
             "imports": [import_facts(held) for held in self._workspace.imports.all()],
-            "going_on": state_facts(state) if state is not None and state.state == "running" else None,
-            "latest_upload": state_facts(state) if state is not None else None,
+            "going_on": asdict(state) if state is not None and state.state == "running" else None,
+            "latest_upload": asdict(state) if state is not None else None,
         }
 
     def show(self, asked: ShowImport) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class ImportService:
         shown = page[: asked.limit]
         return {
             **import_facts(imports.get(asked.number)),
-            "upload": state_facts(state) if state is not None and state.number == asked.number else None,
+            "upload": asdict(state) if state is not None and state.number == asked.number else None,
             "report": [{"file": row.file, "reason": row.reason, "kind": row.kind} for _, row in shown],
             "next": shown[-1][0] if len(page) > len(shown) else 0,
         }
@@ -304,8 +304,3 @@ def import_facts(held: Import) -> dict[str, Any]:
         "rows": dict(held.rows),
         "test_set": str(held.header.get("name", "")),
     }
-
-
-def state_facts(state: ImportState) -> dict[str, Any]:
-    """How far an import is, as plain data."""
-    return asdict(state)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from core.images import png_of
 from formats.in_place import Content, DataSet, open_data_set
-from tests.formats.test_data_sets import jpeg, labels, png, put, refusal, tar_of, why, zip_of
+from tests.formats.test_data_sets import jpeg, labels, number_of_items, png, put, refusal, tar_of, why, zip_of
 
 SIZE = (48, 32)
 
@@ -102,7 +102,6 @@ def test_shift_in_each_of_its_forms_has_the_same_items(tmp_path: Path, part: str
     assert (data_set.split, len(data_set.mask_classes)) == ("train", 23)
     assert data_set.read(items[1].key).image == jpeg(400)
     assert classes_at(data_set, items[0].key) == ("road", "vehicle")
-    assert "CC BY-NC-SA" in data_set.licence
 
 
 def test_shift_asks_for_part_split_and_view(tmp_path: Path) -> None:
@@ -160,7 +159,6 @@ def test_cityscapes(tmp_path: Path) -> None:
     assert numbers(data_set.read(keys[0]))[0].tolist() == [255] * 24 + [18] * 24, "4 is static, which is not evaluated"
     assert (len(data_set.mask_classes), data_set.mask_classes[18]) == (19, "bicycle")
     assert classes_at(open_data_set(root, "cityscapes", "val"), keys_of(root, "val")[0]) == ("sky", "person")
-    assert "cityscapes-dataset.com" in data_set.licence
 
 
 def keys_of(root: Path, split: str) -> list[str]:
@@ -198,14 +196,14 @@ def test_acdc(tmp_path: Path) -> None:
                 files[f"gt/{condition}/{split}/{sequence}/{stem}_gt_labelTrainIds.png"] = mask(0, 255)
         files[f"rgb_anon/{condition}/train_ref/GOPR0475/GOPR0475_frame_000041_rgb_ref_anon.png"] = png(2, SIZE)
     root = put(tmp_path, files)
-    assert "test, train, train_ref, val" in refusal(root, "acdc")
+    assert ": test, train, val." in refusal(root, "acdc")
     data_set = open_data_set(root, "acdc", "val")
     items = list(data_set.items())
     assert [item.attributes["condition"] for item in items] == ["fog", "night", "rain", "snow"]
     assert items[0].attributes["weather"] == "foggy" and items[1].attributes["time of day"] == "night"
     assert classes_at(data_set, items[2].key) == ("road", "none")
     hidden = open_data_set(root, "acdc", "test")
-    assert (hidden.count(), hidden.read(next(hidden.items()).key).mask) == (4, None)
+    assert (number_of_items(hidden), hidden.read(next(hidden.items()).key).mask) == (4, None)
 
 
 def test_bdd100k(tmp_path: Path) -> None:
@@ -221,7 +219,7 @@ def test_bdd100k(tmp_path: Path) -> None:
         (key,) = labels(data_set)
         assert key.endswith("images/10k/train/0a0a0b1a-7c39d841.jpg")
         assert classes_at(data_set, key) == ("car", "sky")
-    assert open_data_set(root, "bdd100k", "val").count() == 1
+    assert number_of_items(open_data_set(root, "bdd100k", "val")) == 1
 
 
 def instances(split: str, license_name: str = "Attribution License") -> dict[str, Any]:
@@ -315,11 +313,11 @@ def test_a_list_of_coco_that_is_larger_than_what_is_read_at_once(
     from formats import coco as module
 
     root = coco(tmp_path)
-    wanted = [(item, open_data_set(root, "coco", "val").count()) for item in open_data_set(root, "coco", "val").items()]
+    items = list(open_data_set(root, "coco", "val").items())
     for block in (1, 7, 100):
         monkeypatch.setattr(module, "_BLOCK", block)
         data_set = open_data_set(root, "coco", "val")
-        assert [(item, data_set.count()) for item in data_set.items()] == wanted
+        assert list(data_set.items()) == items
         assert numbers(data_set.read("val2017/000000000139.jpg"))[0, 0] == 1
 
 

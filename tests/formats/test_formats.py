@@ -44,7 +44,6 @@ SET = TestSet(
     "For the *paper*.",
     "2025-01-02T03:04:05+00:00",
     {"SD 1.5": "openrail"},
-    {"accepted": 7},
 )
 
 
