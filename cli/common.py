@@ -52,10 +52,7 @@ def counting(what: str) -> Iterator[OnCount]:
 
 
 def in_workspace(folder: Path, act: Callable[[Workspace], int]) -> int:
-    """Run `act` on the workspace in `folder` and return its exit code.
-
-    Returns 2 after one sentence on standard error if the folder has no workspace, for a UserError and for an OSError.
-    """
+    """Run `act` on the workspace in `folder` and return its exit code; 2 after one sentence for an error."""
     try:
         if not (folder / DATABASE).is_file():
             raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")

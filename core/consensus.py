@@ -145,10 +145,7 @@ def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], quest
 
 
 def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, ItemOutcome]:
-    """The outcome of every image that was asked a question on validity, all of these taken together.
-
-    A follow-up question does not take part: it is asked of some workers only.
-    """
+    """Return each image's outcome over all questions on validity but follow-ups, which only some workers get."""
     telling = {question.id for question in questions if question.valid and not question.follows}
     found = {}
     for item, of_item in outcomes.items():

@@ -40,10 +40,7 @@ class Table:
 
 
 def read_csv(data: bytes, what: str = "The file") -> Table:
-    """Read an untrusted CSV file: UTF-8, separated by comma, semicolon or tab, with a header.
-
-    Empty lines are left out. Raises ValueError with a sentence that begins with `what`.
-    """
+    """Read an untrusted CSV file in UTF-8 with a header. Raises ValueError with a sentence that begins with `what`."""
     if data.startswith(b"PK\x03\x04"):
         raise ValueError(f"{what} is a ZIP archive or an Excel file, not a CSV: save it as CSV (UTF-8).")
     try:

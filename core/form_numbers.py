@@ -19,10 +19,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 
 @dataclass(frozen=True)
 class FormNumber:
-    """A number of a form.
-
-    A share (unit "%" or "points") is typed as 0 to 100, as `low` and `high` are, and kept as 0 to 1.
-    """
+    """A number of a form. A share (unit "%" or "points") is typed as 0 to 100 and kept as 0 to 1."""
 
     low: float
     high: float
@@ -52,10 +49,7 @@ class FormNumber:
             raise ValueError(f"It has to be {self.range}.")
 
     def read(self, typed: object) -> float | int:
-        """Return the value to keep of what was typed. Raises ValueError with a sentence.
-
-        A comma parts the thousands of a whole number; otherwise it is a decimal point.
-        """
+        """Return the value to keep. In a whole number a comma parts thousands, else decimals. Raises ValueError."""
         text = str(typed).strip().rstrip("%").strip() if isinstance(typed, str | int | float) else ""
         thousands = self.whole and _THOUSANDS.fullmatch(text)
         try:

@@ -98,10 +98,7 @@ class UnreadSettings(MethodSettings):
 
 
 def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
-    """Type the recorded settings of an image. They stay as they are if the method is unknown or they do not fit it.
-
-    Raises RuntimeError before any method is known.
-    """
+    """Type the recorded settings of an image if they fit its method. Raises RuntimeError before any method is known."""
     if not _methods:
         raise RuntimeError("import pipeline.methods first: it has the type of each method's settings")
     try:

@@ -72,10 +72,7 @@ _hashing = threading.Lock()
 
 
 def files_hash(files: Sequence[Path]) -> str:
-    """Return "sha256:" and the hash of the files' bytes, with their names if there are several.
-
-    A file with the same path, size and modification time is not read again. Raises OSError.
-    """
+    """Return "sha256:" and the hash of files, with their names if several. Reads changed files only. Raises OSError."""
     if len(files) == 1:
         return f"sha256:{_file_hash(files[0])}"
     whole = hashlib.sha256()

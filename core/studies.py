@@ -419,10 +419,7 @@ class Feedback:
 
 
 def right(item: NewItem, answers: Answers, questions: Sequence[Question]) -> bool:
-    """Whether every answer that is known for an item was given; questions without one do not count.
-
-    Raises ValueError for an item without a right answer: nobody could fail it.
-    """
+    """Return True if every known answer of an item was given. Raises ValueError for an item without a known answer."""
     expected = [q for q in asked(questions, item, {**answers, **item.expected}) if q.id in item.expected]
     if not expected:
         raise ValueError("A control item needs the right answer to at least one of its questions.")

@@ -81,10 +81,7 @@ class SettingChange:
 
 
 def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> tuple[SettingChange, ...]:
-    """The settings that others changed, each with what they made of it last.
-
-    `states` begin with the one that the page showed; `mine` are the ids of those that it wrote itself.
-    """
+    """Return the settings that others changed since the first of `states`, and to what. `mine` are the page's own."""
     found: dict[tuple[str, str], SettingChange] = {}
     for before, after in _pairs(states, mine):
         for section, name in changed_settings(before.settings, after.settings):

@@ -18,6 +18,7 @@ from pathlib import Path
 import sqlite_utils
 from PIL import Image, UnidentifiedImageError
 
+from core.csv_tables import cells
 from core.errors import UserError
 from core.images import MODES, StoredImage, png_of
 from storage.engine.database import Database
@@ -123,10 +124,7 @@ class Images(ImageFiles):
         self._database = database
 
     def add(self, image: Image.Image) -> str:
-        """Save an image (L, RGB or RGBA) that was made elsewhere and belongs to no run; returns its hash.
-
-        Raises UserError when the disk refuses.
-        """
+        """Save an image of no run (L, RGB or RGBA); return its hash. Raises UserError when the disk refuses."""
         stored = self.save(image)
         self._database.write(lambda db: keep_image(db, stored))
         return stored.sha
@@ -150,17 +148,8 @@ class Images(ImageFiles):
 
 def keep_image(db: sqlite_utils.Database, image: StoredImage) -> None:
     """The row of an image whose file is whole. The same image again changes nothing."""
-    db.table("images").insert(
-        {
-            "sha": image.sha,
-            "width": image.width,
-            "height": image.height,
-            "mode": image.mode,
-            "bytes": image.bytes,
-            "created": now(),
-        },
-        ignore=True,
-    )
+    row = {**cells(image, "sha width height mode bytes"), "created": now()}
+    db.table("images").insert(row, ignore=True)
 
 
 def file_name(sha: str) -> str:

@@ -53,10 +53,7 @@ class ThumbnailFiles:
         self._room = threading.Semaphore(AT_ONCE)
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
-        """Save an image that galleries show, with its thumbnail, while its pixels are in memory.
-
-        As `ImageFiles.save`, whatever becomes of the thumbnail.
-        """
+        """Save an image as `ImageFiles.save`, with its thumbnail. A thumbnail that cannot be written is no error."""
         stored = self._images.save(image, settled)
         try:
             if not self._path(stored.sha).exists():
@@ -70,10 +67,7 @@ class ThumbnailFiles:
         return _whole(self._path(sha))
 
     def webp(self, sha: str) -> bytes:
-        """The WebP file of an image's thumbnail, made now where there is none.
-
-        Raises UserError for what is no name of an image, and where the image is missing or damaged.
-        """
+        """Return the WebP file of a thumbnail, made now if missing. Raises UserError for a missing or damaged image."""
         path = self._path(sha)
         if data := _whole(path):
             return data
@@ -152,10 +146,7 @@ class Thumbnails(ThumbnailFiles, Repository):
             return Seen()
 
     def set_seen(self, seen: Seen) -> None:
-        """Keep it for the next start. Of two processes the later one wins: at worst some are looked through twice.
-
-        Raises OSError.
-        """
+        """Keep what was looked through for the next start. Of two processes the later one wins. Raises OSError."""
         self._put(self.folder / _SEEN, json.dumps({"latest": seen.latest, "gaps": seen.gaps}).encode())
 
 

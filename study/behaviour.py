@@ -90,10 +90,7 @@ def _answer(behaviour: Behaviour, question: Question, true: str, drawn: random.R
 
 
 def read_crew(text: str, usual: Behaviour) -> tuple[int, Behaviour]:
-    """So many workers of a kind, such as "3:lazy=0.9,accuracy=0.6"; what is not named is as usual.
-
-    Raises ValueError with a sentence.
-    """
+    """Read a crew such as "3:lazy=0.9,accuracy=0.6"; all else is as `usual`. Raises ValueError with a sentence."""
     number, _, rest = text.partition(":")
     known = {each.name for each in fields(Behaviour)}
     changed: dict[str, Any] = {}

@@ -36,10 +36,7 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
 
 
 def judge(policy: ControlPolicy, seen: int, right: int) -> str:
-    """Why a worker with `right` of `seen` control items right has to be excluded; "" while there is no reason.
-
-    The rule: seen >= min_seen and right / seen < min_right.
-    """
+    """Return why a worker is excluded: seen >= min_seen and right / seen < min_right; "" if there is no reason."""
     if seen < policy.min_seen or seen == 0 or right >= policy.min_right * seen - 1e-9:
         return ""
     return f"{right} of {count_of(seen, 'control item')} right; at least {100 * policy.min_right:.4g} % were asked for."

@@ -97,10 +97,7 @@ def plan(
 
 
 def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float = 0.95) -> int:
-    """The fewest items whose expected interval is no wider than `width` (0 to 1, 0.05 for five points).
-
-    Raises ValueError unless 0.001 <= width < 1.
-    """
+    """Return the fewest items whose expected interval is at most `width` (0.05 for five points). Raises ValueError."""
     if not 0.001 <= width < 1:
         raise ValueError("The interval can be 0.1 to 100 points wide.")
     low, high = 0, 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from core.studies import Finding, NewItem, Rules, Worker, asked
 from core.words import count_of
@@ -48,141 +48,105 @@ def _silent(rules: Rules, items: Sequence[NewItem]) -> str:
     return f"{count_of(silent, 'image')} {why}" if silent else ""
 
 
-def _of_items(rules: Rules, items: Sequence[NewItem]) -> list[Finding]:
-    found = []
+def _of_items(rules: Rules, items: Sequence[NewItem]) -> Iterator[Finding]:
     if words := _silent(rules, items):
-        found.append(Finding("items", f"{words}: remove them, or add a question for all.", True))
-    if any("{label}" in question.text for question in rules.questions):
-        nameless = sum(not item.label for item in items)
-        if nameless:
-            found.append(
-                Finding(
-                    "items", f"{count_of(nameless, 'image')} without a label: their questions say “its subject”.", False
-                )
-            )
-    if rules.show_source:
-        alone = sum(not item.source_sha for item in items)
-        if alone:
-            found.append(
-                Finding("show_source", f"{count_of(alone, 'image')} without a source image will be shown alone.", False)
-            )
-    if rules.show_captions:
-        untold = sum(not (item.caption and item.counterfactual) for item in items)
-        if untold:
-            found.append(
-                Finding("show_captions", f"{count_of(untold, 'image')} without captions will be shown without.", False)
-            )
-    return found
+        yield Finding("items", f"{words}: remove them, or add a question for all.", True)
+    nameless = sum(not item.label for item in items)
+    if nameless and any("{label}" in question.text for question in rules.questions):
+        text = f"{count_of(nameless, 'image')} without a label: their questions say “its subject”."
+        yield Finding("items", text, False)
+    alone = sum(not item.source_sha for item in items)
+    if alone and rules.show_source:
+        text = f"{count_of(alone, 'image')} without a source image will be shown alone."
+        yield Finding("show_source", text, False)
+    untold = sum(not (item.caption and item.counterfactual) for item in items)
+    if untold and rules.show_captions:
+        text = f"{count_of(untold, 'image')} without captions will be shown without."
+        yield Finding("show_captions", text, False)
 
 
-def _of_controls(rules: Rules, items: Sequence[NewItem], controls: Sequence[NewItem]) -> list[Finding]:
-    found = _without_answer(rules, controls, "share", "control item")
+def _of_controls(rules: Rules, items: Sequence[NewItem], controls: Sequence[NewItem]) -> Iterator[Finding]:
+    yield from _without_answer(rules, controls, "share", "control item")
     share, number = rules.controls.share, controls_wanted(len(items), rules.controls.share)
     if share and not controls:
-        found.append(
-            Finding(
-                "share",
-                "There are no control items, and none can be made: that takes source images and a yes-no question "
-                "about the label or about a class. Mark images whose answer you know, or set the share to 0.",
-                True,
-            )
+        text = (
+            "There are no control items, and none can be made: that takes source images and a yes-no question "
+            "about the label or about a class. Mark images whose answer you know, or set the share to 0."
         )
+        yield Finding("share", text, True)
     elif share and len(controls) < number:
-        found.append(
-            Finding(
-                "share",
-                f"There are {len(controls)} control items; somebody who judges all images would need {number} for "
-                f"{100 * share:.4g} %. After the last one such a worker gets no more of them.",
-                False,
-            )
+        text = (
+            f"There are {len(controls)} control items; somebody who judges all images would need {number} for "
+            f"{100 * share:.4g} %. After the last one such a worker gets no more of them."
         )
+        yield Finding("share", text, False)
     if share and controls and len(controls) < rules.controls.min_seen:
-        found.append(
-            Finding(
-                "min_seen",
-                f"Nobody is judged before {rules.controls.min_seen} control items, and there are only {len(controls)}: "
-                "nobody would ever be.",
-                False,
-            )
+        text = (
+            f"Nobody is judged before {rules.controls.min_seen} control items, and there are only {len(controls)}: "
+            "nobody would ever be."
         )
+        yield Finding("min_seen", text, False)
     if controls and not share:
-        found.append(Finding("share", f"{len(controls)} control items are never shown: their share is 0.", False))
-    return found
+        yield Finding("share", f"{len(controls)} control items are never shown: their share is 0.", False)
 
 
 def _of_telling(
     rules: Rules, items: Sequence[NewItem], controls: Sequence[NewItem], quiz: Sequence[NewItem]
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """By what an annotator could tell control items from others."""
     known = [*controls, *(quiz if rules.eligibility.quiz else [])]
-    found: list[Finding] = []
     of_source = Counter(item.source_sha for item in items)
     shown = Counter(what_it_shows(item).image_sha for item in known)
-    often = [picture for picture, times in shown.items() if times > max(1, of_source[picture])]
+    often = sum(times > max(1, of_source[picture]) for picture, times in shown.items())
     if often:
-        sources = len([sha for sha in of_source if sha])
-        found.append(
-            Finding(
-                "share",
-                f"Control items can be told from others here: the images come from "
-                f"{count_of(sources, 'source image')} only, and {len(often)} of these pictures "
-                f"return{'s' if len(often) == 1 else ''} in control and quiz items (each time in another light) more "
-                "often than in images. Draw images of more sources, ask for fewer control items or quiz questions, or "
-                "mark images whose answer you know.",
-                False,
-            )
+        text = (
+            f"Control items can be told from others here: the images come from "
+            f"{count_of(len([sha for sha in of_source if sha]), 'source image')} only, and {often} of these pictures "
+            f"return{'s' if often == 1 else ''} in control and quiz items (each time in another light) more "
+            "often than in images. Draw images of more sources, ask for fewer control items or quiz questions, or "
+            "mark images whose answer you know."
         )
+        yield Finding("share", text, False)
     again = len(known) - len({item.image_sha for item in known})
     if again:
-        found.append(
-            Finding(
-                "share",
-                f"{count_of(again, 'control or quiz item', 'shows')} a picture that another one shows "
-                "too. Nobody gets such a control item after the other one, as it could be told by it.",
-                False,
-            )
+        text = (
+            f"{count_of(again, 'control or quiz item', 'shows')} a picture that another one shows "
+            "too. Nobody gets such a control item after the other one, as it could be told by it."
         )
-    return found
+        yield Finding("share", text, False)
 
 
-def _of_quiz(rules: Rules, quiz: Sequence[NewItem]) -> list[Finding]:
-    found = _without_answer(rules, quiz, "quiz", "quiz item")
+def _of_quiz(rules: Rules, quiz: Sequence[NewItem]) -> Iterator[Finding]:
+    yield from _without_answer(rules, quiz, "quiz", "quiz item")
     number = rules.eligibility.quiz
     if len(quiz) < number:
         there = f"only {len(quiz)}" if quiz else "none"
-        found.append(
-            Finding(
-                "quiz",
-                f"The quiz asks {number} questions, and there {'is' if len(quiz) < 2 else 'are'} {there} that could be "
-                "made or was given: mark images whose answer you know, or ask fewer.",
-                True,
-            )
+        text = (
+            f"The quiz asks {number} questions, and there {'is' if len(quiz) < 2 else 'are'} {there} that could be "
+            "made or was given: mark images whose answer you know, or ask fewer."
         )
-    return found
+        yield Finding("quiz", text, True)
 
 
 def _of_training(
     rules: Rules, training: Sequence[NewItem], controls: Sequence[NewItem], quiz: Sequence[NewItem]
-) -> list[Finding]:
+) -> Iterator[Finding]:
     number = rules.training
     if not number:
-        if not training:
-            return []
-        words = count_of(len(training), "training item", "is")
-        return [Finding("training", f"{words} never shown: no training is asked for.", False)]
-    found = _without_answer(rules, training, "training", "training item")
+        if training:
+            words = count_of(len(training), "training item", "is")
+            yield Finding("training", f"{words} never shown: no training is asked for.", False)
+        return
+    yield from _without_answer(rules, training, "training", "training item")
     if len(training) < number:
         there = f"only {len(training)}" if training else "none"
         one = len(training) < 2
-        found.append(
-            Finding(
-                "training",
-                f"The training asks for {count_of(number, 'image')}, and there {'is' if one else 'are'} {there} that "
-                f"could be made or {'was' if one else 'were'} given: draw images of more sources, mark "
-                "images whose answer you know, or ask for fewer.",
-                True,
-            )
+        text = (
+            f"The training asks for {count_of(number, 'image')}, and there {'is' if one else 'are'} {there} that "
+            f"could be made or {'was' if one else 'were'} given: draw images of more sources, mark "
+            "images whose answer you know, or ask for fewer."
         )
+        yield Finding("training", text, True)
     of_training = pictures_of(training)
     told_controls, told_quiz = ([item for item in of if pictures_of([item]) & of_training] for of in (controls, quiz))
     if told_quiz and len(quiz) - len(told_quiz) < rules.eligibility.quiz:
@@ -190,65 +154,54 @@ def _of_training(
             f"{count_of(len(told_quiz), 'quiz item', 'shows')} what is told of in the "
             "training, and too few are left for the quiz: use other images for one of the two."
         )
-        found.append(Finding("training", text, True))
+        yield Finding("training", text, True)
     elif told_controls or told_quiz:
         clashing = len(told_controls) + len(told_quiz)
         text = (
             f"{count_of(clashing, 'control or quiz item', 'shows')} what is told of in the training. "
             "Nobody gets such an item who was told of it."
         )
-        found.append(Finding("training", text, False))
-    return found
+        yield Finding("training", text, False)
 
 
-def _without_answer(rules: Rules, items: Sequence[NewItem], field: str, name: str) -> list[Finding]:
+def _without_answer(rules: Rules, items: Sequence[NewItem], field: str, name: str) -> Iterator[Finding]:
     wrong = sum(
         not any(question.id in item.expected for question in asked(rules.questions, item, item.expected))
         for item in items
     )
-    if not wrong:
-        return []
-    return [
-        Finding(
-            field,
-            f"{count_of(wrong, name, 'has')} no right answer to any question as it is now: mark it anew, or remove it.",
-            True,
+    if wrong:
+        text = (
+            f"{count_of(wrong, name, 'has')} no right answer to any question as it is now: mark it anew, or remove it."
         )
-    ]
+        yield Finding(field, text, True)
 
 
-def _of_limit(rules: Rules, items: int) -> list[Finding]:
+def _of_limit(rules: Rules, items: int) -> Iterator[Finding]:
     """How many people it takes when nobody judges everything."""
-    if not rules.most_items or rules.most_items >= items:
-        return []
-    people = math.ceil(items * rules.votes / rules.most_items)
-    each = count_of(rules.most_items, "image")
-    text = (
-        f"With at most {each} a person, {people:,} people have to take part before every image has its votes, and more "
-        "if somebody is excluded or stops."
-    )
-    return [Finding("most_items", text, False)]
+    if rules.most_items and rules.most_items < items:
+        people = math.ceil(items * rules.votes / rules.most_items)
+        each = count_of(rules.most_items, "image")
+        text = (
+            f"With at most {each} a person, {people:,} people have to take part before every image has its votes, and "
+            "more if somebody is excluded or stops."
+        )
+        yield Finding("most_items", text, False)
 
 
-def _of_workers(rules: Rules, workers: Sequence[Worker]) -> list[Finding]:
+def _of_workers(rules: Rules, workers: Sequence[Worker]) -> Iterator[Finding]:
     required = rules.eligibility
     if not required.min_finished or required.quiz:
-        return []
-    fit = [
-        worker
-        for worker in workers
-        if not worker.blocked
+        return
+    fit = sum(
+        not worker.blocked
         and worker.finished >= required.min_finished
         and (worker.approval or 0) > required.min_approval
-    ]
-    if len(fit) >= rules.votes:
-        return []
-    who = "Nobody has" if not fit else f"Only {len(fit)} of your workers {'has' if len(fit) == 1 else 'have'}"
-    return [
-        Finding(
-            "min_finished",
+        for worker in workers
+    )
+    if fit < rules.votes:
+        who = "Nobody has" if not fit else f"Only {fit} of your workers {'has' if fit == 1 else 'have'}"
+        text = (
             f"{who} the record that is asked for, and without a quiz nobody else may vote: add a quiz, or ask for 0 "
-            "finished assignments.",
-            False,
+            "finished assignments."
         )
-    ]
+        yield Finding("min_finished", text, False)

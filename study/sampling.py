@@ -13,10 +13,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def at_random(population: Sequence[T], number: int, seed: int) -> tuple[T, ...]:
-    """A simple random sample without replacement of `wanted` (all, if there are fewer), in random order.
-
-    Raises ValueError unless wanted >= 1.
-    """
+    """Draw `wanted` (or all) without replacement, in random order. Raises ValueError unless wanted >= 1."""
     if number < 1:
         raise ValueError("Draw at least one image.")
     return tuple(_drawn("sample", seed).sample(list(population), min(number, len(population))))

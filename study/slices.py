@@ -16,10 +16,7 @@ def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
 
 
 def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -> Slice:
-    """The share of valid ones among those with a consensus, and what is missing.
-
-    `telling` is False for a question that says nothing of validity: then the rate is undefined, in these words.
-    """
+    """Return the share of valid outcomes among those with a consensus; undefined, in words, unless `telling`."""
     outcomes = list(outcomes)
     decided = [found for found in outcomes if found.status == "consensus"]
     discarded, short, waiting = (

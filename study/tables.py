@@ -177,10 +177,7 @@ def item_columns(rules: Rules) -> list[str]:
 
 
 def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[int, str]) -> list[Row]:
-    """Every item that is in the study, those with a known answer with it, and where it comes from.
-
-    `image_of` and `source_of` name the files of their pictures, by item.
-    """
+    """Return a row an item, of all kinds. `image_of` and `source_of` name the files of their pictures, by item."""
     return [
         {
             **cells(item, "kind why caption counterfactual image_sha source_sha test_case"),

@@ -328,10 +328,7 @@ class Editing:
                 self._notes.tell(run.id, stage, value_conflict(stage, other))
 
     def _save(self, run: Run, stage: StageName, value: Any) -> int | None:
-        """Save what a person made of a value; gives its id, or None when it is what was there.
-
-        What was stale stays so: `keep` says otherwise.
-        """
+        """Save a person's value and return its id, None if nothing changed. A stale value stays stale."""
         settings = self._runs.settings(run)
         stored = run.values.get(stage)
         stale = stored is not None and stage in self._runs.stale(run, settings)

@@ -110,10 +110,7 @@ def use_counterfactual(value: CounterfactualCaptions, place: int, was: str, used
 def write_counterfactual(
     value: CounterfactualCaptions, place: int, was: str, text: str, source: str, task: Task
 ) -> CounterfactualCaptions:
-    """Another text for the one at a place; lost words are taken too, and the page warns of them.
-
-    When another one has the same words already, the two become one, with the edits of both.
-    """
+    """Reword the caption at a place, also where words are lost. It is merged with one of the same words."""
     text = " ".join(text.split())
     require(counterfactual_checks(source, CounterfactualCaption(text, ()), task)[:1])
     return merged(_at(value, place, was, text=text), source)

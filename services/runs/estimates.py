@@ -45,10 +45,7 @@ class Estimates:
         return self._driver.speeds.seconds(effort)
 
     def warm_up(self) -> None:
-        """Load the models while nobody waits, in the order of their use, and see how fast this machine draws.
-
-        It is done once, and only where no weights have to be fetched for it.
-        """
+        """Load the models, once, while nobody waits, and measure the speed, unless weights would have to be fetched."""
         with self._lock:
             if self.warming_up or any(weights.local() is None for weights in self._profile.weights().values()):
                 return

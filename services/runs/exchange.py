@@ -11,6 +11,7 @@ from typing import IO
 
 from PIL import Image
 
+from core.csv_tables import cells
 from core.errors import UserError
 from core.images import image_sha, png_of
 from core.masks import UNLABELLED, resized
@@ -137,10 +138,7 @@ class Exchange:
         return Taken(run_id, cases[0].id if cases else None, message)
 
     def _case_in(self, run_id: str, embedded: EmbeddedRun) -> int | None:
-        """The id of the file's image in a run that is here; where it is missing, it is added as it was reviewed.
-
-        What was decided here of an image that is here stays as it is.
-        """
+        """Return the id of the file's image in a run that is here. It is added, as reviewed, if it is missing."""
         case = embedded.case
         if case is None:
             return None
@@ -153,18 +151,9 @@ class Exchange:
 
 def run_record(run: Run) -> RunRecord:
     """What of a run goes into its files."""
+    values = {stage: stored.value for stage, stored in run.values.items()}
     return RunRecord(
-        id=run.id,
-        name=run.name,
-        profile=run.profile,
-        recipe=run.recipe,
-        task=run.task,
-        settings=run.settings,
-        values={stage: stored.value for stage, stored in run.values.items()},
-        prompts=run.prompts,
-        sample=run.sample,
-        notes=run.notes,
-        mask_classes=run.mask_classes,
+        **cells(run, "id name profile recipe task settings prompts sample notes mask_classes"), values=values
     )
 
 

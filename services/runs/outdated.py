@@ -52,10 +52,7 @@ class Outdated:
         return found
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:
-        """The test cases whose artifacts hang on the mask of their source, and would be others now.
-
-        The pictures tell: a mask that only got the same classes under other numbers outdates nothing.
-        """
+        """Return the test cases whose artifacts the mask would make differently now, by their pixels."""
         return frozenset(case.id for case in run.test_cases if self._redrawn(case, run, size))
 
     def _redrawn(self, case: StoredTestCase, run: Run, size: tuple[int, int]) -> bool:

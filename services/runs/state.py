@@ -64,10 +64,7 @@ class CanBeInsistedOn(UserError):
 
 
 class StageNotes:
-    """What went wrong, or is to be known, at the stages of runs since the server was started, until it is dealt with.
-
-    All methods may be called from any thread.
-    """
+    """Problems and notices at the stages of runs, until they are dealt with or the server ends. For any thread."""
 
     def __init__(self) -> None:
         self._notices: dict[tuple[str, StageName], str] = {}

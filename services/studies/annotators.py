@@ -273,10 +273,7 @@ class PictureTokens:
 
 
 class Pictures:
-    """Gives stored images and keeps the latest. For any thread.
-
-    `load` gives a stored image by its hash, and `read`, where there is one, the bytes of its file.
-    """
+    """Gives stored images without metadata and keeps the latest. `read` returns the bytes of a file, if given."""
 
     def __init__(
         self,

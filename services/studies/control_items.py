@@ -72,10 +72,7 @@ def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Remember of a draft that those of `gone` that were made are not made again, as an item of none of the kinds.
-
-    What is among `stay` as an item of another kind stays.
-    """
+    """Remember that the made items of `gone` are not made again, of any kind; but what is among `stay` stays."""
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}
     new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]
@@ -103,10 +100,7 @@ def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
 
 
 def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
-    """The control items that go with images that are added to a study that runs; none if it has no control items.
-
-    `there`: what it has already, of all kinds; nothing of it is made again.
-    """
+    """Return the control items for images added to a running study. Nothing of what is `there` is made again."""
     rules = study.rules
     if rules.controls.share <= 0:
         return ()

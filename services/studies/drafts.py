@@ -331,10 +331,7 @@ class StudyDrafts:
         of_rules: Callable[[Rules], Rules] = lambda rules: rules,
         of_items: Callable[[], None] = lambda: None,
     ) -> DraftState:
-        """Save the form, with a change of the rules or the items, and give the draft as it is then.
-
-        What was taken already, or was sent before what was taken last, changes nothing.
-        """
+        """Save the form with a change of rules or items. What was saved already or comes too late changes nothing."""
         with self._lock:
             study = self._draft(sent)
             if self._saves.is_late(sent.study, sent.tab, sent.number):

@@ -210,10 +210,7 @@ def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int
 
 
 def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool = False) -> tuple[int, str]:
-    """Save the votes of such a file: how many, and what a person should know.
-
-    Raises UserError when a row cannot be a vote, unless `even_so`: then such rows are left out. All or nothing.
-    """
+    """Save a file's votes, all or none. Raises UserError for a row that is no vote, unless `even_so` leaves it out."""
     items, found = read_votes(workspace, study_id, data)
     if found.problems and not even_so:
         raise UserError("Nothing was brought in. " + " ".join(found.problems))

@@ -229,18 +229,8 @@ class Decisions(Repository):
         rows, again = words_after(db, row)
         moved = [(word.table, word.values) for word in rows if word.changes]
         created = now()
-        number = insert_row(
-            db,
-            "image_decisions",
-            {
-                "kind": row["kind"],
-                "author": author,
-                "what": row["what"],
-                "entries": len(moved),
-                "undoes": row["id"],
-                "created": created,
-            },
-        )
+        about = {"kind": row["kind"], "author": author, "what": row["what"], "entries": len(moved)}
+        number = insert_row(db, "image_decisions", {**about, "undoes": row["id"], "created": created})
         for table, values in moved:
             held = {**values, "author": author, "decision": number, "created": created}
             names = ", ".join(held)

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlite_utils
 
+from core.csv_tables import cells
 from core.stored_runs import StoredValue
 from core.types import StageName, StageValue, Trace, stage_kinds, to_plain
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, require_run, unpack_value
@@ -33,14 +34,9 @@ def insert_value(
             "run": run_id,
             "stage": stage,
             "value": pack_value(value.value),
-            "author": trace.author,
-            "model": trace.model,
-            "prompt": trace.prompt,
-            "raw_reply": trace.raw_reply,
+            **cells(trace, "author model prompt raw_reply attempts seconds"),
             "settings": pack(to_plain(dict(trace.settings))),
             "seed": str(trace.seed),
-            "attempts": trace.attempts,
-            "seconds": trace.seconds,
             "notes": pack(list(trace.notes)),
             "inputs_key": value.inputs_key,
             "batch": batch,

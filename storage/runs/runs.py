@@ -207,18 +207,12 @@ class Runs(Repository):
     def append_value(
         self, db: sqlite_utils.Database, run_id: str, stage: StageName, value: StageValue[Any], batch: str = ""
     ) -> int:
-        """Save a new version of a stage's value; returns its id. Those with the same `batch` are taken back together.
-
-        Raises UserError for an unknown run, TypeError for a value of another stage.
-        """
+        """Save a new version of a stage's value; return its id. Those of one `batch` are taken back together."""
         return insert_value(db, run_id, stage, value, batch)
 
     @write
     def bring_back(self, db: sqlite_utils.Database, value_id: int) -> int:
-        """Make an earlier version the latest again by saving a copy; returns the copy's id.
-
-        Raises UserError when there is none with this id.
-        """
+        """Save a copy of an earlier version as the latest; return its id. Raises UserError if there is none."""
         number = repeat_value(db, value_id)
         if number is not None:
             return number
@@ -276,10 +270,7 @@ class Runs(Repository):
 
     @read
     def states(self, db: sqlite_utils.Database, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
-        """Settings and prompts as they were, oldest first, from the state with the id `since` on.
-
-        Raises UserError for an unknown run.
-        """
+        """Return settings and prompts over time from the state `since` on. Raises UserError for an unknown run."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
         return tuple(_state(row) for row in db.query(query, [run_id, since]))
@@ -381,24 +372,13 @@ def insert_run(
     recipe: str,
     run_id: str = "",
 ) -> str:
-    """A new run; its id is 16 hexadecimal digits, drawn at random unless it is given.
-
-    Raises UserError for a name that is empty or too long, ValueError for an id that is not one.
-    """
+    """Add a run and return its id, drawn if not given. Raises UserError for a wrong name, ValueError for a wrong id."""
     keep_image(db, source)
     run_id = run_id or secrets.token_hex(8)
     if not is_run_id(run_id):
         raise ValueError(f"{run_id[:80]!r} is not the id of a run")
-    db.table("runs").insert(
-        {
-            "id": run_id,
-            "profile": profile,
-            "source": source.sha,
-            "sample": sample,
-            "notes": pack(list(notes)),
-            "created": now(),
-        }
-    )
+    row = {"id": run_id, "profile": profile, "source": source.sha, "sample": sample, "notes": pack(list(notes))}
+    db.table("runs").insert({**row, "created": now()})
     state: Row = {"name": _name(name), "task": pack_value(task), "settings": pack(dict(settings)), "recipe": recipe}
     append_state(db, run_id, state)
     return run_id

@@ -10,6 +10,7 @@ from typing import Final
 
 import sqlite_utils
 
+from core.csv_tables import cells
 from core.errors import UserError
 from core.lineage import Lineage, MethodSettings, TestCase, read_settings
 from core.predictions import Prediction
@@ -94,10 +95,7 @@ class TestCases(Repository):
 
     @write
     def review(self, db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str = "") -> int:
-        """Save a person's verdict on a test case; "open" takes it back. Returns the id of the row.
-
-        Raises UserError for an unknown test case or too long a reason.
-        """
+        """Save a verdict on a test case, "open" to take it back; return the id of the row. Raises UserError."""
         return insert_review(db, case_id, verdict, reason)
 
     @read
@@ -192,15 +190,10 @@ def _insert_test_case(db: sqlite_utils.Database, run_id: str, job_id: int | None
             "run": run_id,
             "job": job_id,
             "image": saved.image.sha,
-            "recipe": lineage.recipe,
-            "method": lineage.method,
-            "model": lineage.model,
+            **cells(lineage, "recipe method model prompt negative_prompt seconds"),
             "counterfactual": pack_value(lineage.counterfactual),
             "seed": str(lineage.seed),
-            "prompt": lineage.prompt,
-            "negative_prompt": lineage.negative_prompt,
             "settings": pack(lineage.settings.plain()),
-            "seconds": lineage.seconds,
             "checks": pack([to_plain(check) for check in saved.checks]),
             "task": pack_value(lineage.task) if lineage.task is not None else _task_now(db, run_id),
             "created": now(),

@@ -24,10 +24,7 @@ class Sessions(Repository):
 
     @write
     def open(self, db: sqlite_utils.Database, role: Role, worker: str = "", hours: float = HOURS) -> str:
-        """A new session of the lead, or of the worker named; returns its token, of which only a hash is kept.
-
-        Those that have run out go. Raises UserError for an unknown worker.
-        """
+        """Open a session of the lead or a worker; return its token. Raises UserError for an unknown worker."""
         if (role == "worker") != bool(worker):
             raise ValueError("a session is the lead's, or a worker's with a name")
         if worker:

@@ -16,6 +16,7 @@ from typing import Any
 
 import sqlite_utils
 
+from core.csv_tables import cells
 from core.errors import UserError
 from core.stored_studies import ImportedVote, LogEntry
 from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
@@ -34,9 +35,8 @@ LONGEST_NAME = 200
 """Characters in the name of a study."""
 MOST_ITEMS = 100_000
 """Items of a study, those of all kinds together."""
-_CONTENT = (
-    "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
-).split()
+_CONTENT = "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
+"""Fields of an item that one column holds as JSON."""
 
 
 class Studies(Repository):
@@ -89,10 +89,7 @@ class Studies(Repository):
 
     @write
     def set_votes(self, db: sqlite_utils.Database, study_id: str, votes: int, consensus: int) -> None:
-        """Ask for more votes an item: a new version of the rules.
-
-        Raises UserError for fewer, or a study that is not running or paused.
-        """
+        """Ask for more votes an item: new rules. Raises UserError for fewer, and if the study does not run."""
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):
@@ -428,8 +425,7 @@ def _give_places(db: sqlite_utils.Database, study_id: str) -> None:
 
 
 def _insert_item(db: sqlite_utils.Database, study_id: str, item: NewItem) -> int:
-    content: dict[str, Any] = {name: getattr(item, name) for name in _CONTENT}
-    content.update(expected=dict(item.expected), origin=dict(item.origin))
+    content = cells(item, _CONTENT) | {"expected": dict(item.expected), "origin": dict(item.origin)}
     row = {
         "study": study_id,
         "public": secrets.token_hex(8),

@@ -6,7 +6,6 @@ bits that no salt and no slow hash is needed.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
 from typing import Literal
@@ -97,7 +96,7 @@ class Workers(Repository):
                     SELECT 1 FROM enrolments WHERE worker = worker_codes.worker AND (consented NOT NULL OR given > 0)
                 )
         """
-        return _spaced(symbols) if browser and list(db.query(query, [worker, _sha(symbols), sha_of(browser)])) else ""
+        return _spaced(symbols) if browser and list(db.query(query, [worker, sha_of(symbols), sha_of(browser)])) else ""
 
     @write
     def new_code(self, db: sqlite_utils.Database, worker: str) -> str:
@@ -111,7 +110,7 @@ class Workers(Repository):
     def of_code(self, db: sqlite_utils.Database, code: str) -> str | None:
         """Whose code this is, however it is spaced and in small letters too; None when nobody's."""
         symbols = code[:200].upper().translate(_READ_AS)
-        for row in db.query("SELECT worker FROM worker_codes WHERE sha = ?", [_sha(symbols)]):
+        for row in db.query("SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)]):
             return str(row["worker"])
         return None
 
@@ -195,15 +194,8 @@ class Workers(Repository):
         if _require_enrolment(db, study_id, worker).exclusion is None:
             return
         reason = checked_reason(reason, needed=False)
-        row = {
-            "study": study_id,
-            "worker": worker,
-            "excluded": 0,
-            "reason": reason,
-            "author": "person",
-            "created": now(),
-        }
-        insert_row(db, "exclusions", row)
+        row = {"study": study_id, "worker": worker, "excluded": 0, "reason": reason, "author": "person"}
+        insert_row(db, "exclusions", {**row, "created": now()})
         change = "UPDATE enrolments SET exclusion = NULL, readmitted = 1 WHERE study = ? AND worker = ?"
         db.execute(change, [study_id, worker])
         db.execute("UPDATE assignments SET counts = 1 WHERE study = ? AND worker = ?", [study_id, worker])
@@ -229,19 +221,14 @@ class Workers(Repository):
         _require_enrolment(db, study_id, worker)
         reason = checked_reason(reason, needed=verdict == "rejected")
         decision = insert_decision(db, study_id, worker, verdict, reason)
+        values = {"verdict": verdict, "decision": decision, "study": study_id, "worker": worker}
         db.execute(
             """
             UPDATE assignments SET verdict = :verdict, decision = :decision
             WHERE study = :study AND worker = :worker AND state = 'submitted' AND kind IN ('item', 'control', 'quiz')
                 AND (NOT :only_pending OR verdict = 'pending')
             """,
-            {
-                "verdict": verdict,
-                "decision": decision,
-                "study": study_id,
-                "worker": worker,
-                "only_pending": only_pending,
-            },
+            {**values, "only_pending": only_pending},
         )
         touch(db, study_id)
         append_log(db, f"work {verdict}", reason, study_id, worker)
@@ -321,7 +308,7 @@ def _new_code(db: sqlite_utils.Database, worker: str, browser: str = "") -> str:
     db.execute(
         "INSERT INTO worker_codes (sha, worker, created) VALUES (?, ?, ?) "
         "ON CONFLICT (worker) DO UPDATE SET sha = excluded.sha, created = excluded.created",
-        [_sha(symbols), worker, now()],
+        [sha_of(symbols), worker, now()],
     )
     return _spaced(symbols)
 
@@ -365,7 +352,3 @@ def _free_name(db: sqlite_utils.Database) -> str:
         name = f"{secrets.choice(_BIRDS)}-{10 + secrets.randbelow(largest - 10)}"
         if not list(db.query("SELECT 1 FROM workers WHERE id = ?", [name])):
             return name
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -80,30 +80,21 @@ class TestSets(Repository):
     def create_with(
         self, db: sqlite_utils.Database, name: str, note: str, entries: Iterable[SetEntry]
     ) -> tuple[SetVersion, int]:
-        """A new set with a draft of these images, all or none; and how many they are. They are read one by one.
-
-        Raises UserError as `create` and `add` do.
-        """
+        """Begin a set with a draft of these images, all or none; return it and their number. Raises UserError."""
         _, number = _create(db, name, note)
         added = _add(db, number, entries)
         return _version(db, number), added
 
     @write
     def begin_draft(self, db: sqlite_utils.Database, version: int) -> SetVersion:
-        """A new draft with what is in a released version, which is its parent.
-
-        Raises UserError for a version that is a draft, or where the set has a draft.
-        """
+        """Begin a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
         return _begin_next(db, version)
 
     @write
     def begin_draft_with(
         self, db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]
     ) -> tuple[SetVersion, int]:
-        """The same with these images besides, all or none; and how many came new. They are read one by one.
-
-        Raises UserError as `begin_draft` and `add` do.
-        """
+        """Begin a draft as `begin_draft` with more images, all or none; return it and how many are new."""
         number = _begin_next(db, version).number
         added = _add(db, number, entries)
         return _version(db, number), added
@@ -163,10 +154,7 @@ class TestSets(Repository):
 
     @write
     def relabel(self, db: sqlite_utils.Database, version: int, images: Sequence[str], label: str) -> int:
-        """Give images of a draft another label, "" for none; returns how many have it new.
-
-        Raises UserError for a released version, an image that is not in it, or too long a label.
-        """
+        """Relabel images of a draft, "" for none; return how many changed. Raises UserError if one is not in it."""
         label = checked_text(label, "The label", LONGEST_NAME, "label")
         _require_inside(db, version, images)
         query = "UPDATE test_set_entries SET label = ? WHERE version = ? AND image = ? AND label <> ?"
@@ -174,10 +162,7 @@ class TestSets(Repository):
 
     @write
     def set_splits(self, db: sqlite_utils.Database, version: int, splits: Mapping[str, Split]) -> int:
-        """Put images of a draft into splits, by their hash; returns how many are in another one now.
-
-        Raises UserError for a released version, or an image that is not in it.
-        """
+        """Put images of a draft into splits; return how many changed. Raises UserError if one is not in it."""
         _require_inside(db, version, tuple(splits))
         # An image at a time: SQLite would look through the whole version for each of a list.
         query = "UPDATE test_set_entries SET split = ? WHERE version = ? AND image = ? AND split <> ?"
