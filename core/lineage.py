@@ -67,6 +67,10 @@ class MethodSettings(BaseModel):
         """The batch that the image was drawn in, or None if unknown or meaningless."""
         return None
 
+    def pixels(self) -> object:
+        """Return everything that decides the pixels of an image, to compare."""
+        return self
+
     def plain(self) -> dict[str, Any]:
         """Return JSON-ready data. `read_settings` reads it back."""
         return self.model_dump(mode="json")

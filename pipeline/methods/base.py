@@ -59,7 +59,7 @@ class MethodDescription:
 
     def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
         """Return True if an image with `recorded` settings would be drawn in the same way with `settings`."""
-        return recorded == settings
+        return type(recorded) is type(settings) and recorded.pixels() == settings.pixels()
 
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK

@@ -70,12 +70,6 @@ class ControlNetDescription(MethodDescription):
         """What the control image shows, and how is drawn."""
         return ("conditioning", "generation")
 
-    def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
-        """Whether the pixels would be the same: see `ControlNetSettings.pixels`."""
-        if not isinstance(recorded, ControlNetSettings) or not isinstance(settings, ControlNetSettings):
-            return False
-        return recorded.pixels() == settings.pixels()
-
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
     ) -> str:

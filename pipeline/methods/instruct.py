@@ -65,12 +65,6 @@ class InstructDescription(MethodDescription):
         """How is edited."""
         return ("editing",)
 
-    def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
-        """Whether the pixels would be the same: see `InstructSettings.pixels`."""
-        if not isinstance(recorded, InstructSettings) or not isinstance(settings, InstructSettings):
-            return False
-        return recorded.pixels() == settings.pixels()
-
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
     ) -> str:

@@ -9,13 +9,12 @@ come: they are gone through in an order that the plan's seed draws, each kept as
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from core.types import EDIT_TYPES, CounterfactualCaption, CounterfactualCaptions, Edit
 from core.words import says_something, tokens
@@ -132,54 +131,37 @@ def select_captions(sources: Iterable[tuple[str, CounterfactualCaptions]], plan:
     return _CaptionSelection(sources, plan).shared()
 
 
-@dataclass
-class _Kinds:
-    """What of captions counts here: many are of one kind, and a kind has a number. So has each mix of edit types."""
+_Weights = tuple[tuple[int, float], ...]
 
-    numbers: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
-    mixes: dict[tuple[int, ...], int] = field(default_factory=dict)
-    word_numbers: dict[str, int] = field(default_factory=dict)
-    mix: list[int] = field(default_factory=list)
-    """By kind."""
-    words: list[tuple[int, ...]] = field(default_factory=list)
-    """By kind: the words that come in."""
-    weights: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
-    """By mix: the places of its types in `EDIT_TYPES`, each with its part of the caption; the parts add up to 1."""
 
-    def of(self, caption: CounterfactualCaption) -> int:
-        """The number of a caption's kind."""
-        types = tuple(sorted(_PLACES[edit.edit_type] for edit in caption.edits))
-        mix = self.mixes.setdefault(types, len(self.mixes))
-        if mix == len(self.weights):
-            self.weights.append(tuple((one, types.count(one) / len(types)) for one in sorted(set(types))))
-        brought = {word for edit in caption.edits for word in new_words(edit)}
-        words = tuple(sorted(self.word_numbers.setdefault(word, len(self.word_numbers)) for word in brought))
-        kind = self.numbers.setdefault((mix, words), len(self.numbers))
-        if kind == len(self.mix):
-            self.mix.append(mix)
-            self.words.append(words)
-        return kind
+class _Kind(NamedTuple):
+    """The part of a caption that counts here. Captions of one kind share one object."""
+
+    weights: _Weights
+    """Places of its edit types in `EDIT_TYPES`, each with its part of the caption. The parts add up to 1."""
+    words: tuple[str, ...]
+    """The words that its edits bring in."""
 
 
 class _CaptionSelection:
-    """One sharing out. Captions are numbers here: of their kind, and of their place in their source."""
+    """One selection. An offer is a caption that may be drawn, by its index among those of its source."""
 
     def __init__(self, sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> None:
         edits = plan.edits
         self.limit_share = edits.most_share_of_a_word
         total = sum(edits.types.values())
         self.wished = [edits.types.get(name, 0.0) / total for name in EDIT_TYPES] if total else None
-        self.kinds = _Kinds()
+        self.kinds: dict[_Kind, _Kind] = {}
         self.left_out: Counter[LeftOut] = Counter()
         self.offered = 0
-        held: list[tuple[int, str, array[int], array[int]]] = []
-        for key, captions in sources:
-            kinds, places = self._eligible(captions.items, edits.types)
-            held.append((rank_of(plan.make.seed, key), key, kinds, places))
-        held.sort(key=lambda one: one[:2])
-        self.keys = [key for _, key, _, _ in held]
-        self.offers = [kinds for _, _, kinds, _ in held]
-        self.places = [places for _, _, _, places in held]
+        eligible = [
+            (rank_of(plan.make.seed, key), key, *self._eligible(captions.items, edits.types))
+            for key, captions in sources
+        ]
+        eligible.sort(key=lambda one: one[:2])
+        self.keys = [key for _, key, _, _ in eligible]
+        self.offers = [kinds for _, _, kinds, _ in eligible]
+        self.places = [places for _, _, _, places in eligible]
         most = edits.captions_a_source
         self.may = [len(kinds) if most is None else min(most, len(kinds)) for kinds in self.offers]
         self.wanted = sum(self.may)
@@ -189,9 +171,9 @@ class _CaptionSelection:
 
     def _eligible(
         self, captions: Sequence[CounterfactualCaption], types: Mapping[str, float]
-    ) -> tuple[array[int], array[int]]:
-        """The kinds and the places of those captions of a source that may be drawn."""
-        kinds, places = array("l"), array("l")
+    ) -> tuple[list[_Kind], list[int]]:
+        """Return the kinds and the places of those captions of a source that may be drawn."""
+        kinds, places = list[_Kind](), list[int]()
         self.offered += len(captions)
         for place, caption in enumerate(captions):
             if not caption.used:
@@ -199,17 +181,23 @@ class _CaptionSelection:
             elif types and not (caption.edits and all(edit.edit_type in types for edit in caption.edits)):
                 self.left_out["another edit type"] += 1
             else:
-                kinds.append(self.kinds.of(caption))
+                kinds.append(self._kind_of(caption))
                 places.append(place)
         return kinds, places
 
-    def _words_offered(self) -> tuple[list[int], Counter[int]]:
-        """In how many captions each word is, and how many captions have so many words."""
-        totals, lengths = [0] * len(self.kinds.word_numbers), Counter[int]()
+    def _kind_of(self, caption: CounterfactualCaption) -> _Kind:
+        types = Counter(_PLACES[edit.edit_type] for edit in caption.edits)
+        weights = tuple((one, number / len(caption.edits)) for one, number in sorted(types.items()))
+        words = {word for edit in caption.edits for word in new_words(edit)}
+        kind = _Kind(weights, tuple(sorted(words)))
+        return self.kinds.setdefault(kind, kind)
+
+    def _words_offered(self) -> tuple[Counter[str], Counter[int]]:
+        """Return in how many captions each word is, and how many captions have each number of words."""
+        totals, lengths = Counter[str](), Counter[int]()
         for kind, number in Counter(kind for kinds in self.offers for kind in kinds).items():
-            words = self.kinds.words[kind]
-            lengths[len(words)] += number
-            for word in words:
+            lengths[len(kind.words)] += number
+            for word in kind.words:
                 totals[word] += number
         return totals, lengths
 
@@ -218,7 +206,7 @@ class _CaptionSelection:
         self.limit = limit
         self.number = 0
         self.by_type = [0.0] * len(EDIT_TYPES)
-        self.by_word = [0] * len(self.totals)
+        self.by_word = Counter[str]()
         self.picked: list[list[int]] = [[] for _ in self.offers]
         """By source: which of its offers are chosen."""
 
@@ -229,7 +217,7 @@ class _CaptionSelection:
             self._begin(limit)
             self._fill()
             self._bring_nearer()
-            if limit is None or max(self.by_word, default=0) <= self._allowed():
+            if limit is None or max(self.by_word.values(), default=0) <= self._allowed():
                 break
             limit = self._allowed()
         self._take_out()
@@ -246,7 +234,7 @@ class _CaptionSelection:
 
     def _fitting(self, limit: int) -> int:
         """So many captions at most keep to a limit of a word: those with the fewest words, while there is room."""
-        room, fitting = sum(min(number, limit) for number in self.totals), 0
+        room, fitting = sum(min(number, limit) for number in self.totals.values()), 0
         for length, number in sorted(self.lengths.items()):
             more = min(number, room // length) if length else number
             fitting, room = fitting + more, room - more * length
@@ -289,32 +277,31 @@ class _CaptionSelection:
         """The next offer of a source: of the type that lacks most of its share, then of the rarest words, then the
         first. None where none is left that the limit lets through.
         """
-        picked, mixes, words, by_word = self.picked[source], self.kinds.mix, self.kinds.words, self.by_word
-        reached: dict[int, float] = {}
+        picked, by_word = self.picked[source], self.by_word
+        reached: dict[object, float] = {}
         best, least, rarest = None, 0.0, 0
         for offer, kind in enumerate(self.offers[source]):
             if offer in picked:
                 continue
-            mix = mixes[kind]
-            has = reached.get(mix)
+            has = reached.get(kind.weights)
             if has is None:
-                has = reached[mix] = self._reached(mix)
+                has = reached[kind.weights] = self._reached(kind)
             if best is not None and has > least:
                 continue
             often = 0
-            if self.limit is not None and words[kind]:
-                often = max([by_word[word] for word in words[kind]])
+            if self.limit is not None and kind.words:
+                often = max([by_word[word] for word in kind.words])
                 if often >= self.limit:
                     continue
             if best is None or has < least or often < rarest:
                 best, least, rarest = offer, has, often
         return best
 
-    def _reached(self, mix: int) -> float:
-        """How many captions the types of a mix have, beside the share that is wished; 0 where nothing is."""
+    def _reached(self, kind: _Kind) -> float:
+        """Return how many captions the types of a kind have, relative to the share that is wished, or 0 without one."""
         if self.wished is None:
             return 0.0
-        return sum(weight * self.by_type[one] / self.wished[one] for one, weight in self.kinds.weights[mix])
+        return sum(weight * self.by_type[one] / self.wished[one] for one, weight in kind.weights)
 
     def _put(self, source: int, offer: int, by: int = 1) -> None:
         """Choose an offer of a source; with `by` of -1, take it back."""
@@ -324,9 +311,9 @@ class _CaptionSelection:
         else:
             self.picked[source].remove(offer)
         self.number += by
-        for one, weight in self.kinds.weights[self.kinds.mix[kind]]:
+        for one, weight in kind.weights:
             self.by_type[one] += by * weight
-        for word in self.kinds.words[kind]:
+        for word in kind.words:
             self.by_word[word] += by
 
     def _bring_nearer(self) -> None:
@@ -336,7 +323,7 @@ class _CaptionSelection:
         targets = [share * self.number for share in self.wished]
         free = [source for source, kinds in enumerate(self.offers) if 0 < len(self.picked[source]) < len(kinds)]
         for _ in range(_SWAPS):
-            gains: dict[tuple[int, int], float] = {}
+            gains: dict[tuple[_Weights, _Weights], float] = {}
             swaps = 0
             for source in free:
                 if self._swap(source, targets, gains):
@@ -345,50 +332,46 @@ class _CaptionSelection:
             if not swaps:
                 break
 
-    def _swap(self, source: int, targets: list[float], gains: dict[tuple[int, int], float]) -> bool:
+    def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
         """Make the best change of one caption of a source, if one brings the shares nearer. `gains` are those of
-        changes of one mix for another that are known already.
+        changes that are known already.
         """
-        offers, picked, mix, weights = self.offers[source], self.picked[source], self.kinds.mix, self.kinds.weights
-        come = {mix[kind] for offer, kind in enumerate(offers) if offer not in picked}
+        offers, picked = self.offers[source], self.picked[source]
+        come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []
-        for pair in {(mix[offers[gone]], other) for gone in picked for other in come}:
+        for pair in {(offers[gone].weights, other) for gone in picked for other in come}:
             if pair not in gains:
                 gains[pair] = self._gain(*pair, targets)
             if gains[pair] < -1e-6:
-                better.append((round(gains[pair], 9), weights[pair[0]], weights[pair[1]], pair))
-        # Of equal gains the types decide: the numbers of mixes hang on the order in which the sources came.
-        for *_, (of_gone, of_come) in sorted(better):
-            for gone in [offer for offer in picked if mix[offers[offer]] == of_gone]:
+                better.append((round(gains[pair], 9), pair))
+        for _, (of_gone, of_come) in sorted(better):  # of equal gains the types decide
+            for gone in [offer for offer in picked if offers[offer].weights == of_gone]:
                 for offer, kind in enumerate(offers):
-                    if mix[kind] == of_come and offer not in picked and self._room(kind, offers[gone]):
+                    if kind.weights == of_come and offer not in picked and self._room(kind, offers[gone]):
                         self._put(source, gone, by=-1)
                         self._put(source, offer)
                         return True
         return False
 
-    def _gain(self, gone: int, come: int, targets: list[float]) -> float:
-        """By how much the sum of the squared distances to the targets changes with the mix; below 0 is nearer."""
-        change = {one: -weight for one, weight in self.kinds.weights[gone]}
-        for one, weight in self.kinds.weights[come]:
+    def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
+        """Return the change of the sum of the squared distances to the targets. Below 0 is nearer."""
+        change = {one: -weight for one, weight in gone}
+        for one, weight in come:
             change[one] = change.get(one, 0.0) + weight
         return sum(by * (2 * (self.by_type[one] - targets[one]) + by) for one, by in change.items())
 
-    def _room(self, kind: int, gone: int) -> bool:
-        """Whether the limit lets a caption through once one of the kind `gone` is taken back."""
-        freed = self.kinds.words[gone]
-        return self.limit is None or all(
-            self.by_word[word] - (word in freed) < self.limit for word in self.kinds.words[kind]
-        )
+    def _room(self, kind: _Kind, gone: _Kind) -> bool:
+        """Return True if the limit lets a caption through once one of the kind `gone` is taken back."""
+        return self.limit is None or all(self.by_word[word] - (word in gone.words) < self.limit for word in kind.words)
 
     def _take_out(self) -> None:
         """Take captions out whose words are in too many, the last ones first, until the limit holds. With each the
         limit falls too.
         """
-        while self.limit is not None and max(self.by_word, default=0) > self._allowed():
+        while self.limit is not None and max(self.by_word.values(), default=0) > self._allowed():
             for source in range(len(self.offers) - 1, -1, -1):
                 for offer in self.picked[source][::-1]:
-                    words = self.kinds.words[self.offers[source][offer]]
+                    words = self.offers[source][offer].words
                     if words and max(self.by_word[word] for word in words) > self._allowed():
                         self._put(source, offer, by=-1)
 
@@ -397,8 +380,7 @@ class _CaptionSelection:
         for kinds, picked, may in zip(self.offers, self.picked, self.may, strict=True):
             full = len(picked) == may
             left["enough of this source" if full else "a word too often"] += len(kinds) - len(picked)
-        words = zip(self.kinds.word_numbers, self.by_word, strict=True)
-        frequent = sorted((-count, word) for word, count in words if count)[:MOST_FREQUENT]
+        frequent = sorted((-count, word) for word, count in self.by_word.items() if count)[:MOST_FREQUENT]
         return SharingReport(
             sources=len(self.keys),
             sources_without=len(self.keys) - with_caption,

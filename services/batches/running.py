@@ -176,8 +176,7 @@ class BatchRuns:
         def work(on_count: OnCount) -> int:
             return self._service.plan(plan, lambda done: on_count(done, 0))
 
-        going_on = next((one.id for one in self.planning.of(plan.digest) if one.active and not one.stopping), None)
-        return self.planning.wait(going_on or self.planning.start(PLANNING, plan.digest, work), PLANNING_SECONDS)
+        return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
     def begin(self, number: int) -> None:
         """Work on a batch as soon as no other one is at work here. Raises UserError where nothing is left to do, where
