@@ -22,7 +22,7 @@ from core.perceptual_hashes import BITS
 from core.settings import UnderTestSettings
 from core.test_sets import ImageHashes
 from evaluation.class_mapping import ClassMap, map_classes
-from services.evaluation.retraining.training import DataSplit, RetrainingQuestion, ValidCases, part, plan
+from services.evaluation.retraining.training import DataSplit, Examples, RetrainingQuestion, ValidCases, part, plan
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import EvaluationQuestion, Subject
 from services.test_sets.hashes import hashes_of
@@ -108,7 +108,8 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
 def _plan(workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, asked: RetrainingQuestion) -> int:
     """How many images the arm learns from that learns from most."""
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
-    planned = plan(cases, mapping, parted, asked, workspace.images.path, lambda _: None, nobody, lambda places: places)
+    made = Examples(mapping, workspace.images.path, lambda _: None)
+    planned = plan(cases, parted, asked, made, nobody, lambda places: places)
     return max(len(one.examples) for one in planned.arms)
 
 

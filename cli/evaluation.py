@@ -12,6 +12,7 @@ import argparse
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -43,7 +44,7 @@ from services.evaluation.ranking import ranking_facts, ranking_markdown
 from services.evaluation.retraining.jobs import OnStep, Retrainings, retraining_question
 from services.evaluation.retraining.results import result_facts, result_markdown
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
-from services.evaluation.retraining.weights import remove_old, trainings_facts, trainings_markdown, trainings_of
+from services.evaluation.retraining.weights import remove_old, trainings_markdown, trainings_of
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
 from services.test_sets.versions import version_of
@@ -165,7 +166,7 @@ def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
     removed = remove_old(workspace) if options.remove_old else ()
     found = trainings_of(workspace)
     if options.json:
-        return json_text({"trainings": trainings_facts(found), "removed": trainings_facts(removed)})
+        return json_text({"trainings": [asdict(one) for one in found], "removed": [asdict(one) for one in removed]})
     return _plain(trainings_markdown(workspace, found, removed))
 
 

@@ -15,11 +15,10 @@ from PIL import Image
 from scipy import sparse
 
 from core.figures import Floats
-from core.masks import NamedMask
 from core.predictions import Prediction, decode_map
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers
-from evaluation.segmentation import IGNORED, confusion
+from evaluation.segmentation import IGNORED
 
 Numbers = NDArray[np.int64]
 
@@ -70,15 +69,13 @@ def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, l
     return found
 
 
-def count_pixels(mapping: ClassMap, mask: NamedMask, prediction: Prediction) -> Floats:
-    """How many pixels of a mask are said to be what, (groups, groups + 1) in the order of `mapping.groups`.
-
-    Measured at the size of the mask, to which the class map is brought (nearest). Pixels of no label, or of an
-    unmapped one, count nowhere; a class of the model that no label has is none of the groups. Raises ValueError for a
-    mask with a class that the map does not know.
-    """
-    true, said = groups_of_numbers(mapping, mask.classes)
-    return confusion(true[np.asarray(mask.image)], said[_fitted(mask, prediction)], len(mapping.groups))
+def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
+    """The group of each class number of a mask, (256,), by the groups of class names; `IGNORED` for none."""
+    found = np.full(256, IGNORED, np.uint8)
+    for number, name in mask_classes.items():
+        if 0 <= number < len(found):  # Cityscapes numbers its licence plates -1
+            found[number] = group_of.get(name, IGNORED)
+    return found
 
 
 def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tuple[NDArray[np.uint8], ...]:
@@ -86,31 +83,25 @@ def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tup
     for none. Raises ValueError for a class of the mask that the map does not know.
     """
     group_of = {mapping.labels[number].label: at for at, group in enumerate(mapping.groups) for number in group}
-    true, said = (np.full(256, IGNORED, np.uint8) for _ in range(2))
-    labels = {one.label for one in mapping.labels}
-    for number, name in mask_classes.items():
-        if name not in labels:
-            raise ValueError(f"the mask has the class “{name}”, which is none of the labels of the map")
-        if 0 <= number < len(true):  # Cityscapes numbers its licence plates -1
-            true[number] = group_of.get(name, IGNORED)
+    unknown = set(mask_classes.values()) - {one.label for one in mapping.labels}
+    if unknown:
+        raise ValueError(f"the mask has the class “{min(unknown)}”, which is none of the labels of the map")
+    true, said = groups_in_mask(group_of, mask_classes), np.full(256, IGNORED, np.uint8)
     for at, group in enumerate(mapping.groups):
         for one in group:
             said[list(mapping.labels[one].classes)] = at
     return true, said
 
 
-def _fitted(mask: NamedMask, prediction: Prediction) -> NDArray[np.uint8]:
+def fitted_map(prediction: Prediction, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """The class numbers of a segmenter, brought to the size of a mask (nearest)."""
     numbers = decode_map(prediction.class_map)
-    if numbers.size != mask.image.size:
-        numbers = numbers.resize(mask.image.size, Image.Resampling.NEAREST)
-    return np.asarray(numbers)
+    return np.asarray(numbers if numbers.size == size else numbers.resize(size, Image.Resampling.NEAREST))
 
 
 def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers, Numbers, Numbers]:
-    """What pixels of a mask are said to be, by the numbers of classes of both: class of the mask, class of the model,
-    and how many pixels, for each pair that there is. It holds whatever is mapped to what.
-    """
-    said = _fitted(NamedMask(mask, {}), prediction)
+    """The pairs of a mask and what a model says of it: class of the mask, of the model, and number of pixels."""
+    said = fitted_map(prediction, mask.size)
     pairs = np.asarray(mask).astype(np.int64).ravel() * 256 + said.ravel()
     found = np.bincount(pairs, minlength=1)
     there = np.flatnonzero(found)
@@ -120,9 +111,7 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
 def pairs_of_images(
     masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
 ) -> sparse.csr_array:
-    """The pairs of several images as one row of pixels each, (images, `PAIRS`): what `pairs_of_pixels` gives of the
-    first, then what it gives of the second, and so on; `sizes` says how many pairs each has.
-    """
+    """The pairs of several images, (images, `PAIRS`), from those of each in a row; `sizes` has the pairs of each."""
     ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models
     return sparse.csr_array((pixels.astype(np.float64), columns, ends), shape=(len(sizes), PAIRS))
 
@@ -130,7 +119,9 @@ def pairs_of_images(
 def count_pairs(
     true: NDArray[np.uint8], said: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
-    """The counts of `count_pixels` of several images, (images, groups, groups + 1), from their `pairs_of_images`.
+    """How many pixels of the masks of several images are said to be what, (images, groups, groups + 1) in the order of
+    `ClassMap.groups`, from their `pairs_of_images`. Pixels of no label, or of an unmapped one, count nowhere; a class
+    of the model that no label has is none of the groups.
 
     `true` and `said` are those of `groups_of_numbers`: `true` is (kinds, 256), one row for each way in which masks
     number their classes, and `kind` says which of them the mask of each image has.

@@ -4,7 +4,7 @@ sources (the paper's RQ3). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
 CONTROLS = (AUGMENTED, CONTROL)
 """What learns from generated images has to gain more than these, or it is not their edits that help."""
 RESAMPLES = 4000
-FEWEST_SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,7 @@ class WonBack:
 
 
 def beside_controls(measured: Mapping[str, Mapping[str, Measured]]) -> dict[tuple[str, str], Figure]:
-    """By arm and control: how much more an arm that learns from generated images is right about those of sources that
-    none has learnt from. Empty without such a set.
-    """
+    """By arm and control: the gain of an arm with generated images over the control on unseen sources, if measured."""
     found = {}
     for control in (one for one in CONTROLS if one in measured):
         if ON_GENERATED not in measured[control]:
@@ -60,9 +57,7 @@ class Arms:
     """The arms of one comparison, measured on the same sets by as many seeds each."""
 
     def __init__(self, measured: Mapping[str, Mapping[str, Measured]], baseline: str, seed: int = 0) -> None:
-        """`measured` is by arm and by set. Raises ValueError for an arm that was measured on other images, or by
-        another number of seeds, than the `baseline`.
-        """
+        """`measured` is by arm and set. Raises ValueError for an arm with other images or seeds than the `baseline`."""
         self._measured, self._baseline = measured, baseline
         self._chance = np.random.default_rng(seed)
         base = measured[baseline]
@@ -75,11 +70,6 @@ class Arms:
                     )
         self._draws = self._chance.multinomial(self.seeds, np.full(self.seeds, 1 / self.seeds), size=RESAMPLES)
         self._sources = {name: self._drawn(held.source) for name, held in base.items()}
-
-    @property
-    def sets(self) -> Sequence[str]:
-        """What the arms were measured on."""
-        return tuple(self._measured[self._baseline])
 
     def rows(self) -> tuple[ArmRow, ...]:
         """Each arm on each set."""
@@ -95,9 +85,7 @@ class Arms:
         return tuple(found)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Of each arm but the baseline; without a value where the baseline loses nothing on the generated images, or so
-        little that it may be chance: a share of that says nothing.
-        """
+        """Each arm but the baseline; without a value where what the baseline loses is nothing, or may be chance."""
         before, before_drawn = self._accuracy(self._baseline, original)
         after, after_drawn = self._accuracy(self._baseline, generated)
         found = []
@@ -119,9 +107,7 @@ class Arms:
         return tuple(found)
 
     def _drawn(self, source: NDArray[np.int64]) -> tuple[NDArray[np.int64], Floats]:
-        """The place of each image's source, and how often each source is drawn: (resamples, sources). The same for all
-        arms, so that they are compared on the same images.
-        """
+        """The place of the source of each image, and the draws of each source, (resamples, sources), for all arms."""
         _, number = np.unique(source, return_inverse=True)
         sources = int(number.max()) + 1
         return number, self._chance.multinomial(sources, np.full(sources, 1 / sources), size=RESAMPLES).astype(float)

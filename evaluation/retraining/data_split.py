@@ -15,9 +15,7 @@ SHARES: Mapping[Side, float] = {"train": 0.6, "tune": 0.15, "test": 0.25}
 
 
 def side_of(source: str, seed: int, shares: Mapping[Side, float] = SHARES) -> Side:
-    """The side of a source: it hangs on its hash and the seed alone, so that a source that is added or taken away
-    changes the side of no other one. `shares` add up to 1.
-    """
+    """The side of a source, by its hash and the seed alone: other sources change nothing. `shares` add up to 1."""
     drawn = hashlib.blake2b(source.encode(), digest_size=8, key=str(seed).encode()).digest()
     place, below = int.from_bytes(drawn, "big") / 2**64, 0.0
     for side in SIDES:

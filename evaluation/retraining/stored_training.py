@@ -163,14 +163,14 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     def score(net: Any) -> float:
         return accuracy(kind, said_of(net, network, training.tune, training.groups))
 
-    found = train(
+    train(
         *(network.net, kind, network.prepare, training.arm, training.recipe, training.seed, score, training.folder),
         on_update=on_update,
         groups=training.groups,
         header=header_of(network.identity, training.model.source),
     )
     shutil.rmtree(training.folder / STATE, ignore_errors=True)  # of the optimiser: what is done does not go on
-    network.net.load_state_dict(load_file(found.weights))
+    network.net.load_state_dict(load_file(training.folder / BEST))
     network.net.eval()
     return {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
 

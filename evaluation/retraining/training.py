@@ -72,8 +72,7 @@ class Example:
 
     image: Path
     target: int | tuple[int, ...] | Path
-    """The number of its class, or of several where each of them is right; or a mask, a PNG of mode L with class
-    numbers, `IGNORED` for none."""
+    """Number of its class, or of several that are right; or a PNG of class numbers, `IGNORED` for none."""
 
 
 @dataclass(frozen=True)
@@ -86,22 +85,8 @@ class Arm:
     """Of torchvision, on every image before it is learnt from."""
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What came of it."""
-
-    weights: Path
-    """A state dict in safetensors: that of the update with the best score on the tuning images."""
-    update: int
-    score: float
-    updates: int
-    """How many there were in all."""
-
-
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
-    """The examples of each update from number `begin` on. All are gone through before any comes again, each time in
-    another order; a batch may reach from one round into the next.
-    """
+    """The examples of each update from `begin` on: all in a new order each round. Batches may span rounds."""
     orders: dict[int, np.ndarray] = {}
 
     def at(place: int) -> int:
@@ -128,7 +113,7 @@ def train(
     cancelled: threading.Event | None = None,
     groups: Sequence[Sequence[int]] = (),
     header: dict[str, str] | None = None,
-) -> Trained:
+) -> None:
     """Train a torch module, whose weights change, and leave what came of it in `folder`; where that holds a training
     that was stopped, it goes on. `prepare` gives the pixels of an image as the module takes them, (3, h, w); `score`
     says how good the module is on the tuning images, the larger the better. Where a mask has the numbers of `groups` of
@@ -144,7 +129,7 @@ def train(
         raise UserError(f"There is nothing to learn from in “{arm.name}”: no image of it is on the training side.")
     folder.mkdir(parents=True, exist_ok=True)
     about = {"arm": arm.name, "examples": len(arm.examples), "recipe": recipe.__dict__, "seed": seed, "kind": kind}
-    held = _read(folder / ABOUT)
+    held = json.loads((folder / ABOUT).read_text()) if (folder / ABOUT).is_file() else None
     if held is not None and held["training"] != about:
         raise ValueError(f"{folder} holds another training")
     accelerator = Accelerator()
@@ -153,7 +138,7 @@ def train(
     update, best = 0, (-1, float("-inf"))
     if held is not None:
         if held["update"] >= recipe.updates:
-            return Trained(folder / BEST, held["best"][0], held["best"][1], recipe.updates)
+            return
         accelerator.load_state(str(folder / STATE))
         update, best = held["update"], (held["best"][0], held["best"][1])
     every = max(1, recipe.updates // recipe.looks)
@@ -175,8 +160,7 @@ def train(
             _replace(folder / BEST, partial(save_file, state, metadata=header))
         accelerator.save_state(str(folder / STATE))
         told = json.dumps({"training": about, "update": update, "best": best})
-        _replace(folder / ABOUT, partial(_write, told))
-    return Trained(folder / BEST, best[0], best[1], recipe.updates)
+        _replace(folder / ABOUT, partial(Path.write_text, data=told, encoding="utf-8"))
 
 
 class _Examples:
@@ -195,9 +179,7 @@ class _Examples:
             self._augment = {"": None, "randaugment": v2.RandAugment(), "augmix": v2.AugMix()}[arm.augmentation]
 
     def batch(self, places: Sequence[int], update: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pixels (batch, 3, h, w), and class numbers (batch,) or (batch, h, w); (batch, classes) where several are
-        right, -1 for none. Raises UserError where a model takes each image in a size of its own.
-        """
+        """Pixels (batch, 3, h, w) and targets (batch,), (batch, h, w), or (batch, classes) with -1 for none."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -261,9 +243,7 @@ def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Ten
 
 
 def logits_of(said: Any) -> Any:
-    """The logits among what a network gives: of torchvision's segmenters, of those with a second head, and of
-    transformers.
-    """
+    """Return the logits in what a network of transformers, a torchvision segmenter, or one with two heads gives."""
     if isinstance(said, dict) and "out" in said:
         return said["out"]
     return getattr(said, "logits", said)
@@ -289,14 +269,6 @@ def opened(file: Path, mode: str) -> Image.Image:
             return image.convert(mode)
     except OSError as error:
         raise UserError(f"{file.name} cannot be read: it is missing or damaged.") from error
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    return json.loads(file.read_text()) if file.is_file() else None
-
-
-def _write(text: str, file: Path) -> None:
-    file.write_text(text, encoding="utf-8")
 
 
 def _replace(file: Path, write: Callable[[Path], Any]) -> None:

@@ -21,16 +21,17 @@ from PIL import Image
 
 from core.figures import Floats
 from core.masks import MASK_KEPT, NamedMask
+from core.predictions import Prediction
 from core.settings import UnderTestSettings
 from core.types import Edit
 from demo.check_truth import PARTS, Truth, truth_of
 from demo.language import TIME_PHRASES, canonical
 from demo.scene import COLOURS, OBJECT_CLASSES, SEMANTIC_CLASSES, WEATHERS, Scene
-from evaluation.answers import answers_of, count_pixels
+from evaluation.answers import answers_of, fitted_map, groups_of_numbers
 from evaluation.class_mapping import ClassMap, map_classes
 from evaluation.effectiveness import Answers
 from evaluation.models import ModelUnderTest
-from evaluation.segmentation import Pixels
+from evaluation.segmentation import Pixels, confusion
 from experiments.demo_report.walk import Walk, edited_slots
 from experiments.paper import world
 from experiments.paper.making import Made
@@ -215,6 +216,15 @@ def predict(family: Family, files: Sequence[tuple[str, int]]) -> tuple[Floats, t
             counts.append(count_pixels(mapping, NamedMask(mask, names), one))
             place += 1
     return np.stack(counts), classes
+
+
+def count_pixels(mapping: ClassMap, mask: NamedMask, prediction: Prediction) -> Floats:
+    """How many pixels of a mask are said to be what, (groups, groups + 1) in the order of `mapping.groups`, measured at
+    the size of the mask. Raises ValueError for a mask with a class that the map does not know.
+    """
+    true, said = groups_of_numbers(mapping, mask.classes)
+    seen = fitted_map(prediction, mask.image.size)
+    return confusion(true[np.asarray(mask.image)], said[seen], len(mapping.groups))
 
 
 def _opened(file: str) -> Image.Image:

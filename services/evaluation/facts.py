@@ -4,14 +4,14 @@ whoever calculates on. What is undefined is None with its reason; no NaN is in a
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from core.csv_tables import csv_text
 from evaluation.report import (
     Row,
     latex,
@@ -24,7 +24,6 @@ from evaluation.report import (
 from services.evaluation.types import Evaluated
 
 FileKind = Literal["markdown", "latex", "csv", "parquet", "json"]
-FILE_KINDS: tuple[FileKind, ...] = get_args(FileKind)
 SUFFIXES: dict[FileKind, str] = {
     "markdown": ".md",
     "latex": ".tex",
@@ -38,7 +37,7 @@ def rows_of(found: Evaluated) -> Iterator[Row]:
     """All figures, one a row."""
     if found.effectiveness is not None:
         yield from rows(found.effectiveness, found.validity, found.sensitivity)
-    if found.segmentation is not None:
+    if found.segmentation is not None and found.losses is not None:
         yield from segmentation_rows(found.segmentation, found.losses, found.validity, found.sensitivity)
 
 
@@ -65,7 +64,7 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
             "classes_of_no_label": list(found.mapping.left_over),
         },
         "against": "reconstructions" if found.against_control else "originals",
-        "figures": [_number_or_none(asdict(row)) for row in rows_of(found)],
+        "figures": list(_plain_rows(found)),
         "confusion": _confusion(found),
         "validity_score": found.score and asdict(found.score),
     }
@@ -74,13 +73,14 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
 def file_of(found: Evaluated, kind: FileKind) -> bytes:
     """A file of an evaluation."""
     if kind == "markdown":
-        return (_markdown(found) + _notes(found)).encode()
+        notes = [f"- {' '.join(note.split())}" for note in found.notes]
+        return (_markdown(found) + ("\n".join(["", "## Notes", "", *notes, ""]) if notes else "")).encode()
     if kind == "latex":
         return _latex(found).encode()
     if kind == "csv":
-        return _csv(rows_of(found)).encode()
+        return csv_text(_plain_rows(found), Row.__dataclass_fields__).encode()
     if kind == "parquet":
-        return _parquet(rows_of(found))
+        return _parquet(_plain_rows(found))
     return json_text(facts_of(found)).encode()
 
 
@@ -91,41 +91,21 @@ def json_text(facts: dict[str, Any]) -> str:
 
 def _markdown(found: Evaluated) -> str:
     title, tables = found.subject.title, {f"By {name}": held for name, held in found.sensitivity.items()}
-    if found.segmentation is not None:
+    if found.segmentation is not None and found.losses is not None:
         return segmentation_markdown(found.model, title, found.segmentation, found.losses, found.validity, tables)
     assert found.effectiveness is not None
     tables.pop("By class", None)
     return markdown(found.model, title, found.effectiveness, found.validity, tables)
 
 
-def _notes(found: Evaluated) -> str:
-    lines = [f"- {' '.join(note.split())}" for note in found.notes]
-    return "\n".join(["", "## Notes", "", *lines, ""]) if lines else ""
-
-
 def _latex(found: Evaluated) -> str:
     if found.segmentation is not None and found.losses is not None:
-        return segmentation_latex({found.model: (found.segmentation, found.losses)})
+        return segmentation_latex(found.model, found.segmentation, found.losses)
     assert found.effectiveness is not None
-    return latex({found.model: found.effectiveness})
+    return latex(found.model, found.effectiveness)
 
 
-def _csv(found: Iterable[Row]) -> str:
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, fieldnames=list(Row.__dataclass_fields__), lineterminator="\n")
-    writer.writeheader()
-    for row in found:
-        plain = {name: _safe(value) for name, value in _number_or_none(asdict(row)).items()}
-        writer.writerow(plain)
-    return file.getvalue()
-
-
-def _safe(value: Any) -> Any:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
-
-
-def _parquet(found: Iterable[Row]) -> bytes:
+def _parquet(rows: Iterable[dict[str, Any]]) -> bytes:
     import pyarrow
     import pyarrow.parquet
 
@@ -137,15 +117,12 @@ def _parquet(found: Iterable[Row]) -> bytes:
         ]
     )
     file = io.BytesIO()
-    plain = [_number_or_none(asdict(row)) for row in found]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(plain, schema), file)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema), file)
     return file.getvalue()
 
 
 def _confusion(found: Evaluated) -> list[dict[str, Any]]:
-    """Row by row: the label, what the model says, and the share of the row, on originals and on generated images: of
-    images, of a segmenter of pixels.
-    """
+    """Rows of both confusion matrices: label, answer, and their shares of images, or of pixels."""
     if found.effectiveness is not None:
         before, after = (one.shares for one in found.effectiveness.confusion)
     elif found.segmentation is not None:
@@ -154,16 +131,18 @@ def _confusion(found: Evaluated) -> list[dict[str, Any]]:
         return []
     labels = [*found.labels, "none of the labels"]
     return [
-        {"label": name, "said": said, "originals": _finite(before[i, j]), "generated": _finite(after[i, j])}
+        {"label": name, "said": said, "originals": finite(before[i, j]), "generated": finite(after[i, j])}
         for i, name in enumerate(found.labels)
         for j, said in enumerate(labels)
         if before[i, j] > 0 or after[i, j] > 0
     ]
 
 
-def _finite(number: Any) -> float | None:
+def finite(number: Any) -> float | None:
+    """Return a number as it is, and None for NaN and infinity."""
     return float(number) if math.isfinite(number) else None
 
 
-def _number_or_none(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: _finite(value) if isinstance(value, float) else value for name, value in row.items()}
+def _plain_rows(found: Evaluated) -> Iterator[dict[str, Any]]:
+    for row in rows_of(found):
+        yield {name: finite(one) if isinstance(one, float) else one for name, one in asdict(row).items()}

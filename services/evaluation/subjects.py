@@ -6,8 +6,10 @@ Test cases and reconstructions are never mixed: whatever a filter or a test set 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -112,14 +114,31 @@ class Cases:
     left_out: tuple[str, ...]
     """What of it is not counted, each in one sentence."""
     lacking: Numbers
-    """A test case, by its place, of each source without a reconstruction: one that tells how it would be drawn. Sources
-    of images that were brought in, or drawn by a method that has no reconstructions, are not among them.
-    """
+    """Place of a test case of each source without a reconstruction, by which one can be drawn."""
 
     @cached_property
     def pictures(self) -> tuple[str, ...]:
         """The SHA-256 of all images, each once: the originals first."""
         return tuple(dict.fromkeys([*self.originals.shas, *self.generated.shas, *self.controls.shas]))
+
+    @cached_property
+    def digest(self) -> str:
+        """Another one where the images are others."""
+        return hashlib.sha256("\n".join(sorted(self.pictures)).encode()).hexdigest()[:16]
+
+    @cached_property
+    def of_edit_type(self) -> Mapping[str, NDArray[np.bool_]]:
+        """By edit type, sorted, whether each test case has an edit of it."""
+        edits = self.table.edits
+        place = np.full(len(self.table), -1)
+        place[self.generated.row] = np.arange(len(self.generated))
+        case, found = place[edits.row], dict[str, NDArray[np.bool_]]()
+        for number, name in sorted(enumerate(edits.types.values), key=lambda one: one[1]):
+            own = case[(edits.types.numbers == number) & (case >= 0)]
+            if name and len(own):
+                found[name] = np.zeros(len(self.generated), bool)
+                found[name][own] = True
+        return found
 
     @property
     def all_images(self) -> tuple[Images, Images, Images]:
@@ -194,7 +213,7 @@ class _Reading:
         kept = kept[kinds == segments]
         names = [*self._splits.values, WITHOUT_SPLIT]
         numbers = self._splits.numbers[kept]
-        counts = {names[number]: count for number, count in _counted(numbers)}  # -1 is the last
+        counts = Counter(names[number] for number in numbers.tolist())  # -1 is the last
         there = tuple(sorted(counts))
         if self._subject.split:
             number = names.index(self._subject.split) if self._subject.split in there else len(names)
@@ -243,9 +262,7 @@ class _Reading:
         return Cases(view, table, originals, generated, drawn, names, split, tuple(self._left_out), lacking)
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
-        """The labels that there are, and the number of that of each image and of each source. A source has that which
-        the version says, else that of the task of its run, else that of its first image.
-        """
+        """Labels, and that of each image and source. A source has its own, else that of its task, else of an image."""
         own, tasks = self._labels, self._table.task_labels
         of_tasks = tasks.of(first)
         of_sources = [one or other for one, other in zip(of_tasks, own.of(first), strict=True)]
@@ -273,9 +290,7 @@ class _Reading:
         return found[alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """The places of test cases by which reconstructions can be drawn: the first of each source that has none. One
-        that a person rejected is there: the same one would come again.
-        """
+        """Places of the first test case of each source without a reconstruction, rejected ones included."""
         table = self._table
         by_method = np.array([name == RECONSTRUCTION.method for name in table.methods.values] + [False])
         usable = (table.test_case[rows] >= 0) & table.there[rows] & by_method[table.methods.numbers[rows]]
@@ -301,9 +316,7 @@ class _Reading:
     def _masks_of(
         self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]
     ) -> tuple[Masks, Masks, Masks]:
-        """Those of sources, test cases and reconstructions. A source has that which the version says, else that of its
-        first image.
-        """
+        """Masks of sources, test cases and reconstructions. A source has its own, else that of its first image."""
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
         told = [(place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals]
@@ -324,11 +337,6 @@ class _Reading:
         if number:
             have = "they have" if number > 1 else "it has"
             self._left_out.append(f"{count_of(number, 'image', 'is')} left out: {have} {what}.")
-
-
-def _counted(numbers: Numbers) -> Iterator[tuple[int, int]]:
-    found, counts = np.unique(numbers, return_counts=True)
-    return zip(found.tolist(), counts.tolist(), strict=True)
 
 
 def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:

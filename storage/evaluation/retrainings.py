@@ -11,7 +11,7 @@ from typing import Any
 import sqlite_utils
 
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack
+from storage.engine.rows import insert_row, now, pack, record_of
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,7 @@ class Retrainings(Repository):
 
     @write
     def keep(self, db: sqlite_utils.Database, about: str, asked: str, model: int, told: dict[str, Any]) -> int:
-        """Save what came of one; what came of it the last time stays. Where that is the same nothing is added. Gives
-        its id.
-        """
+        """Save a result, unless it equals the latest one of the same question; returns the id."""
         text = pack(told)
         query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
         last = db.execute(query, [about, asked]).fetchone()
@@ -46,19 +44,8 @@ class Retrainings(Repository):
         )
 
     @read
-    def of(self, db: sqlite_utils.Database, about: str) -> tuple[StoredRetraining, ...]:
-        """All that was worked out about the same images and model, the latest first."""
-        return tuple(
-            _stored(row) for row in db.query("SELECT * FROM retrainings WHERE about = ? ORDER BY id DESC", [about])
-        )
-
-    @read
-    def all(self, db: sqlite_utils.Database) -> tuple[StoredRetraining, ...]:
-        """All that was worked out, the latest first."""
-        return tuple(_stored(row) for row in db.query("SELECT * FROM retrainings ORDER BY id DESC"))
-
-
-def _stored(row: Row) -> StoredRetraining:
-    return StoredRetraining(
-        row["id"], row["about"], row["asked"], row["model"], json.loads(row["told"]), row["created"]
-    )
+    def kept(self, db: sqlite_utils.Database, about: str = "") -> tuple[StoredRetraining, ...]:
+        """All that was worked out, or what is about the same images and model alone, the latest first."""
+        query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
+        rows = db.query(query, [about])
+        return tuple(record_of(StoredRetraining, row, told=json.loads(row["told"])) for row in rows)

@@ -19,7 +19,6 @@ from core.predictions import Guess, Prediction, encode_map
 from evaluation.answers import (
     answers_of,
     count_pairs,
-    count_pixels,
     groups_of_numbers,
     pairs_of_images,
     pairs_of_pixels,
@@ -27,6 +26,7 @@ from evaluation.answers import (
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
 from evaluation.segmentation import iou
+from experiments.paper.reading import count_pixels
 from tests.support.evaluation_cases import pixels_of
 
 CLASSES = tuple(one.name for one in class_table(IMAGENET).classes)

@@ -18,6 +18,7 @@ from torchvision.transforms.functional import to_tensor
 from transformers.modeling_outputs import ImageClassifierOutput
 
 from core.errors import Cancelled, UserError
+from evaluation.retraining.stored_training import kept_state
 from evaluation.retraining.training import (
     Arm,
     Example,
@@ -107,8 +108,9 @@ def test_what_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> None:
         assert torch.equal(held, again[name]), name
     kept = load_file(tmp_path / "whole/best.safetensors")
     assert kept.keys() == whole.keys()
-    done = train(net(), "classification", to_tensor, arm, QUICK, 5, lambda m: 0.0, tmp_path / "whole")
-    assert done.updates == 30 and done.score > 0.9  # what is done is not done again
+    train(net(), "classification", to_tensor, arm, QUICK, 5, lambda m: 0.0, tmp_path / "whole")
+    done = kept_state(tmp_path / "whole")
+    assert done is not None and done.updates == 30 and done.score > 0.9  # what is done is not done again
 
 
 def test_the_best_state_of_the_tuning_images_is_kept(tmp_path: Path) -> None:
@@ -121,9 +123,10 @@ def test_the_best_state_of_the_tuning_images_is_kept(tmp_path: Path) -> None:
         states.append({name: held.clone() for name, held in model.state_dict().items()})
         return next(scores)
 
-    found = train(net(), "classification", to_tensor, Arm("a", examples), QUICK, 1, score, tmp_path / "t")
-    assert (found.update, found.score) == (20, 0.9)
-    kept = load_file(found.weights)
+    train(net(), "classification", to_tensor, Arm("a", examples), QUICK, 1, score, tmp_path / "t")
+    found = kept_state(tmp_path / "t")
+    assert found is not None and (found.best, found.score) == (20, 0.9)
+    kept = load_file(tmp_path / "t/best.safetensors")
     assert all(torch.equal(kept[name], held) for name, held in states[1].items())
     assert not all(torch.equal(kept[name], held) for name, held in states[2].items())
 

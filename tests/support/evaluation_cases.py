@@ -17,9 +17,9 @@ from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, T
 from demo.language import caption
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, TIMES, WEATHERS, Scene, random_scene
-from evaluation.answers import count_pixels
 from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import Pixels
+from experiments.paper.reading import count_pixels
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import RECONSTRUCTION

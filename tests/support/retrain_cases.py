@@ -16,6 +16,7 @@ from experiments.paper.shared_images import Pictured, shared
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.training import (
     DataSplit,
+    Examples,
     RetrainingPlan,
     RetrainingQuestion,
     ValidCases,
@@ -59,8 +60,8 @@ def planned(
     mapping = service.class_map(asked.asked, cases, stored)
     parted = part(cases, mapping, looks, asked)
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
-    path, no_mask = workspace.images.path, lambda _: None
-    found = plan(cases, mapping, parted, asked, path, no_mask, nobody, lambda places: places[::-1])
+    made = Examples(mapping, workspace.images.path, lambda _: None)
+    found = plan(cases, parted, asked, made, nobody, lambda places: places[::-1])
     return cases, found, len(_shared_images(cases, parted, looks))
 
 

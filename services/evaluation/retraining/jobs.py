@@ -8,12 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from core.errors import UserError
 from core.figures import Floats
 from core.progress import OnCount
 from core.types import from_plain, to_plain
-from evaluation.answers import groups_of_numbers
+from evaluation.answers import groups_in_mask, groups_of_numbers
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_state, learnt, said_before
 from evaluation.retraining.training import Arm, TrainingRecipe
@@ -32,14 +31,14 @@ from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
 from services.evaluation.ranking import judged_of
-from services.evaluation.retraining.results import ArmTraining, RetrainingResult, pictures_of, result_facts, result_of
-from services.evaluation.retraining.shifts import ShiftClasses, classes_of, with_shift
+from services.evaluation.retraining.results import ArmTraining, RetrainingResult, result_facts, result_of
+from services.evaluation.retraining.shifts import classes_of, groups_of_shift, with_shift
 from services.evaluation.retraining.training import (
     DataSplit,
+    Examples,
     RetrainingPlan,
     RetrainingQuestion,
     ValidCases,
-    edit_types_of,
     kept_under,
     part,
     plan,
@@ -66,6 +65,8 @@ from storage.workspace import Workspace
 RETRAINING = "retraining"
 READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
 Groups = tuple[tuple[int, ...], ...]
+MaskNumbers = Callable[[Mapping[int, str]], NDArray[np.uint8]]
+"""Gives the group of each number of a mask, (256,), by the names of its numbers."""
 OnStep = Callable[[str, int, int], None]
 """Told what is done, how much of it is done, and of how much: updates of all trainings together while it trains. What
 it raises stops the work, which goes on there when it is begun again."""
@@ -105,11 +106,13 @@ class Retrainings:
         self.work = WorkQueue(changes, name="retraining")
         """Its trainings; `of(about(asked))` finds them. The result is a `RetrainingResult`."""
         self._doing: dict[str, str] = {}
-        self._looked: WeakKeyDictionary[Cases, tuple[str, tuple[str, ...]]] = WeakKeyDictionary()
 
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
-        commands.add(BeginRetraining, lambda sent: work_facts(self.begin(self.asked(sent))))
+        commands.add(
+            BeginRetraining,
+            lambda sent: work_facts(self.begin(retraining_question(self._evaluations.asked(sent), sent))),
+        )
         commands.add(CancelRetraining, lambda sent: cancelled(self.work, sent.work))
         commands.add(ShowRetraining, self._show)
 
@@ -117,14 +120,8 @@ class Retrainings:
         """Stop what is trained; it goes on where it was when it is begun again."""
         self.work.close()
 
-    def asked(self, sent: BeginRetraining) -> RetrainingQuestion:
-        """What a command asks. Raises UserError for a model that there is not."""
-        return retraining_question(self._evaluations.asked(sent), sent)
-
     def begin(self, asked: RetrainingQuestion) -> WorkView:
-        """Begin to train, or go on. What is at the same subject and model already goes on. Raises UserError for what
-        cannot be trained.
-        """
+        """Begin to train, or return the work that goes on. Raises UserError for what cannot be trained."""
         self._require(asked)
         return self.work.begin(RETRAINING, about(asked.asked), lambda on_count: self._act(asked, on_count))
 
@@ -133,11 +130,9 @@ class Retrainings:
         return self._doing.get(about(asked), "")
 
     def choices(self, asked: EvaluationQuestion) -> RetrainingChoices:
-        """What can be chosen before a model is trained further with images of a subject. Raises UserError as
-        `EvaluationService.cases`.
-        """
+        """Return what can be chosen for a retraining. Raises UserError as `EvaluationService.cases`."""
         try:
-            types = self._look(self._require(RetrainingQuestion(asked)))[1]
+            types = tuple(self._require(RetrainingQuestion(asked)).of_edit_type)
         except UserError as error:
             return RetrainingChoices(str(error), ())
         versions = (one for held in self._workspace.test_sets.all() for one in reversed(held.versions))
@@ -147,11 +142,10 @@ class Retrainings:
 
     def kept(self, asked: EvaluationQuestion) -> tuple[KeptResult, ...]:
         """What came of all retrainings of a model with images of a subject, the latest first."""
-        found, pictures = [], ""
-        for one in self._workspace.retrainings.of(kept_under(asked)):
-            pictures = pictures or self._look(self._evaluations.cases(asked.subject))[0]
+        found = []
+        for one in self._workspace.retrainings.kept(kept_under(asked)):
             result: RetrainingResult = from_plain(RetrainingResult, one.told)
-            note = "" if result.pictures == pictures else CHANGED
+            note = "" if result.pictures == self._evaluations.cases(asked.subject).digest else CHANGED
             found.append(KeptResult(result, one.created, one.asked, note, one.id))
         return tuple(found)
 
@@ -163,9 +157,7 @@ class Retrainings:
         return found
 
     def opens(self, asked: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue's entries behind a set, or an arm on it, of a kept result. Raises UserError if nothing
-        opens.
-        """
+        """Return the catalogue entries behind a set, or an arm on it. Raises UserError if none are kept."""
         opened = self.result(asked, number).opens(on, arm)
         if opened is None:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")
@@ -200,16 +192,23 @@ class Retrainings:
                 asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
             )
         votes, valid = self._valid(cases, parted)
-        numbers = partial(_numbers_of, mapping)
-        masks = _Masks(self._workspace, numbers, lambda done: on_step(MASKS, done, 0))
+        made = self._examples(mapping, lambda names: groups_of_numbers(mapping, names)[0], on_step)
         planned = plan(
-            *(cases, mapping, parted, asked, self._workspace.images.path, masks, valid),
-            ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
+            *(cases, parted, asked, made, valid), ranked=lambda places: self._ranked(asked.asked, cases, places, votes)
         )
         if asked.shift is not None:
-            planned = self._with_shift(asked, asked.shift, planned, cases, parted, looks, stored, mapping, on_step)
+            rows = self._workspace.case_columns.set_rows(asked.shift)
+            held = hashes_of(self._workspace, (row.image for row in rows))
+            looks |= {sha: one.perceptual for sha, one in held.items()}
+            labels = classes_of(rows) if kind == "segmentation" else tuple(sorted({row.label for row in rows} - {""}))
+            own = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
+            group_of = groups_of_shift(mapping, own)
+            made = self._examples(own, lambda names: groups_in_mask(group_of, names), on_step)
+            passed_over = [name for name in labels if name not in group_of] if kind == "segmentation" else ()
+            planned = with_shift(planned, cases, parted, looks, rows, made, passed_over)
         recipe = asked.recipe(planned.originals, kind)
-        groups = tuple(_classes_of(mapping)) if kind == "segmentation" else ()
+        classes = [{number for label in group for number in mapping.labels[label].classes} for group in mapping.groups]
+        groups = tuple(tuple(sorted(one)) for one in classes) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
         said, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
         found = result_of(asked, cases, stored, planned, recipe, before, said, trainings)
@@ -217,12 +216,6 @@ class Retrainings:
         return found
 
     # How it is done
-
-    def _look(self, cases: Cases) -> tuple[str, tuple[str, ...]]:
-        """The digest of the images and their edit types, worked out once."""
-        if cases not in self._looked:
-            self._looked[cases] = pictures_of(cases), edit_types_of(cases)
-        return self._looked[cases]
 
     def _act(self, asked: RetrainingQuestion, on_count: OnCount) -> RetrainingResult:
         named = about(asked.asked)
@@ -251,9 +244,7 @@ class Retrainings:
         return cases
 
     def _valid(self, cases: Cases, parted: DataSplit) -> tuple[list[Outcome], ValidCases]:
-        """The votes that may be learnt from, and which test cases count as valid: those of the sources that are tuned
-        and measured with teach nothing.
-        """
+        """Votes on sources of the training side, and which test cases count as valid by them."""
         columns = self._workspace.case_columns
         outcomes = columns.outcomes()
         judged = judged_of(cases, outcomes)
@@ -273,30 +264,27 @@ class Retrainings:
         order = self._evaluations.ranked(asked, entries, votes)
         return np.array([place[one] for one in order], np.int64)
 
-    def _with_shift(
-        self,
-        asked: RetrainingQuestion,
-        version: int,
-        planned: RetrainingPlan,
-        cases: Cases,
-        parted: DataSplit,
-        looks: Mapping[str, int],
-        stored: StoredModel,
-        learnt_from: ClassMap,
-        on_step: OnStep,
-    ) -> RetrainingPlan:
-        rows = self._workspace.case_columns.set_rows(version)
-        held = hashes_of(self._workspace, (row.image for row in rows))
-        all_looks = {**looks, **{sha: one.perceptual for sha, one in held.items()}}
-        segments = cases.view.kind == "segmentation"
-        labels = classes_of(rows) if segments else tuple(sorted({row.label for row in rows} - {""}))
-        mapping = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
-        classes = ShiftClasses(learnt_from, mapping)
-        return with_shift(
-            *(planned, cases, parted, all_looks, rows, mapping, self._workspace.images.path),
-            mask=_Masks(self._workspace, classes.numbers, lambda done: on_step(MASKS, done, 0)),
-            passed_over=[name for name in labels if name not in classes.group_of] if segments else (),
-        )
+    def _examples(self, mapping: ClassMap, numbers: MaskNumbers, on_step: OnStep) -> Examples:
+        """Examples whose masks have the numbers of groups, in files that are made once."""
+        folder, images = self._workspace.trainings / "masks", self._workspace.images
+
+        @cache
+        def mask(held: MaskOf) -> Path | None:
+            on_step(MASKS, mask.cache_info().currsize, 0)
+            sha, names = held
+            true = numbers({int(number): name for number, name in json.loads(names).items()})
+            file = folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
+            if file.is_file():
+                return file
+            groups = true[np.asarray(images.load(sha).convert("L"))]
+            if (groups == IGNORED).all():
+                return None
+            folder.mkdir(parents=True, exist_ok=True)
+            half = file.with_name(f".{secrets.token_hex(8)}.half")
+            Image.fromarray(groups).save(half, "PNG")
+            return half.replace(file)
+
+        return Examples(mapping, images.path, mask)
 
     def _trained(
         self,
@@ -349,10 +337,8 @@ class Retrainings:
 
 def retraining_question(asked: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:
     """A question about a model and a subject, in the way that a command says."""
-    return RetrainingQuestion(
-        *(asked, sent.preset, tuple(dict.fromkeys(sent.arms)), sent.seeds, sent.augmentation, sent.unseen),
-        *(sent.split_seed, sent.updates, sent.batch, sent.rate, sent.shift),
-    )
+    given = {one.name: getattr(sent, one.name) for one in fields(RetrainingQuestion) if one.name != "asked"}
+    return RetrainingQuestion(asked, **given | {"arms": tuple(dict.fromkeys(sent.arms))})
 
 
 CHANGED = "The images have changed since then: begin again to learn from them as they are now."
@@ -377,54 +363,3 @@ def _training_digest(
             whole.update(f"{one.image.name}\0{target}\n".encode())
         whole.update(b"\0")
     return whole.hexdigest()[:24]
-
-
-def _numbers_of(mapping: ClassMap, mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
-    """The group of a map of each number of a mask, (256,)."""
-    return groups_of_numbers(mapping, mask_classes)[0]
-
-
-class _Masks:
-    """Masks as segmenters learn from them: with the numbers of the groups of a map, in files that are made once.
-    `numbers` gives by the names of a mask's numbers the group of each of them, (256,), `IGNORED` for none; `on_mask` is
-    told how many there are so far.
-    """
-
-    def __init__(
-        self,
-        workspace: Workspace,
-        numbers: Callable[[Mapping[int, str]], NDArray[np.uint8]],
-        on_mask: Callable[[int], None],
-    ) -> None:
-        self._workspace, self._numbers, self._on_mask = workspace, numbers, on_mask
-        self._folder = workspace.trainings / "masks"
-        self._known: dict[MaskOf, Path | None] = {}
-
-    def __call__(self, mask: MaskOf) -> Path | None:
-        """None for a mask with nothing that is learnt. Raises UserError where the file of one that was not made yet is
-        missing or damaged.
-        """
-        if mask not in self._known:
-            self._known[mask] = self._made(*mask)
-        return self._known[mask]
-
-    def _made(self, sha: str, names: str) -> Path | None:
-        self._on_mask(len(self._known))
-        true = self._numbers({int(number): name for number, name in json.loads(names).items()})
-        file = self._folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
-        if file.is_file():
-            return file
-        numbers = true[np.asarray(self._workspace.images.load(sha).convert("L"))]
-        if (numbers == IGNORED).all():
-            return None
-        self._folder.mkdir(parents=True, exist_ok=True)
-        half = file.with_name(f".{secrets.token_hex(8)}.half")
-        Image.fromarray(numbers).save(half, "PNG")
-        half.replace(file)
-        return file
-
-
-def _classes_of(mapping: ClassMap) -> Iterator[tuple[int, ...]]:
-    """The classes of the model of each group of the map."""
-    for group in mapping.groups:
-        yield tuple(sorted({number for label in group for number in mapping.labels[label].classes}))

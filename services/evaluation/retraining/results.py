@@ -4,7 +4,6 @@ people. Shares are 0 to 1. Pure.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from evaluation.retraining.data_split import Side
 from evaluation.retraining.stored_training import right_of
 from evaluation.retraining.training import Augmentation, TrainingRecipe
 from evaluation.segmentation import mean_iou
+from services.evaluation.facts import finite
 from services.evaluation.retraining.training import NotMeasured, Preset, RetrainingPlan, RetrainingQuestion, SetEntries
 from services.evaluation.service import title_of
 from services.evaluation.subjects import Cases
@@ -215,7 +215,7 @@ def result_of(
         split_seed=asked.split_seed,
         sources=planned.sources,
         sides=planned.sides,
-        pictures=pictures_of(cases),
+        pictures=cases.digest,
         unseen=planned.unseen,
         arms=tuple(ArmSummary(one.name, len(one.examples), one.augmentation) for one in planned.arms),
         sets=tuple(
@@ -260,19 +260,10 @@ def _miou(
 ) -> Iterator[MiouRow]:
     """The mean over the seeds of each arm on each set; without a value where no mask has a class."""
     for name in planned.sets:
-        yield MiouRow(BEFORE, name, _finite(mean_iou(before[name].sum(axis=0))))
+        yield MiouRow(BEFORE, name, finite(mean_iou(before[name].sum(axis=0))))
         for arm in planned.arms:
             of_seeds = [mean_iou(said[arm.name, seed][name].sum(axis=0)) for seed in range(seeds)]
-            yield MiouRow(arm.name, name, _finite(np.mean(of_seeds)))
-
-
-def _finite(number: Any) -> float | None:
-    return float(number) if np.isfinite(number) else None
-
-
-def pictures_of(cases: Cases) -> str:
-    """Another digest where the images of a subject are others."""
-    return hashlib.sha256("\n".join(sorted(cases.pictures)).encode()).hexdigest()[:16]
+            yield MiouRow(arm.name, name, finite(np.mean(of_seeds)))
 
 
 def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any]:

@@ -5,21 +5,17 @@ Pure, as `services.evaluation.retraining.training` is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.evaluation_results import ON_SHIFT
 from core.perceptual_hashes import near_any
 from core.words import count_of
 from evaluation.class_mapping import ClassMap
-from evaluation.segmentation import IGNORED
 from services.evaluation.retraining.training import DataSplit, Examples, NotMeasured, RetrainingPlan, SetEntries
-from services.evaluation.subjects import Cases, Images, MaskOf, Masks, masks_of
+from services.evaluation.subjects import Cases, Images, Masks, masks_of
 from storage.curation.case_columns import SetRow
 
 MOST_NAMED = 8
@@ -27,43 +23,23 @@ MOST_NAMED = 8
 _OF = "Of the natural shift"
 
 
-@dataclass(frozen=True, eq=False)
-class ShiftClasses:
-    """The classes of the masks of a shift, as the groups that a segmenter is trained and measured with."""
-
-    learnt: ClassMap
-    """Of the images that are learnt from: its groups are the numbers of all masks."""
-    own: ClassMap
-    """Of the classes of the shift's masks."""
-
-    @cached_property
-    def group_of(self) -> Mapping[str, int]:
-        """By class of the shift's masks the group that it is: that of its name, or the one that has all the classes of
-        the model that are right for it. A class that is of no group is not there: its pixels count nowhere.
-        """
-        named = {self.learnt.labels[one].label: at for at, group in enumerate(self.learnt.groups) for one in group}
-        of_class = {
-            number: at
-            for at, group in enumerate(self.learnt.groups)
-            for one in group
-            for number in self.learnt.labels[one].classes
-        }
-        found = {}
-        for one in self.own.labels:
-            groups = {of_class.get(number, -1) for number in one.classes}
-            if one.label in named:
-                found[one.label] = named[one.label]
-            elif len(groups) == 1 and groups != {-1}:
-                found[one.label] = groups.pop()
-        return found
-
-    def numbers(self, mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
-        """The group of each number of a mask: (256,), `IGNORED` for none."""
-        true = np.full(256, IGNORED, np.uint8)
-        for number, name in mask_classes.items():
-            if 0 <= number < len(true):
-                true[number] = self.group_of.get(name, IGNORED)
-        return true
+def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
+    """By class of the shift's masks, which `own` maps, the group of `learnt` that it is measured as: that of its name,
+    or the one that has all the classes of the model that are right for it. A class that is of no group is not there:
+    its pixels count nowhere.
+    """
+    named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}
+    of_class = {
+        number: at for at, group in enumerate(learnt.groups) for one in group for number in learnt.labels[one].classes
+    }
+    found = {}
+    for one in own.labels:
+        groups = {of_class.get(number, -1) for number in one.classes}
+        if one.label in named:
+            found[one.label] = named[one.label]
+        elif len(groups) == 1 and groups != {-1}:
+            found[one.label] = groups.pop()
+    return found
 
 
 def classes_of(rows: Sequence[SetRow]) -> tuple[str, ...]:
@@ -78,15 +54,13 @@ def with_shift(
     parted: DataSplit,
     looks: Mapping[str, int],
     rows: Sequence[SetRow],
-    mapping: ClassMap,
-    path: Callable[[str], Path],
-    mask: Callable[[MaskOf], Path | None],
+    made: Examples,
     passed_over: Sequence[str] = (),
 ) -> RetrainingPlan:
     """The same, measured also with the images of a version of a test set: all of them that have a label, or a mask with
     something that is learnt, an original or not, and that do not look like one that is learnt from or tuned with.
-    `mapping` is that of their labels, `mask` says as in `plan` where a mask lies, and `passed_over` are the classes of
-    their masks whose pixels count nowhere.
+    `made` maps their labels and knows their masks; `passed_over` are the classes of their masks whose pixels count
+    nowhere.
     """
     before = [
         looks[sha]
@@ -95,11 +69,11 @@ def with_shift(
         if parted.side[source] != "test"
     ]
     segments = cases.view.kind == "segmentation"
-    place = {one.label: number for number, one in enumerate(mapping.labels) if one.classes}
+    place = {one.label: number for number, one in enumerate(made.mapping.labels) if one.classes}
     known = [row for row in rows if (row.mask if segments else row.label in place)]
     alike = near_any([looks[row.image] for row in known], before)
     apart = [row for row, too in zip(known, alike.tolist(), strict=True) if not too]
-    wanted = [row for row in apart if mask((row.mask, row.mask_classes)) is not None] if segments else apart
+    wanted = [row for row in apart if made.mask((row.mask, row.mask_classes)) is not None] if segments else apart
     notes = list(planned.notes)
     for left, why in (
         (len(rows) - len(known), "without a mask." if segments else "without a label."),
@@ -121,7 +95,7 @@ def with_shift(
     nowhere = np.full(len(wanted), -1)
     masks = masks_of([(row.mask, row.mask_classes) for row in wanted]) if segments else Masks()
     images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], masks)
-    examples, places = Examples(mapping, path, mask).of(images, np.arange(len(wanted)))
+    examples, places = made.of(images, np.arange(len(wanted)))
     # A source that was put beside its images is no entry of the catalogue (0): nothing opens in its place.
     entry = np.array([row.entry for row in wanted], np.int64)[places]
     there = np.flatnonzero(entry)

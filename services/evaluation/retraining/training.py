@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -61,33 +61,30 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RetrainingQuestion:
-    """One question: what does training this model further with images of this subject gain?"""
+    """One question: what does training this model further with images of this subject gain? The fields behind `asked`
+    are those of `services.evaluation.commands.BeginRetraining`, which says what each is.
+    """
 
     asked: EvaluationQuestion
     preset: Preset = "short"
-    """A short fine-tuning, or the paper's 90 epochs from weights of chance."""
     arms: tuple[ArmKey, ...] = ARM_KEYS
     seeds: int = SEEDS
-    """Trainings of each arm that differ by chance alone."""
     augmentation: Augmentation = "randaugment"
-    """Of the arm "augmentation"."""
     unseen: str = ""
-    """An edit type that no arm learns from; "" for the rarest, `NO_TYPE` for none."""
     split_seed: int = 0
-    """Another one parts the sources in another way."""
     updates: int = 0
-    """Of the optimiser, the same for all arms; 0 for those of the preset."""
     batch: int = 0
-    """Images of an update; 0 for those of the preset."""
     rate: float = 0.0
-    """The learning rate; 0 for that of the preset."""
     shift: int | None = None
-    """The version of a test set whose images are measured with too: a natural shift, such as real fog."""
 
     @property
     def digest(self) -> str:
-        """Another one for another question; the same in later versions of the studio."""
-        return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | _said(self, but=("asked",)))
+        """Another one for another question; the same in later versions of the studio. Fields with their default do not
+        count, so that a field that comes later changes nothing.
+        """
+        own = fields(self)[1:]
+        changed = {one.name: value for one in own if (value := getattr(self, one.name)) != one.default}
+        return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)
 
     def recipe(self, images: int, kind: TaskKind) -> TrainingRecipe:
         """How is trained where the training side has so many originals."""
@@ -104,15 +101,6 @@ def kept_under(asked: EvaluationQuestion) -> str:
     subject = asked.subject
     named = {"version": subject.version, "filter": subject.filter.address, "split": subject.split}
     return _lasting({**named, "model": model_key(asked.model)})
-
-
-def _said(value: Any, but: Sequence[str] = ()) -> dict[str, Any]:
-    """The fields of a dataclass that are not as they are by themselves: those that come later change nothing."""
-    plain = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in but}
-    usual = {
-        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(value)
-    }
-    return {name: held for name, held in plain.items() if held != usual[name]}
 
 
 def _lasting(said: Mapping[str, Any]) -> str:
@@ -249,20 +237,13 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
 
 def plan(
     cases: Cases,
-    mapping: ClassMap,
     parted: DataSplit,
     asked: RetrainingQuestion,
-    path: Callable[[str], Path],
-    mask: Callable[[MaskOf], Path | None],
+    made: Examples,
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> RetrainingPlan:
-    """The arms and the sets. `path` says where a picture lies, `mask` where a mask with the numbers of the groups of
-    the map does (None for one with nothing of them), `valid` which test cases count as valid, and `ranked`
-    puts places of test cases into the order in which they are looked at. Raises UserError where there is no original,
-    or no test case, to learn from or to measure with.
-    """
-    made = Examples(mapping, path, mask)
+    """Plan arms and sets. `ranked` orders places of test cases. Raises UserError with too few images on a side."""
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
     # An image that people found wrong would be counted as a fault of the model.
     rejected = (cases.table.verdict[generated.row] == REJECTED) | (valid.judged == 0)
@@ -313,6 +294,7 @@ def plan(
             f"“{BY_VOTES}” holds what votes find valid, and of what nobody judged what the score finds valid that "
             "was learnt from votes."
         )
+    sides = "".join(f"{one}\0{sha}\n" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True)))
     return RetrainingPlan(
         arms=tuple(arms),
         tune=_tune(cases, parted, made, rejected),
@@ -321,44 +303,39 @@ def plan(
         behind=behind,
         originals=len(originals),
         sources={one: parted.side.count(one) for one in SIDES},
-        sides=_digest(f"{one}\0{sha}" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True))),
+        sides=hashlib.sha256(sides.encode()).hexdigest()[:16],
         unseen=parted.unseen,
         left_out=tuple(left_out),
         notes=tuple(notes),
     )
 
 
-def edit_types_of(cases: Cases) -> tuple[str, ...]:
-    """The edit types of the test cases, sorted."""
-    return tuple(sorted(_cases_of_types(cases)))
-
-
 def require_unseen(cases: Cases, asked: str) -> None:
     """Raises UserError for an edit type that no test case has."""
-    there = edit_types_of(cases)
-    if asked not in ("", NO_TYPE, *there):
-        said = ", ".join(there) or "none"
-        raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {said}.", field="unseen")
+    if asked not in ("", NO_TYPE, *cases.of_edit_type):
+        there = ", ".join(cases.of_edit_type) or "none"
+        raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {there}.", field="unseen")
 
 
+@dataclass(frozen=True)
 class Examples:
-    """Images as they are learnt from, in an order that hangs on them alone."""
+    """Makes examples of images, in an order that hangs on the images alone."""
 
-    def __init__(self, mapping: ClassMap, path: Callable[[str], Path], mask: Callable[[MaskOf], Path | None]) -> None:
-        self._mapping, self._path, self._mask = mapping, path, mask
+    mapping: ClassMap
+    path: Callable[[str], Path]
+    """Where an image lies."""
+    mask: Callable[[MaskOf], Path | None]
+    """Where a mask with the numbers of the map's groups lies; None for one with nothing of them."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Those in these places that can be learnt from, and the place of each."""
+        """The examples of the images in these places that can be learnt from, and the place of each."""
         found = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
-            target = self._mask(images.masks[row]) if images.masks else self._target(int(images.label[row]))
+            classes = () if images.masks else self.mapping.labels[int(images.label[row])].classes
+            target = self.mask(images.masks[row]) if images.masks else classes[0] if len(classes) == 1 else classes
             if target is not None:
-                found.append((Example(self._path(images.shas[row]), target), row))
+                found.append((Example(self.path(images.shas[row]), target), row))
         return tuple(one for one, _ in found), np.array([row for _, row in found], np.int64)
-
-    def _target(self, label: int) -> int | tuple[int, ...]:
-        classes = self._mapping.labels[label].classes
-        return classes[0] if len(classes) == 1 else classes
 
 
 def _made_of(cases: Cases, sources: Numbers) -> SetEntries:
@@ -445,7 +422,7 @@ def _with_unseen(parted: DataSplit, cases: Cases, asked: str) -> DataSplit:
         return replace(
             parted, left_out=(NotMeasured(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)
         )
-    of_type = _cases_of_types(cases)
+    of_type = cases.of_edit_type
 
     def enough(flags: Flags) -> bool:
         return all(len(parted.rows(1, cases.generated, one, ~flags)) for one in ("train", "test")) and bool(
@@ -460,24 +437,8 @@ def _with_unseen(parted: DataSplit, cases: Cases, asked: str) -> DataSplit:
     return replace(parted, unseen=wanted, of_unseen=of_type[wanted])
 
 
-def _cases_of_types(cases: Cases) -> dict[str, Flags]:
-    """By edit type, whether each test case has an edit of it."""
-    edits = cases.table.edits
-    place = np.full(len(cases.table), -1)
-    place[cases.generated.row] = np.arange(len(cases.generated))
-    case, found = place[edits.row], dict[str, Flags]()
-    for number, name in enumerate(edits.types.values):
-        own = case[(edits.types.numbers == number) & (case >= 0)]
-        if name and len(own):
-            found[name] = np.zeros(len(cases.generated), bool)
-            found[name][own] = True
-    return found
-
-
 def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
-    """Of originals, test cases and reconstructions, which have something that the model can say. Raises UserError
-    where that is one thing alone, or none.
-    """
+    """Which images of each kind have something that the model can say. Raises UserError for less than two things."""
     if cases.view.kind == "segmentation":
         names = mapping.group_names
         usable = [images.masks.there for images in cases.all_images]
@@ -492,10 +453,3 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
         )
         raise UserError(f"{what}: there is nothing to tell apart by learning.")
     return usable
-
-
-def _digest(lines: Iterable[str]) -> str:
-    whole = hashlib.sha256()
-    for line in lines:
-        whole.update(line.encode() + b"\n")
-    return whole.hexdigest()[:16]

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from core.errors import UserError
 from core.model_sections import in_bytes
@@ -27,7 +26,7 @@ from evaluation.retraining.stored_training import (
     weights_in,
 )
 from evaluation.retraining.training import ABOUT
-from services.evaluation.retraining.results import ArmTraining, RetrainingResult
+from services.evaluation.retraining.results import RetrainingResult
 from storage.workspace import Workspace
 
 MARK = "of.json"
@@ -102,16 +101,14 @@ def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeig
     for arm in found.arms:
         own = [one for one in found.trainings if one.arm == arm.name and one.score is not None]
         best = max(own, key=lambda one: (one.score or 0.0, -one.seed), default=None)
-        file = weights_in(_folder(workspace, best)) if best is not None else None
+        file = weights_in(workspace.trainings / best.folder) if best is not None else None
         if best is not None and best.score is not None and file is not None:
             weights.append(ArmWeights(arm.name, best.seed, best.score, file.stat().st_size, file))
     return tuple(weights)
 
 
 def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tuple[str, Path]:
-    """Return a name for the weights of an arm, and their file, which can be a model under test. Raises UserError if
-    they are gone or damaged.
-    """
+    """Return a name for the weights of an arm, and their file. Raises UserError if they are gone or damaged."""
     weights = next((one for one in best_weights(workspace, found) if one.arm == arm), None)
     if weights is None:
         raise UserError("The weights of this arm are not there any more: train it again.")
@@ -128,14 +125,14 @@ def disk_of(workspace: Workspace) -> int:
 def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
     """All trainings of a workspace, those used last first."""
     uses, latest = _uses(workspace)
-    trainings = [_kept_training(folder, uses.get(folder.name), latest) for folder in _folders(workspace)]
+    folders = workspace.trainings.iterdir() if workspace.trainings.is_dir() else ()
+    named = [one for one in folders if _TRAINING.fullmatch(one.name) and one.is_dir()]
+    trainings = [_kept_training(folder, uses.get(folder.name), latest) for folder in named]
     return tuple(sorted(trainings, key=lambda one: one.used, reverse=True))
 
 
 def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
-    """Remove the trainings that belong to no latest retraining of a model with its images and were used before it, be
-    they done or not; gives those. One that a process is at stays, and so does what came of all of them.
-    """
+    """Remove and return trainings of no latest retraining that were used before it. One in progress stays."""
     removed = []
     for one in trainings_of(workspace):
         folder = workspace.trainings / one.folder
@@ -149,11 +146,6 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
     for left in workspace.trainings.glob(f"{REMOVED}*"):  # by somebody who was stopped
         shutil.rmtree(left, ignore_errors=True)
     return tuple(removed)
-
-
-def trainings_facts(found: Sequence[KeptTraining]) -> list[dict[str, Any]]:
-    """All of it, JSON-ready."""
-    return [asdict(one) for one in found]
 
 
 def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
@@ -198,7 +190,7 @@ def _uses(workspace: Workspace) -> tuple[dict[str, _Use], dict[str, str]]:
     """The latest use of each folder of a training, and by `kept_under` when its latest retraining was done."""
     uses: dict[str, _Use] = {}
     latest: dict[str, str] = {}
-    for row in workspace.retrainings.all():
+    for row in workspace.retrainings.kept():
         is_latest = row.about not in latest
         latest.setdefault(row.about, row.created)
         found: RetrainingResult = from_plain(RetrainingResult, row.told)
@@ -233,16 +225,6 @@ def _kept_training(folder: Path, use: _Use | None, latest: Mapping[str, str]) ->
         latest=use is not None and use.latest,
         why_kept=why_kept,
     )
-
-
-def _folders(workspace: Workspace) -> list[Path]:
-    if not workspace.trainings.is_dir():
-        return []
-    return [one for one in workspace.trainings.iterdir() if _TRAINING.fullmatch(one.name) and one.is_dir()]
-
-
-def _folder(workspace: Workspace, one: ArmTraining) -> Path:
-    return workspace.trainings / one.folder
 
 
 def _marked(folder: Path) -> Marked | None:

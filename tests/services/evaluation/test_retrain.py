@@ -280,7 +280,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path)
         cases, stored = service.cases(STREETS), service.predicting.stored(SEGMENTER)
         assert stored is not None
         mapping = service.class_map(ROADS, cases, stored)
-        _, pixels = service._answers.segmented(stored, mapping, cases, cases.originals)
+        pixels = service._answers.segmented(stored, mapping, cases, cases.originals).pixels
         right = np.diagonal(pixels.counts, axis1=1, axis2=2).sum(axis=1) / pixels.counts.sum(axis=(1, 2))
         looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
         side = part(cases, mapping, looks, asked).side

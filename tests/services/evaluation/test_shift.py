@@ -17,13 +17,14 @@ from core.evaluation_results import BEFORE, ON_ORIGINAL, ON_SHIFT
 from core.predictions import decode_map
 from core.test_sets import SetEntry
 from demo.scene import SEMANTIC_CLASSES
+from evaluation.answers import groups_in_mask
 from evaluation.class_mapping import map_classes
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import GENERATED
 from evaluation.segmentation import IGNORED
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.results import RetrainingResult
-from services.evaluation.retraining.shifts import ShiftClasses
+from services.evaluation.retraining.shifts import groups_of_shift
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import ROADS, SEGMENTER, STREETS
@@ -135,13 +136,13 @@ def test_classes_of_a_shift_are_the_groups_that_hold_all_that_is_right_for_them(
     model = ("road", "car", "truck", "person")
     learnt = map_classes(("road", "vehicle"), model, "segmentation", None)
     own = map_classes(("car", "truck", "person", "roads", "unicorn"), model, "segmentation", None)
-    classes = ShiftClasses(learnt, own)
+    group_of = groups_of_shift(learnt, own)
     groups = [{learnt.labels[one].label for one in group} for group in learnt.groups]
-    assert {name: groups[at] for name, at in classes.group_of.items()} == {
+    assert {name: groups[at] for name, at in group_of.items()} == {
         "car": {"vehicle"},
         "truck": {"vehicle"},
         "roads": {"road"},
     }
-    numbers = classes.numbers({0: "roads", 3: "truck", 4: "person", 255: "car", -1: "car"})
-    assert numbers[0] == classes.group_of["roads"] and numbers[3] == classes.group_of["car"]
+    numbers = groups_in_mask(group_of, {0: "roads", 3: "truck", 4: "person", 255: "car", -1: "car"})
+    assert numbers[0] == group_of["roads"] and numbers[3] == group_of["car"]
     assert numbers[4] == IGNORED
