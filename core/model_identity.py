@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from core.types import TaskKind
@@ -19,7 +18,6 @@ UNKNOWN_VERSION = "unknown version"
 """Version of a model behind HTTP whose server tells none. Such a model may change unnoticed."""
 DIGEST = 16
 """Hex digits of `ModelIdentity.digest`."""
-_PIECE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,6 @@ class ModelIdentity:
         )
 
 
-_hashes: dict[tuple[str, int, int], str] = {}
-_hashing = threading.Lock()
-
-
 def files_hash(files: Sequence[Path]) -> str:
     """Return "sha256:" and the hash of files, with their names if several. Reads changed files only. Raises OSError."""
     if len(files) == 1:
@@ -83,13 +77,10 @@ def files_hash(files: Sequence[Path]) -> str:
 
 def _file_hash(file: Path) -> str:
     stat = file.stat()
-    key = (str(file.resolve()), stat.st_size, stat.st_mtime_ns)
-    with _hashing:
-        if key in _hashes:
-            return _hashes[key]
-    digest = hashlib.sha256()
+    return _hash_of(file.resolve(), stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _hash_of(file: Path, _size: int, _changed: int) -> str:
     with file.open("rb") as opened:
-        while piece := opened.read(_PIECE):
-            digest.update(piece)
-    with _hashing:
-        return _hashes.setdefault(key, digest.hexdigest())
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -66,8 +66,6 @@ class Doubt:
 class PredictedBatch:
     """Predictions for consecutive images."""
 
-    first: int
-    """Zero-based place of the first image among all images of the request."""
     predictions: tuple[Prediction, ...]
     probabilities: np.ndarray | None = None
     """(images, classes), float32, in the order of the model's classes; classification only."""

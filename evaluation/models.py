@@ -55,54 +55,41 @@ class ModelUnderTest:
         """Loads it. Raises UserError when that cannot be."""
         self.name = wanted.title
         self._lock = threading.Lock()
-        self._adapter: Adapter = load_adapter(wanted)
-        self._at_once = self._adapter.at_once
-
-    @property
-    def kind(self) -> TaskKind:
-        """What it does."""
-        return self._adapter.kind
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """Which model it is: what its predictions are to be kept under."""
-        return self._adapter.identity
-
-    @property
-    def at_once(self) -> int:
-        """How many images it is asked about at once at most. Halved for good where memory ends."""
-        return self._at_once
+        self._adapter = load_adapter(wanted)
+        self.kind: TaskKind = self._adapter.kind
+        self.identity: ModelIdentity = self._adapter.identity
+        """Which model it is: its predictions are kept under it."""
+        self.at_once = self._adapter.at_once
+        """Maximum number of images that it is asked about at once. Halved for good where memory ends."""
 
     def predict(self, image: Image.Image) -> Prediction:
         """What it sees in an image of any size. Raises UserError where it cannot say."""
-        return self._ask([self._prepare(image)], 0).predictions[0]
+        return self._ask([self._prepare(image)]).predictions[0]
 
-    def predict_many(self, images: Iterable[Picture], at_once: int = 0) -> Iterator[PredictedBatch]:
+    def predict_many(self, images: Iterable[Picture]) -> Iterator[PredictedBatch]:
         """What it sees in each image, a batch after the other in the order of `images`, which are prepared on other
-        threads meanwhile. `at_once` is how many are in a batch at most; 0 leaves it to model and machine.
+        threads meanwhile.
 
         What was given stays good whatever follows: UserError comes in place of a batch, and the error of an image that
         cannot be read once all before it are answered. Whoever stops asking for batches has cancelled the rest.
         """
-        most = max(1, at_once) if at_once else self._at_once
-        pictures, first = iter(images), 0
+        pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:
             coming: deque[Future[_Prepared]] = deque()
             try:
                 while True:
-                    wanted = (AHEAD + 1) * min(most, self._at_once) - len(coming)
+                    wanted = (AHEAD + 1) * self.at_once - len(coming)
                     coming.extend(
                         threads.submit(self._prepare, one) for one in itertools.islice(pictures, max(0, wanted))
                     )
                     if not coming:
                         return
-                    ready = [coming[place] for place in range(min(most, self._at_once, len(coming)))]
+                    ready = [coming[place] for place in range(min(self.at_once, len(coming)))]
                     # What comes before an image that cannot be read is answered first.
                     good = list(itertools.takewhile(lambda one: one.exception() is None, ready)) or ready[:1]
-                    batch = self._ask([one.result() for one in good], first)
+                    batch = self._ask([one.result() for one in good])
                     for _ in batch.predictions:
                         coming.popleft()
-                    first += len(batch.predictions)
                     yield batch
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
@@ -111,13 +98,13 @@ class ModelUnderTest:
         image = picture if isinstance(picture, Image.Image) else picture()
         return _Prepared(self._adapter.prepare(image.convert("RGB")), image.size)
 
-    def _ask(self, prepared: Sequence[_Prepared], first: int) -> PredictedBatch:
+    def _ask(self, prepared: Sequence[_Prepared]) -> PredictedBatch:
         """The answers to as many of the images, from the beginning, as memory holds at once."""
         while True:
             try:
                 with self._lock:
                     answers = self._adapter.answer([one.pixels for one in prepared], [one.size for one in prepared])
-                return self._batch(answers, first)
+                return self._batch(answers)
             except Exception as error:
                 if isinstance(error, UserError) or not out_of_memory(error):
                     raise
@@ -127,30 +114,26 @@ class ModelUnderTest:
                         f"{prepared[0].size[0]} × {prepared[0].size[1]} pixels: free some, or take a smaller model."
                     ) from error
             # Only here, where the error holds what it was computing no longer.
-            self._at_once = max(1, len(prepared) // 2)
-            prepared = prepared[: self._at_once]
-            _empty_cache()
+            self.at_once = max(1, len(prepared) // 2)
+            prepared = prepared[: self.at_once]
+            import torch
 
-    def _batch(self, answers: Output, first: int) -> PredictedBatch:
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def _batch(self, answers: Output) -> PredictedBatch:
         classes = self.identity.classes
         rows = answers.probabilities
         if rows is not None:
-            return PredictedBatch(first, tuple(self._guessed(row, classes) for row in rows), rows)
+            return PredictedBatch(tuple(self._guessed(row, classes) for row in rows), rows)
         found = [
             Prediction("segmentation", self.name, classes=classes, class_map=encode_map(numbers))
             for numbers in answers.maps
         ]
-        return PredictedBatch(first, tuple(found), doubts=answers.doubts)
+        return PredictedBatch(tuple(found), doubts=answers.doubts)
 
     def _guessed(self, row: np.ndarray, classes: tuple[str, ...]) -> Prediction:
         likeliest = np.argsort(-row, kind="stable")[:TOP]
         return Prediction(
             "classification", self.name, top=tuple(Guess(classes[place], float(row[place])) for place in likeliest)
         )
-
-
-def _empty_cache() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -17,13 +17,13 @@ from core.settings import UnderTestSettings
 from evaluation.adapters.network import (
     IMAGENET_MEAN,
     IMAGENET_STD,
-    MOST_CLASSES,
     Kind,
     Network,
     checkpoint_path,
     classes_given,
     listed,
     not_fetched,
+    require_few_classes,
     squeezed,
     unknown,
 )
@@ -141,8 +141,7 @@ def _from_file(wanted: UnderTestSettings) -> Network:
     if not classes:
         raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
     net, kind = _empty(name, len(classes), any(key.startswith("aux_classifier.") for key in state))
-    if kind == "segmentation" and len(classes) > MOST_CLASSES:
-        raise UserError(f"{file.name} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
+    require_few_classes(file.name, kind, classes)
     try:
         net.load_state_dict(state)
     except RuntimeError as error:
@@ -155,9 +154,7 @@ def _from_file(wanted: UnderTestSettings) -> Network:
 
 
 def _prepared(name: str, net: Any, kind: Kind, header: Mapping[str, str]) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """How images are prepared for the model of a file: as the library does that its header names, which it was trained
-    with; else squeezed into its size.
-    """
+    """Preparation of images for the model of a file: that of the library in its header, else squeezed into its size."""
     library = header.get(PREPARED_BY, "")
     if library == "torchvision" and name in torchvision_names():
         from torchvision import models

@@ -63,14 +63,10 @@ class TorchAdapter:
         import torch
 
         self.kind, self.identity = network.kind, network.identity
-        self._prepare = network.prepare
+        self.prepare = network.prepare
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._net = network.net.to(self._device).eval()
         self.at_once = images_at_once(self.kind, self._device == "cuda")
-
-    def prepare(self, image: Image.Image) -> Any:
-        """A tensor (3, height, width)."""
-        return self._prepare(image)
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
         import torch
@@ -134,9 +130,7 @@ def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> N
 
 
 def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:
-    """Class numbers (mode L) of the logits (1, classes, h, w) of an image of that width and height. The logits are
-    scaled up, and only then is the largest taken: edges would be jagged otherwise.
-    """
+    """Return class numbers (mode L) of logits (1, classes, h, w), which are scaled up first: edges stay smooth."""
     import torch
 
     width, height = map_size(size)

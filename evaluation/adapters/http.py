@@ -11,10 +11,11 @@ import base64
 import io
 import json
 import math
+import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -26,7 +27,7 @@ from core.predictions import map_size
 from core.progress import stop_if, stop_signal
 from core.settings import UnderTestSettings
 from evaluation.adapters.base import Output
-from evaluation.adapters.network import MOST_CLASSES, Kind, classes_given
+from evaluation.adapters.network import Kind, classes_given, require_few_classes
 
 IMAGES = 8
 """In one request at most."""
@@ -92,8 +93,15 @@ class HttpAdapter:
         self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False
         # A proxy of the surroundings is for the world outside, never for this machine.
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-        card = self._card()
-        self.kind: Kind = self._kind(card)
+        (answer,) = self._exchange([("GET", None)])
+        found = answer.json() if answer.status == 200 else None
+        card: Mapping[str, Any] = found if isinstance(found, dict) else {}
+        self.kind: Kind = card.get("kind", "classification")
+        if self.kind not in get_args(Kind):
+            raise UserError(
+                f"The server at {self._address} calls itself a model for {str(self.kind)[:60]!r}: classification and "
+                "segmentation are what is taken here."
+            )
         classes = self._classes(card, wanted)
         named = " ".join(str(card[key]) for key in ("name", "version") if card.get(key))[:200]
         weights = named if card.get("version") else UNKNOWN_VERSION
@@ -121,22 +129,6 @@ class HttpAdapter:
 
     # What the server says of itself
 
-    def _card(self) -> Mapping[str, Any]:
-        (answer,) = self._exchange([("GET", None)])
-        found = answer.json() if answer.status == 200 else None
-        return found if isinstance(found, dict) else {}
-
-    def _kind(self, card: Mapping[str, Any]) -> Kind:
-        said = card.get("kind", "classification")
-        if said == "classification":
-            return "classification"
-        if said == "segmentation":
-            return "segmentation"
-        raise UserError(
-            f"The server at {self._address} calls itself a model for {str(said)[:60]!r}: classification and "
-            "segmentation are what is taken here."
-        )
-
     def _classes(self, card: Mapping[str, Any], wanted: UnderTestSettings) -> tuple[str, ...]:
         own, given = card.get("classes"), classes_given(wanted)
         whole = isinstance(own, list) and all(isinstance(name, str) and name for name in own)
@@ -155,11 +147,7 @@ class HttpAdapter:
                 'between, or have it answer GET with {"classes": [...]}.',
                 field="classes",
             )
-        if self.kind == "segmentation" and len(classes) > MOST_CLASSES:
-            raise UserError(
-                f"The server at {self._address} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are "
-                "taken."
-            )
+        require_few_classes(f"The server at {self._address}", self.kind, classes)
         return classes
 
     # What it says of images
@@ -261,27 +249,17 @@ class HttpAdapter:
 
     async def _tried(self, client: Any, free: asyncio.Semaphore, method: str, body: Any) -> _Answer:
         """The answer to one request, asked for again where that may help."""
-        import tenacity
-
-        def last(state: tenacity.RetryCallState) -> bool:
-            error = state.outcome.exception() if state.outcome is not None else None
-            return state.attempt_number >= (error.tries if isinstance(error, _Passing) else 1)
-
-        doubling = tenacity.wait_exponential_jitter(multiplier=FIRST_WAIT, max=LONGEST_WAIT, jitter=FIRST_WAIT / 2)
-
-        def pause(state: tenacity.RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome is not None else None
-            asked = error.wait if isinstance(error, _Passing) else None
-            return doubling(state) if asked is None else asked
-
-        again = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(_Passing), stop=last, wait=pause, reraise=True
-        )
-        try:
-            async with free:
-                return await again(self._once, client, method, body)
-        except _Passing as error:
-            raise error.told from error
+        number = 0
+        async with free:
+            while True:
+                number += 1
+                try:
+                    return await self._once(client, method, body)
+                except _Passing as error:
+                    if number >= error.tries:
+                        raise error.told from error
+                    pause = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (number - 1) + random.uniform(0, FIRST_WAIT / 2))
+                    await asyncio.sleep(pause if error.wait is None else error.wait)
 
     async def _once(self, client: Any, method: str, body: Any) -> _Answer:
         import httpx

@@ -36,10 +36,7 @@ class Network:
 
 
 def checkpoint_path(named: str) -> Path:
-    """The path that a person gave of a checkpoint file, whether there is a file or not; "~" begins a home folder.
-
-    Raises UserError for what can be no path on this machine, such as one in the home folder of nobody.
-    """
+    """Return the path of a checkpoint, there or not; "~" is the home. Raises UserError for what can be no path."""
     try:
         path = Path(named).expanduser()
         path.stat()
@@ -56,6 +53,12 @@ def checkpoint_path(named: str) -> Path:
 def classes_given(wanted: UnderTestSettings) -> tuple[str, ...]:
     """The names of classes that a person gave; empty for none."""
     return tuple(name.strip() for name in wanted.classes.split(",") if name.strip())
+
+
+def require_few_classes(called: str, kind: Kind, classes: Sequence[str]) -> None:
+    """Raise UserError for a segmenter with more classes than a class map can number."""
+    if kind == "segmentation" and len(classes) > MOST_CLASSES:
+        raise UserError(f"{called} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
 
 
 def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:

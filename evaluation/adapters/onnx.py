@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from core.errors import UserError, out_of_memory
 from core.model_identity import ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
 from evaluation.adapters.base import Output, images_at_once, output_of
-from evaluation.adapters.network import MOST_CLASSES, Kind, checkpoint_path, classes_given, listed, squeezed
+from evaluation.adapters.network import Kind, checkpoint_path, classes_given, listed, require_few_classes, squeezed
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
 """Whose operators onnxruntime has itself."""
@@ -41,7 +40,10 @@ class OnnxAdapter:
                 field="file",
             )
         self._called, self._layout = file.name, wanted.layout
-        content = _content(file)
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
         header = _checked(content, file.name)
         self._session = _session(content, file.name)
         self._input, self._batch, size = self._read_input(wanted, header)
@@ -59,19 +61,14 @@ class OnnxAdapter:
                 "three channels, such as 0.485, 0.456, 0.406 and 0.229, 0.224, 0.225.",
                 field="mean" if len(mean) != 3 else "std",
             )
-        self._squeezed = squeezed(size, mean, std)
+        self.prepare = squeezed(size, mean, std)
         self._logits = self._find_output(size, classes)
         self.kind: Kind = self._kind
-        if self.kind == "segmentation" and len(classes) > MOST_CLASSES:
-            raise UserError(f"{file.name} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
+        require_few_classes(file.name, self.kind, classes)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {wanted.layout}")
         self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
         self.at_once = images_at_once(self.kind, gpu)
-
-    def prepare(self, image: Any) -> Any:
-        """A tensor (3, height, width)."""
-        return self._squeezed(image)
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
         def ask(pixels: Sequence[Any]) -> Any:
@@ -113,9 +110,7 @@ class OnnxAdapter:
         return inputs[0], batch, size
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> Callable[[np.ndarray], np.ndarray]:
-        """Asks about a picture of noise which output is meant and what it holds: what makes logits of it. Sets
-        `_output` and `_kind`.
-        """
+        """Find the output and `_kind` by a picture of noise; returns what makes logits of it. Sets `_output`, too."""
         names = [output.name for output in self._session.get_outputs()]
         noise = np.random.default_rng(0).standard_normal((1, 3, size[1], size[0])).astype(np.float32)
         self._output = names
@@ -128,10 +123,15 @@ class OnnxAdapter:
                 continue
             if found.ndim == 2 and found.shape[1] == len(classes):
                 self._kind: Kind = "classification"
-                return _of_probabilities if _are_probabilities(found) else _as_they_are
+                if (found >= 0).all() and np.allclose(found.sum(1), 1, atol=1e-3):
+                    # There is a softmax in the model: logits whose softmax is the same.
+                    return lambda rows: np.log(np.maximum(rows, _LOG_ZERO))
+                return lambda rows: rows
             if found.ndim == 4 and len(classes) in (found.shape[1], found.shape[3]):
                 self._kind = "segmentation"
-                return _as_they_are if found.shape[1] == len(classes) else _channels_first
+                if found.shape[1] == len(classes):
+                    return lambda maps: maps
+                return lambda maps: np.ascontiguousarray(maps.transpose(0, 3, 1, 2))
         raise UserError(
             f"{self._called} answers with {'; '.join(shapes)[:200]}, which does not fit {len(classes)} classes: "
             "correct the list of classes, or export the model with its logits as (images, classes) or (images, "
@@ -165,13 +165,6 @@ class OnnxAdapter:
                 "Correct size and layout, or export it anew.",
                 field="size",
             ) from error
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
 
 
 def _checked(content: bytes, who: str) -> dict[str, str]:
@@ -242,20 +235,3 @@ def _numbers(typed: str, header: Mapping[str, str], name: str) -> tuple[float, .
         return tuple(float(number) for number in json.loads(header.get(name, "[]")))
     except (ValueError, TypeError):
         return ()
-
-
-def _are_probabilities(rows: np.ndarray) -> bool:
-    return bool((rows >= 0).all() and np.allclose(rows.sum(1), 1, atol=1e-3))
-
-
-def _of_probabilities(rows: np.ndarray) -> np.ndarray:
-    """Logits whose softmax is what a model with a softmax in it answers."""
-    return np.log(np.maximum(rows, _LOG_ZERO))
-
-
-def _channels_first(found: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(found.transpose(0, 3, 1, 2))
-
-
-def _as_they_are(found: np.ndarray) -> np.ndarray:
-    return found

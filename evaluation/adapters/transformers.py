@@ -14,7 +14,7 @@ from typing import Any
 from core.errors import UserError, out_of_memory
 from core.model_identity import ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
-from evaluation.adapters.network import MOST_CLASSES, Kind, Network, checkpoint_path, classes_given, not_fetched
+from evaluation.adapters.network import Kind, Network, checkpoint_path, classes_given, not_fetched, require_few_classes
 
 FILES = ("*.json", "*.safetensors")
 """What is fetched of a repository: its weights and how images are prepared; neither code nor pickles."""
@@ -42,8 +42,7 @@ def from_transformers(wanted: UnderTestSettings) -> Network:
             "it empty to take the model's own.",
             field="classes",
         )
-    if kind == "segmentation" and len(classes) > MOST_CLASSES:
-        raise UserError(f"{called} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
+    require_few_classes(called, kind, classes)
     processor = _processor(folder, called)
 
     def prepare(image: Any) -> Any:

@@ -6,6 +6,7 @@ Knows what those libraries know; asks no network.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -22,9 +23,7 @@ _BYTES = 4
 
 
 def weights_of(wanted: UnderTestSettings) -> Weights:
-    """The weights of a model under test. Raises UserError for a name that the library does not know, and for a file
-    that can be none.
-    """
+    """Return where the weights of a model are. Raises UserError for an unknown name and for what can be no file."""
     if wanted.source == "http":
         raise UserError(
             f"The weights of the model at {wanted.address} are its server's own: there is nothing to fetch."
@@ -82,27 +81,18 @@ def _of_timm(wanted: UnderTestSettings) -> Weights:
         raise UserError(f"timm has no weights for {wanted.name}: name one of timm.list_pretrained().")
     with torch.device("meta"):  # counted, and no memory taken
         net = timm.create_model(wanted.name, pretrained=False)
-    size = sum(tensor.numel() for tensor in net.state_dict().values()) * _BYTES
-    licence = str(come.license or "")
+    taken: dict[str, Any] = dict.fromkeys(
+        ("bytes", "memory_half", "memory_full"), sum(tensor.numel() for tensor in net.state_dict().values()) * _BYTES
+    )
+    taken["licence"] = str(come.license or "")
     if come.hf_hub_id:
         hub, revision = hf_split(come.hf_hub_id)
         # As timm asks for them: safetensors wherever there are any.
         named = Path(come.hf_hub_filename or "model.safetensors").with_suffix(".safetensors").name
-        return Weights(
-            hub=hub,
-            revision=revision or "main",
-            files=(named,),
-            bytes=size,
-            memory_half=size,
-            memory_full=size,
-            licence=licence,
-        )
+        return Weights(hub=hub, revision=revision or "main", files=(named,), **taken)
     if not come.url:
         raise UserError(f"timm does not say where the weights of {wanted.name} are: give a checkpoint file.")
-    place = str(_cached(come.url))
-    return WebFile(
-        called=wanted.title, url=come.url, path=place, bytes=size, memory_half=size, memory_full=size, licence=licence
-    )
+    return WebFile(called=wanted.title, url=come.url, path=str(_cached(come.url)), **taken)
 
 
 def _cached(url: str) -> Path:

@@ -12,16 +12,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from core.errors import UserError, one_line
-from core.predictions import Prediction
 from core.progress import OnCount
 from core.settings import UnderTestSettings
+from core.words import count_of
 from evaluation.answers import pairs_of_pixels
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.evaluation.subjects import Cases
@@ -51,26 +49,24 @@ class Read:
     @property
     def note(self) -> str:
         """What a person has to know, in a sentence or two; "" for nothing."""
-        said = [f"The masks could not be checked: {self.unchecked}"] if self.unchecked else []
+        said = []
         if self.broken:
-            several = len(self.broken) > 1
-            said.insert(
-                0,
-                f"{len(self.broken):,} {'images' if several else 'image'} could not be read and "
-                f"{'are' if several else 'is'} left out: {self.broken[0][1]}",
+            are = "are" if len(self.broken) > 1 else "is"
+            said.append(
+                f"{count_of(len(self.broken), 'image')} could not be read and {are} left out: {self.broken[0][1]}"
             )
+        if self.unchecked:
+            said.append(f"The masks could not be checked: {self.unchecked}")
         return " ".join(said)
 
 
 class Predicting:
     """Loads models under test and has them read images. One model is held; work comes from one thread at a time."""
 
-    def __init__(
-        self, workspace: Workspace, require_known: Callable[[UnderTestSettings], None], load: Load | None = None
-    ) -> None:
+    def __init__(self, workspace: Workspace, require_known: Callable[[UnderTestSettings], None]) -> None:
         """`require_known` refuses servers that images must not be sent to."""
         self._workspace, self._require_known = workspace, require_known
-        self.load: Load = load or load_model
+        self.load: Load = load_model
         """How a model is loaded."""
         self._held: tuple[str, Predictor] | None = None
         self._lock = threading.Lock()
@@ -149,7 +145,8 @@ class Predicting:
                 masks = masks if masks is not None and masks[0] == mask else (mask, self._workspace.images.load(mask))
                 said = self._workspace.predictions.latest(sha, key)
                 if said is not None and said.class_map:
-                    found.append(NewPixelCount(prediction, mask, _packed(masks[1], said)))
+                    counts = np.rec.fromarrays(pairs_of_pixels(masks[1], said), dtype=PIXELS)
+                    found.append(NewPixelCount(prediction, mask, counts))
             except (UserError, OSError, ValueError) as error:
                 self._broken[sha] = one_line(error)
             if len(found) >= COUNTED_AT_ONCE:
@@ -237,10 +234,3 @@ class _Saver:
             self._running.result()
         if self._waiting:
             self._running, self._waiting = self._thread.submit(self._save, self._waiting), []
-
-
-def _packed(mask: Image.Image, said: Prediction) -> NDArray[Any]:
-    masks, models, pixels = pairs_of_pixels(mask, said)
-    counts = np.zeros(len(pixels), PIXELS)
-    counts["mask"], counts["said"], counts["pixels"] = masks, models, pixels
-    return counts

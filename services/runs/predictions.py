@@ -48,9 +48,7 @@ class Predictor(Protocol):
     @property
     def identity(self) -> ModelIdentity: ...
 
-    def predict_many(
-        self, images: Sequence[Callable[[], Image.Image]], at_once: int = 0
-    ) -> Iterator[PredictedBatch]: ...
+    def predict_many(self, images: Sequence[Callable[[], Image.Image]]) -> Iterator[PredictedBatch]: ...
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -123,9 +123,7 @@ class ModelsUnderTest(Repository):
         return next((_stored(row) for row in db.query(query, [asked])), None)
 
     def key_of(self, asked: str) -> str:
-        """The key that the predictions of the model last loaded for `asked` are stored under. `asked` itself if none
-        was loaded.
-        """
+        """Return the key of the model that was last loaded for `asked`, or `asked` itself if none was."""
         model = self.asked_for(asked)
         return asked if model is None else model.key
 
@@ -149,21 +147,21 @@ class ModelsUnderTest(Repository):
         likeliest: list[bytes] = []
         parts: list[NDArray[np.float16]] = []
         last = after
-        for rows in _parts(db, "SELECT id, image, likeliest, numbers FROM probabilities", model.id, after):
+        query = "SELECT id, image, likeliest, numbers FROM probabilities WHERE model = ? AND id > ? ORDER BY id"
+        found = db.execute(query, [model.id, after])
+        while rows := found.fetchmany(_AT_ONCE):
             last = rows[-1][0]
             images += [row[1] for row in rows]
             likeliest += [row[2] for row in rows]
             whole = [row[3] if len(row[3]) == size else zlib.decompress(row[3]) for row in rows]
             parts.append(np.frombuffer(b"".join(whole), "<f2").reshape(len(rows), -1))
-        found = np.frombuffer(b"".join(likeliest), "<u2").reshape(len(images), TOP)[:, 0]
+        first = np.frombuffer(b"".join(likeliest), "<u2").reshape(len(images), TOP)[:, 0]
         numbers = np.concatenate(parts) if parts else np.zeros((0, 0), np.float16)
-        return ProbabilityRows(images, found, numbers), last
+        return ProbabilityRows(images, first, numbers), last
 
     @read
     def latest(self, db: sqlite_utils.Database, key: str, after: int = 0) -> dict[str, int]:
-        """By the SHA-256 of an image, the number of what the model of a key said of it last; only what it said after
-        that number.
-        """
+        """Map images by SHA-256 to the id of the model's latest prediction, if it is after the id `after`."""
         query = "SELECT image, max(id) FROM predictions WHERE model = ? AND id > ? GROUP BY image"
         return dict(db.execute(query, [key, after]).fetchall())
 
@@ -251,12 +249,6 @@ def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
     packed = zlib.compress(plain, _FAST)
     # What saves little is not worth the time that reading takes. A row of full length is one that was not compressed.
     return likeliest.tobytes(), packed if len(packed) < _WORTH * len(plain) else plain
-
-
-def _parts(db: sqlite_utils.Database, query: str, model: int, after: int) -> Iterator[list[tuple[Any, ...]]]:
-    found = db.execute(f"{query} WHERE model = ? AND id > ? ORDER BY id", [model, after])
-    while rows := found.fetchmany(_AT_ONCE):
-        yield rows
 
 
 def _stored(row: Row) -> StoredModel:

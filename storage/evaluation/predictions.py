@@ -49,16 +49,11 @@ class Predictions(Repository):
         self._images = images
 
     def append(self, sha: str, model: str, prediction: Prediction) -> int:
-        """Save what a model under test said of a stored image; returns the id of the row.
-
-        Raises UserError when no image has this hash, or for a full disk.
-        """
+        """Save a prediction, and return its id. Raises UserError for an unknown image, or a full disk."""
         return self.extend([NewPrediction(sha, model, prediction)])[0]
 
     def extend(self, new: Iterable[NewPrediction], model: int | None = None) -> tuple[int, ...]:
-        """Save many at once, all or none, and return their ids in order. Probabilities are saved with `model`, which is
-        `StoredModel.id`. Raises as `append`.
-        """
+        """Save many, all or none, and return their ids; probabilities with the id `model`. Raises as `append`."""
         predictions = tuple(new)
         # The files of the class maps come before the rows.
         maps = [

@@ -78,8 +78,9 @@ def small_model(folder: Path, which: str) -> UnderTestSettings:
 def test_an_image_alone_and_among_others_gets_the_same_answer(tmp_path: Path, which: str) -> None:
     model = ModelUnderTest(small_model(tmp_path, which))
     alone = [model.predict(image) for image in IMAGES]
-    batches = list(model.predict_many(IMAGES, at_once=3))
-    assert [batch.first for batch in batches] == [0, 3, 6]
+    model.at_once = 3
+    batches = list(model.predict_many(IMAGES))
+    assert [len(batch.predictions) for batch in batches] == [3, 3, 1]
     together = [prediction for batch in batches for prediction in batch.predictions]
     assert len(together) == len(IMAGES)
     assert len({str(prediction) for prediction in together}) > 3, "it tells images apart"
@@ -324,7 +325,7 @@ def test_where_memory_ends_the_batch_is_halved_for_good(tmp_path: Path) -> None:
     adapter._net = small
     batches = list(model.predict_many(IMAGES))
     assert asked == [7, 3, 1, 1, 1, 1, 1, 1, 1] and model.at_once == 1
-    assert [batch.first for batch in batches] == list(range(7))
+    assert [len(batch.predictions) for batch in batches] == [1] * 7
     again = [prediction for batch in batches for prediction in batch.predictions]
     assert [found.top[0].label for found in again] == [found.top[0].label for found in whole]
 
@@ -338,11 +339,12 @@ def test_where_memory_ends_the_batch_is_halved_for_good(tmp_path: Path) -> None:
 
 def test_what_came_before_an_image_that_cannot_be_read_is_given(tmp_path: Path) -> None:
     model = ModelUnderTest(checkpoint(tmp_path))
+    model.at_once = 3
 
     def broken() -> Image.Image:
         raise OSError("it is torn")
 
-    given = model.predict_many([IMAGES[0], lambda: IMAGES[1], IMAGES[2], IMAGES[3], broken, IMAGES[5]], at_once=3)
+    given = model.predict_many([IMAGES[0], lambda: IMAGES[1], IMAGES[2], IMAGES[3], broken, IMAGES[5]])
     assert [len(next(given).predictions), len(next(given).predictions)] == [3, 1]
     with pytest.raises(OSError, match="it is torn"):
         next(given)
@@ -369,7 +371,8 @@ def test_whoever_stops_asking_has_cancelled_the_rest(tmp_path: Path) -> None:
             read.append(number)
             yield IMAGES[0]
 
-    batches = model.predict_many(without_end(), at_once=2)
+    model.at_once = 2
+    batches = model.predict_many(without_end())
     assert [len(next(batches).predictions) for _ in range(3)] == [2, 2, 2]
     batches.close()  # type: ignore[attr-defined]
     assert 6 <= len(read) <= 2 * (3 + AHEAD)

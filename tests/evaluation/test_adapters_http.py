@@ -72,7 +72,8 @@ def test_the_server_of_the_docs_is_a_model_under_test(tmp_path: Path) -> None:
         try:
             assert running.stdout is not None
             model = ModelUnderTest(wanted("http", address=running.stdout.readline().strip()))
-            batches = list(model.predict_many(IMAGES, at_once=8))
+            model.at_once = 8
+            batches = list(model.predict_many(IMAGES))
         finally:
             running.kill()
     assert [len(batch.predictions) for batch in batches] == [8, 8, 4]
@@ -219,8 +220,9 @@ def test_what_was_answered_before_a_fault_is_kept(server: ModelServer) -> None:
         return light(images) if len(server.asked) <= 2 else (500, b"", {})
 
     server.answer = fails_later
-    batches = model.predict_many(IMAGES, at_once=4)
-    assert [next(batches).first, next(batches).first] == [0, 4]
+    model.at_once = 4
+    batches = model.predict_many(IMAGES)
+    assert [len(next(batches).predictions), len(next(batches).predictions)] == [4, 4]
     with pytest.raises(UserError, match="failed"):
         next(batches)
 

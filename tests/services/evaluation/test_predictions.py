@@ -42,6 +42,7 @@ class Counted:
 
     def __init__(self, wanted: UnderTestSettings) -> None:
         self._model = ModelUnderTest(wanted)
+        self._model.at_once = 8
         self.name, self.asked = self._model.name, 0
         self.after_batch: Callable[[], None] = lambda: None
 
@@ -49,8 +50,8 @@ class Counted:
     def identity(self) -> ModelIdentity:
         return self._model.identity
 
-    def predict_many(self, images: object, at_once: int = 0) -> Iterator[PredictedBatch]:
-        for batch in self._model.predict_many(images, 8):  # type: ignore[arg-type]
+    def predict_many(self, images: object) -> Iterator[PredictedBatch]:
+        for batch in self._model.predict_many(images):  # type: ignore[arg-type]
             self.asked += len(batch.predictions)
             yield batch
             self.after_batch()

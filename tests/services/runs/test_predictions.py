@@ -48,12 +48,12 @@ class Bright:
         classes = ("bird", "boat", "house") if self.kind == "classification" else ("sky", "road", "vehicle")
         return ModelIdentity(self.name, self.weights, self.kind, Preprocessing(), classes)
 
-    def predict_many(self, images: Sequence[Callable[[], Image.Image]], at_once: int = 0) -> Iterator[PredictedBatch]:
-        for place, one in enumerate(images):
+    def predict_many(self, images: Sequence[Callable[[], Image.Image]]) -> Iterator[PredictedBatch]:
+        for one in images:
             found = self.predict(one())
             sure = {guess.label: guess.probability for guess in found.top}
             row = np.array([[sure.get(name, 0.0) for name in self.identity.classes]], np.float32)
-            yield PredictedBatch(place, (found,), row if found.top else None)
+            yield PredictedBatch((found,), row if found.top else None)
 
     def predict(self, image: Image.Image) -> Prediction:
         self.asked += 1
