@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure, Floats
-from core.words import few_names
 
 OF_TRUE_CLASS, OF_PIXELS = "the probability of the true class", "the share of right pixels"
 """What a table of edits tells the change of: for a classifier, and for a segmenter."""
@@ -270,19 +269,5 @@ class MappingReport:
     unmapped: tuple[MappingRow, ...]
     left_over: tuple[str, ...]
     """Classes of the model that no label has."""
-    together: tuple[str, ...] = ()
+    together: tuple[str, ...]
     """Labels that a segmenter cannot tell apart, and that are measured as one."""
-
-    def __str__(self) -> str:
-        lines = [self.summary]
-        if self.unmapped:
-            lines += ["", "Unmapped:"]
-            for row in self.unmapped:
-                near = f" Near: {', '.join(row.suggestions)}." if row.suggestions else ""
-                lines.append(f"  {row.label}: {row.note}{near}")
-        if self.mapped:
-            lines += ["", "Mapped:"]
-            for row in self.mapped:
-                note = f"; {row.note}" if row.note else ""
-                lines.append(f"  {row.label}: {few_names(row.classes)} ({row.rule}{note})")
-        return "\n".join(lines)

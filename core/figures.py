@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,11 @@ class Bounds:
     best: float | None
     missing: int
     words: str
+
+
+def ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
+    """Return part / whole; NaN where `whole` is not above 0."""
+    return np.divide(part, whole, out=np.full(np.broadcast(part, whole).shape, np.nan), where=whole > 0)
 
 
 def percent(share: float) -> str:

@@ -37,9 +37,7 @@ Statistic = Callable[[Floats], Floats]
 
 
 def one_split(splits: Sequence[str]) -> str:
-    """The split that all sources are of, "" where none is named. Raises ValueError for sources of several splits: what
-    was trained on and what was not are never mixed.
-    """
+    """Return the split of all sources, or "". Raises ValueError for several: seen and unseen ones never mix."""
     several = sorted({one or "without a split" for one in splits})
     if len(several) > 1:
         raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
@@ -47,9 +45,7 @@ def one_split(splits: Sequence[str]) -> str:
 
 
 class Resampled:
-    """Sums over sources, (sources, k), that are drawn with replacement, as many as there are: once for all figures that
-    are made of them.
-    """
+    """Sums over sources, (sources, k), drawn with replacement once for all figures that are made of them."""
 
     def __init__(self, sums: Floats, seed: int = 0, samples: int = SAMPLES) -> None:
         self._sums, self._seed, self._samples = sums, seed, samples
@@ -119,9 +115,7 @@ class Resampled:
         return distinct_rows(units)
 
     def _resampled(self, kinds: Floats, of_kind: NDArray[np.int64]) -> Floats:
-        """The sums of each resample, (samples, k). `kinds` are the units that are not alike, with how many there are of
-        each.
-        """
+        """The sums of each resample, (samples, k), of the different units `kinds` and how many there are of each."""
         units = len(self._units)
         if len(kinds) <= ALIKE * units:
             fate = np.random.default_rng(self._seed)
@@ -154,9 +148,7 @@ def times_drawn(chance: np.random.Generator, draws: NDArray[np.int64], sources: 
 
 
 def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """The rows of (n, k), each once and in ascending order, and how often each is there: as `numpy.unique` over the
-    first axis gives them, in a tenth of its time. Without NaN.
-    """
+    """The different rows of (n, k), ascending, and their counts: `numpy.unique` in a tenth of its time. Without NaN."""
     ordered = rows[np.lexsort(rows.T[::-1])]
     first = np.flatnonzero(np.append(len(rows) > 0, (ordered[1:] != ordered[:-1]).any(axis=1)))
     return ordered[first], np.diff(first, append=len(rows))
@@ -237,18 +229,12 @@ def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
     return Clustering(correlation, effect, n / effect)
 
 
-def adjusted(p_values: Floats, way: str = "holm") -> Floats:
-    """P-values for several questions that are asked at once: "holm" keeps the chance of any false finding (Holm 1979,
-    Scandinavian Journal of Statistics 6), "fdr" the share of false findings (Benjamini and Hochberg 1995). Those that
-    are NaN stay so, and count as not asked.
+def adjusted(p_values: Floats) -> Floats:
+    """P-values for several questions that are asked at once, so that the chance of any false finding is kept (Holm
+    1979, Scandinavian Journal of Statistics 6). Those that are NaN stay so, and count as not asked.
     """
-    from scipy import stats
-
     found, asked = np.full(len(p_values), np.nan), np.isfinite(p_values)
     known = p_values[asked]
-    if way == "fdr":
-        found[asked] = stats.false_discovery_control(known) if len(known) else known
-        return found
     order = np.argsort(known)
     steps = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1))
     back = np.empty(len(known))

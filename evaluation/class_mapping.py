@@ -119,9 +119,7 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> NDArray[np.int64]:
-        """The label that each class of the model says, by number: the one with the fewest classes where several have
-        it, the first of those; -1 for a class that no label has.
-        """
+        """The label of each class, by number: the one with the fewest classes, the first of these; -1 for none."""
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)
@@ -129,9 +127,7 @@ class ClassMap:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """The labels, by number, that the model can tell apart: those that share a class are one group, since a pixel
-        is of one class. Unmapped labels are in none.
-        """
+        """Groups of labels, by number: those that share a class, since a pixel has one class. None are unmapped."""
         groups: list[tuple[set[int], set[int]]] = []
         for number, one in enumerate(self.labels):
             if one.classes:
@@ -446,7 +442,5 @@ class _Model:
         return MappedLabel(label, tuple(sorted(found)), rule, note)
 
 
-@lru_cache(maxsize=4)
-def _model_of(classes: tuple[str, ...]) -> _Model:
-    """The same one for the same classes: every filter maps its labels on them again."""
-    return _Model(classes)
+_model_of = lru_cache(maxsize=4)(_Model)
+"""The same one for the same classes: every filter maps its labels on them again."""

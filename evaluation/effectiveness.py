@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.evaluation_results import Calibration, ClassRow, Confusion, Effectiveness, Flips, Together
-from core.figures import Figure, Floats
+from core.figures import Figure, Floats, ratio
 from evaluation.by_source import Resampled, adjusted, clustering, distinct_rows, means_of_groups, one_split
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
@@ -85,15 +85,15 @@ def effectiveness(
         sources=len(both),
         cases=n,
         left_out=left_out,
-        error_original=drawn.figure(lambda held: _over(held[..., 1], held[..., 0]), len(both), share=True),
-        error_generated=drawn.figure(lambda held: _over(held[..., 3], held[..., 2]), n, share=True),
-        error_reconstructed=drawn.figure(
-            lambda held: _over(held[..., 5], held[..., 4]), controls, share=True, counted=with_control
-        )
+        error_original=drawn.figure(lambda sums: _error(sums, 0), len(both), share=True),
+        error_generated=drawn.figure(lambda sums: _error(sums, 2), n, share=True),
+        error_reconstructed=drawn.figure(lambda sums: _error(sums, 4), controls, share=True, counted=with_control)
         if with_control
         else no_control,
-        difference=drawn.figure(_difference, n),
-        excess=drawn.figure(_excess, n, counted=with_control) if with_control else no_control,
+        difference=drawn.figure(lambda sums: _error(sums, 2) - _error(sums, 0), n),
+        excess=drawn.figure(lambda sums: _error(sums, 7) - _error(sums, 4), n, counted=with_control)
+        if with_control
+        else no_control,
         factor=_factor(sums, drawn, n),
         flips=_flips(both, first, cases, drawn),
         together=_together(sums),
@@ -102,12 +102,6 @@ def effectiveness(
         confusion=(_confusion(first, label, labels), _confusion(cases, label, labels)),
         calibration=(calibration(first), calibration(cases)),
     )
-
-
-def _over(part: Floats, whole: Floats) -> Floats:
-    """NaN where there is nothing to divide by."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(whole > 0, np.asarray(part) / np.where(whole > 0, whole, 1), np.nan)
 
 
 def _sums(both: NDArray[np.int64], first: Answers, cases: Answers, control: Answers | None) -> Floats:
@@ -134,22 +128,15 @@ def _counted(place: NDArray[np.int64], weights: NDArray[Any], length: int) -> Fl
     return np.bincount(place, weights=weights, minlength=length).astype(np.float64)
 
 
-def _difference(held: Floats) -> Floats:
-    return _over(held[..., 3], held[..., 2]) - _over(held[..., 1], held[..., 0])
-
-
-def _excess(held: Floats) -> Floats:
-    return _over(held[..., 8], held[..., 7]) - _over(held[..., 5], held[..., 4])
+def _error(sums: Floats, images: int) -> Floats:
+    """The share of wrong ones among some images, whose number is in the column `images` and they in the next one."""
+    return ratio(sums[..., images + 1], sums[..., images])
 
 
 def _factor(sums: Floats, drawn: Resampled, n: int) -> Figure:
     if len(sums) and not sums[:, 1].any():
         return Figure(None, n=n, sources=len(sums), why="the model is right about every original")
-
-    def ratio(held: Floats) -> Floats:
-        return _over(_over(held[..., 3], held[..., 2]), _over(held[..., 1], held[..., 0]))
-
-    return drawn.figure(ratio, n)
+    return drawn.figure(lambda held: ratio(ratio(held[..., 3], held[..., 2]), ratio(held[..., 1], held[..., 0])), n)
 
 
 def _flipped(
@@ -168,7 +155,7 @@ def _flips(both: NDArray[np.int64], first: Answers, cases: Answers, drawn: Resam
     from scipy import stats
 
     _, lost, gained = _flipped(both, first, cases)
-    net = drawn.figure(lambda held: _over(held[..., 6], held[..., 2]), len(cases))
+    net = drawn.figure(lambda held: ratio(held[..., 6], held[..., 2]), len(cases))
     b, c = int(lost.sum()), int(gained.sum())
     alone = len(cases) > 0 and len(cases) == len(both)
     p_value = float(stats.binomtest(b, b + c).pvalue) if alone and b + c else None
@@ -221,7 +208,7 @@ def _confusion(answers: Answers, label: NDArray[np.int64], labels: Sequence[str]
     counts = np.zeros((len(labels), len(labels) + 1))
     np.add.at(counts, (rows, said), 1)
     images = counts.sum(axis=1)
-    return Confusion(tuple(labels), _over(counts, images[:, None]), images.astype(np.int64))
+    return Confusion(tuple(labels), ratio(counts, images[:, None]), images.astype(np.int64))
 
 
 def calibration(answers: Answers, bins: int = BINS) -> Calibration:

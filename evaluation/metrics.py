@@ -62,10 +62,7 @@ def against_mask(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
 ) -> tuple[ClassFigures, ...]:
-    """IoU of what a model sees in source and generated image (class numbers each) with the mask, which is true of both.
-
-    One entry for every protected class that the mask and the model both know. Pixels without a class do not count.
-    """
+    """IoU of the mask and what a model sees in source and image, for each protected class that both know."""
     figures = []
     for name in protected:
         true, seen = numbers_of(name, mask_classes), numbers_of(name, classes)
@@ -186,9 +183,7 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
 
 
 def kept_checks(kept: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """The checks of a segmenter that is not the model under test: is each class, each thing, and all around, still
-    there? The figure is that of the one that is found least.
-    """
+    """Checks by another segmenter: is each class, each thing and all around still there? The worst figure counts."""
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:
         ours = [one for one in kept if one.check == name]

@@ -45,9 +45,7 @@ EXPLANATIONS: dict[Standing, str] = {
 def outcome_of(
     task: Task, source: Prediction, found: Prediction, figures: Sequence[ClassFigures] | None, masked: bool
 ) -> ModelOutcome:
-    """The outcome for an image that was made for `task`; `figures` are those of a segmenter, `masked` says whether
-    they were measured against a mask.
-    """
+    """Judge an image that was made for `task`. `figures` are a segmenter's, against a mask if `masked`."""
     if figures is not None:
         return _of_classes(figures, masked)
     if not source.top or not found.top:

@@ -101,9 +101,7 @@ def combined(one: Floats, other: Floats, share: float) -> Floats:
 def judge(
     name: str, order: NDArray[np.int64], fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS
 ) -> Order:
-    """How good an order of all images is. `fault` is what each image shows, None for nothing: no fault, or no valid
-    one.
-    """
+    """Judge an order of all images. `fault` is the valid fault that each image shows, or None."""
     seen: dict[Hashable, int] = {}
     for rank, place in enumerate(order, 1):
         found = fault[place]

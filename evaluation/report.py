@@ -15,6 +15,8 @@ from core.figures import Figure
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
+Tables = Mapping[str, Sequence[SensitivityRow]]
+"""Tables of edits by their titles."""
 CANNOT_TELL = "cannot tell"
 LOSES = "loses a class"
 """What a segmenter does to a test case that it is wrong about."""
@@ -39,28 +41,20 @@ class Row:
     """Why there is no value, or no interval."""
 
 
-def per_cent(share: float | None, sign: bool = False) -> str:
-    """A share as a person reads it: "38.9 %", with its `sign` "+4.0 %"; "cannot tell" for None."""
-    if share is None:
-        return CANNOT_TELL
-    return f"{100 * share:+.1f} %" if sign else f"{100 * share:.1f} %"
+def per_cent(share: float | None) -> str:
+    """A share as a person reads it: "38.9 %"; "cannot tell" for None."""
+    return CANNOT_TELL if share is None else f"{100 * share:.1f} %"
 
 
 def with_interval(figure: Figure, points: bool = False) -> str:
-    """A figure with its interval, such as "38.9 % (34.8 to 41.8)"; as a difference in `points`. What is undefined in
-    words.
-    """
+    """A figure with its interval, such as "38.9 % (34.8 to 41.8)"; as a difference in `points`."""
     if figure.value is None:
         return f"{CANNOT_TELL}: {figure.why}"
     value = f"{100 * figure.value:+.1f} points" if points else per_cent(figure.value)
     if figure.low is None or figure.high is None:
         return f"{value} ({figure.why})"
-    ends = f"{100 * figure.low:+.1f} to {100 * figure.high:+.1f}" if points else _ends(figure.low, figure.high)
-    return f"{value} ({ends})"
-
-
-def _ends(low: float, high: float) -> str:
-    return f"{100 * low:.1f} to {100 * high:.1f}"
+    form = "+.1f" if points else ".1f"
+    return f"{value} ({100 * figure.low:{form}} to {100 * figure.high:{form}})"
 
 
 def _beyond(excess: Figure) -> str:
@@ -92,14 +86,14 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
         said.append(f"How many of these faults are valid cannot be told: {validity.by_strata.why}.")
     hurts = [row.name for row in edits if row.hurts]
     if hurts:
-        said.append(f"It is weakest where the edit is of {_listed(hurts[:2])}.")
+        said.append(f"It is weakest where the edit is of {listed(hurts[:2])}.")
     return " ".join(said)
 
 
 def segmentation_answer(
     model: str,
     found: SegmentationEffect,
-    losses: LossEffect | None = None,
+    losses: LossEffect,
     validity: ValidityEffect | None = None,
     edits: Sequence[SensitivityRow] = (),
 ) -> str:
@@ -119,11 +113,10 @@ def segmentation_answer(
             f"Drawing alone brings it to {per_cent(found.miou_reconstructed.value)} (reconstructions); "
             f"{_beyond(found.excess)}."
         )
-    if losses is not None:
-        said += _losses_said(losses, validity)
+    said += _losses_said(losses, validity)
     hurts = [row.name for row in edits if row.hurts]
     if hurts:
-        said.append(f"It is weakest where the edit is of {_listed(hurts[:2])}.")
+        said.append(f"It is weakest where the edit is of {listed(hurts[:2])}.")
     return " ".join(said)
 
 
@@ -134,7 +127,7 @@ def _losses_said(losses: LossEffect, validity: ValidityEffect | None) -> Iterato
     drawn = losses.reconstructed.value
     beside = f", on reconstructions on {per_cent(drawn)}" if drawn is not None else ""
     most = sorted((one for one in losses.classes if one.lost), key=lambda one: (-(one.share or 0.0), one.name))
-    which = f", most often {_listed([one.name for one in most[:2]])}" if most else ""
+    which = f", most often {listed([one.name for one in most[:2]])}" if most else ""
     yield (
         f"It loses a protected class that it finds on the original on {per_cent(losses.generated.value)} of "
         f"{losses.cases:,} test cases{beside}{which}."
@@ -150,9 +143,9 @@ def _losses_said(losses: LossEffect, validity: ValidityEffect | None) -> Iterato
 
 def segmentation_rows(
     found: SegmentationEffect,
-    losses: LossEffect | None = None,
+    losses: LossEffect,
     validity: ValidityEffect | None = None,
-    edits: Mapping[str, Sequence[SensitivityRow]] | None = None,
+    edits: Tables | None = None,
 ) -> Iterator[Row]:
     """All figures of a segmenter, one a row; `edits` are tables of sensitivity by their names."""
     for name, figure in _segmentation_figures(found):
@@ -167,21 +160,31 @@ def segmentation_rows(
         ):
             why = "" if value is not None else "the class is not there"
             yield Row("classes", one.name, name, value, None, None, found.cases, found.sources, why)
-    if losses is not None:
-        yield from _loss_rows(losses)
+    yield from _loss_rows(losses)
     for title, table in (edits or {}).items():
         for row in table:
             yield _row(title, row.name, f"change of {OF_PIXELS}", row.change)
             few = "" if row.newly_wrong is not None else row.change.why
             yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
     if validity is not None:
-        yield from _validity_rows(validity, LOSES)
+        yield from (_row("validity", "", *one) for one in _validity_figures(validity, LOSES))
+
+
+def _clustering_rows(found: Effectiveness | LossEffect) -> Iterator[Row]:
+    worth = found.clustering
+    for name, value in (
+        ("intra-class correlation", worth.correlation),
+        ("design effect", worth.design_effect),
+        ("effective number of images", worth.effective),
+    ):
+        why = worth.why if value is None else ""
+        yield Row("all", "", name, value, None, None, found.cases, found.sources, why)
 
 
 def _loss_rows(losses: LossEffect) -> Iterator[Row]:
     for name, figure in _loss_figures(losses):
         yield _row("all", "", name, figure)
-    together, worth = losses.together, losses.clustering
+    together = losses.together
     for name, number in (
         ("test cases that lose a class, of originals where all are found", losses.newly_wrong),
         ("sources with all test cases losing a class", together.all_wrong),
@@ -190,13 +193,7 @@ def _loss_rows(losses: LossEffect) -> Iterator[Row]:
         ("test cases with no class to lose", losses.left_out),
     ):
         yield Row("all", "", name, float(number), None, None, losses.cases, losses.sources, "")
-    for name, value in (
-        ("intra-class correlation", worth.correlation),
-        ("design effect", worth.design_effect),
-        ("effective number of images", worth.effective),
-    ):
-        why = worth.why if value is None else ""
-        yield Row("all", "", name, value, None, None, losses.cases, losses.sources, why)
+    yield from _clustering_rows(losses)
     for one in losses.classes:
         for name, lost, of in (
             ("lost on generated images", one.lost, one.cases),
@@ -210,22 +207,21 @@ def segmentation_markdown(
     model: str,
     test_set: str,
     found: SegmentationEffect,
-    losses: LossEffect | None = None,
+    losses: LossEffect,
     validity: ValidityEffect | None = None,
-    edits: Mapping[str, Sequence[SensitivityRow]] | None = None,
+    edits: Tables | None = None,
 ) -> str:
     """The report of a segmenter as Markdown."""
     tables = edits or {}
     first = next(iter(tables.values()), ())
     lines = [f"# {_plain(model)} on {_plain(test_set)}", ""]
     lines += [segmentation_answer(model, found, losses, validity, first), "", "| figure | |", "| --- | --- |"]
-    figures = [*_segmentation_figures(found), *(_loss_figures(losses) if losses is not None else [])]
+    figures = [*_segmentation_figures(found), *_loss_figures(losses)]
     lines += [f"| {name} | {with_interval(figure, 'generated less' in name)} |" for name, figure in figures]
-    if losses is not None:
-        worth = losses.clustering
-        told = f"{worth.effective:,.0f} independent ones" if worth.effective is not None else worth.why
-        lines.append(f"| what {losses.cases:,} test cases are worth | {told} |")
-        lines.append(f"| test cases with no class to lose | {losses.left_out:,} |")
+    worth = losses.clustering
+    told = f"{worth.effective:,.0f} independent ones" if worth.effective is not None else worth.why
+    lines.append(f"| what {losses.cases:,} test cases are worth | {told} |")
+    lines.append(f"| test cases with no class to lose | {losses.left_out:,} |")
     lines += ["", "Intervals: 95 %, by a bootstrap over sources.", "", "## By class", ""]
     lines += ["| class | IoU original | IoU generated | IoU reconstructed |", "| --- | ---: | ---: | ---: |"]
     lines += [
@@ -233,13 +229,12 @@ def segmentation_markdown(
         f"{' | '.join(map(per_cent, (one.iou_original, one.iou_generated, one.iou_reconstructed)))} |"
         for one in found.classes
     ]
-    if losses is not None:
-        lines += ["", "## Protected classes that are lost", "", "| class | test cases | reconstructions |"]
-        lines += ["| --- | ---: | ---: |"]
-        lines += [
-            f"| {_plain(one.name)} | {one.lost:,} of {one.cases:,} | {one.lost_in_controls:,} of {one.controls:,} |"
-            for one in losses.classes
-        ]
+    lines += ["", "## Protected classes that are lost", "", "| class | test cases | reconstructions |"]
+    lines += ["| --- | ---: | ---: |"]
+    lines += [
+        f"| {_plain(one.name)} | {one.lost:,} of {one.cases:,} | {one.lost_in_controls:,} of {one.controls:,} |"
+        for one in losses.classes
+    ]
     if tables:
         lines.append(edits_markdown(tables, OF_PIXELS, LOSES).rstrip("\n"))
     if validity is not None:
@@ -267,14 +262,15 @@ def _segmentation_figures(found: SegmentationEffect) -> list[tuple[str, Figure]]
     ]
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them: "road, car and bus"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def rows(
     found: Effectiveness,
     validity: ValidityEffect | None = None,
-    edits: Mapping[str, Sequence[SensitivityRow]] | None = None,
+    edits: Tables | None = None,
 ) -> Iterator[Row]:
     """All figures, one a row; `edits` are tables of sensitivity by their names."""
     whole = {
@@ -297,13 +293,7 @@ def rows(
         ("images left out", found.left_out),
     ):
         yield Row("all", "", name, float(number), None, None, found.cases, found.sources, "")
-    held = found.clustering
-    for name, value in (
-        ("intra-class correlation", held.correlation),
-        ("design effect", held.design_effect),
-        ("effective number of images", held.effective),
-    ):
-        yield Row("all", "", name, value, None, None, found.cases, found.sources, held.why if value is None else "")
+    yield from _clustering_rows(found)
     for row in found.classes:
         for name, figure in (
             ("error on originals", row.error_original),
@@ -315,24 +305,23 @@ def rows(
         for one in table:
             yield _row(title, one.name, f"change of {OF_TRUE_CLASS}", one.change)
     if validity is not None:
-        yield from _validity_rows(validity)
+        yield from (_row("validity", "", *one) for one in _validity_figures(validity))
 
 
-def _validity_rows(validity: ValidityEffect, wrong: str = "wrong") -> Iterator[Row]:
+def _validity_figures(validity: ValidityEffect, wrong: str = "wrong") -> list[tuple[str, Figure]]:
     among = "error" if wrong == "wrong" else wrong
-    for name, figure in (
+    return [
         ("as measured", validity.as_measured),
         ("times the share judged valid", validity.times_valid),
         (f"{wrong} and valid, by strata", validity.by_strata),
         (f"{wrong} and valid, with the score", validity.with_score),
         (f"{among} among valid images", validity.among_valid),
-    ):
-        yield _row("validity", "", name, figure)
+    ]
 
 
 def _validity_lines(validity: ValidityEffect, wrong: str = "wrong") -> list[str]:
     lines = ["", "## What validity does to it", "", "| figure | |", "| --- | --- |"]
-    lines += [f"| {row.figure} | {_of_row(row)} |" for row in _validity_rows(validity, wrong)]
+    lines += [f"| {name} | {with_interval(figure)} |" for name, figure in _validity_figures(validity, wrong)]
     if validity.not_judged_in:
         lines += ["", f"Nobody judged an image of: {', '.join(map(_plain, validity.not_judged_in))}."]
     return lines
@@ -347,7 +336,7 @@ def markdown(
     test_set: str,
     found: Effectiveness,
     validity: ValidityEffect | None = None,
-    edits: Mapping[str, Sequence[SensitivityRow]] | None = None,
+    edits: Tables | None = None,
 ) -> str:
     """The report as Markdown."""
     tables = edits or {}
@@ -389,12 +378,8 @@ def markdown(
     return "\n".join([*lines, ""])
 
 
-def edits_markdown(
-    tables: Mapping[str, Sequence[SensitivityRow]], what: str = "the true class", wrong: str = ""
-) -> str:
-    """Tables of edits by their titles, as Markdown; `what` changes, and `wrong`, where it is given, is what the share
-    of newly wrong test cases is called in a column of its own.
-    """
+def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
+    """Tables of edits as Markdown. `what` changes; `wrong` heads a column with the share of newly wrong cases."""
     heads = ["edit", "test cases", f"change of {what}", *([wrong] if wrong else []), "p, corrected"]
     lines = list[str]()
     for title, table in tables.items():
@@ -415,40 +400,23 @@ def _change(figure: Figure) -> str:
     return f"{figure.value:+.2f}{ends}"
 
 
-def _of_row(row: Row) -> str:
-    return with_interval(Figure(row.value, row.low, row.high, row.images, row.sources, row.why))
+def latex(model: str, found: Effectiveness) -> str:
+    """The paper's Table I with intervals and the excess over reconstructions."""
+    cells = _cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)
+    return _tabular((r"Original (\%)", r"Generated (\%)", "Excess (points)"), model, cells)
 
 
-def latex(models: Mapping[str, Effectiveness]) -> str:
-    """The paper's Table I with what it lacks: errors of several models on originals and generated images, with
-    intervals, and the excess over reconstructions.
-    """
-    lines = [
-        r"\begin{tabular}{lrrr}",
-        r"\hline",
-        r"Model & Original (\%) & Generated (\%) & Excess (points) \\",
-        r"\hline",
-    ]
-    for name, found in models.items():
-        cells = [_cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)]
-        lines.append(f"{name.translate(_LATEX)} & {' & '.join(cells)} \\\\")
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
+def segmentation_latex(model: str, found: SegmentationEffect, losses: LossEffect) -> str:
+    """The same of a segmenter: mIoU, and how often a class is lost on generated images."""
+    figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
+    head = (r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)")
+    return _tabular(head, model, [_cell(one) for one in figures])
 
 
-def segmentation_latex(models: Mapping[str, tuple[SegmentationEffect, LossEffect]]) -> str:
-    """The same of segmenters: mIoU on originals, generated images and reconstructions, and how often a class is lost
-    on generated images, with intervals.
-    """
-    lines = [
-        r"\begin{tabular}{lrrrr}",
-        r"\hline",
-        r"Model & Original (mIoU, \%) & Generated (mIoU, \%) & Reconstructed (mIoU, \%) & Loses a class (\%) \\",
-        r"\hline",
-    ]
-    for name, (found, losses) in models.items():
-        figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
-        lines.append(f"{name.translate(_LATEX)} & {' & '.join(map(_cell, figures))} \\\\")
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
+def _tabular(head: Sequence[str], model: str, cells: Sequence[str]) -> str:
+    rows = (("Model", *head), (model.translate(_LATEX), *cells))
+    lines = [f"{' & '.join(row)} \\\\\n\\hline" for row in rows]
+    return "\n".join([rf"\begin{{tabular}}{{l{'r' * len(head)}}}", r"\hline", *lines, r"\end{tabular}", ""])
 
 
 def _cell(figure: Figure, sign: bool = False) -> str:

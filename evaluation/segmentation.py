@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass
-from core.figures import Figure, Floats
+from core.figures import Figure, Floats, ratio
 from core.predictions import DROPPED
 from evaluation.by_source import Resampled, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
@@ -37,8 +37,7 @@ class Pixels:
     source: NDArray[np.int64]
     """The number of the source of each image, from 0."""
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class, and what the model says of them; the last column is what is
-    none of the classes."""
+    """(images, classes, classes + 1): pixels of a class by what is said; the last column is none of the classes."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -87,9 +86,7 @@ class Losses:
 
 
 def confusion(truth: NDArray[np.uint8], said: NDArray[np.uint8], classes: int) -> Floats:
-    """How many pixels of each class are said to be what: (classes, classes + 1). Both are class numbers of one shape;
-    in `truth`, numbers from `classes` on are ignored, in `said` they are none of the classes.
-    """
+    """Pixels of each class by what is said, (classes, classes + 1). Other numbers of `truth` do not count."""
     if truth.shape != said.shape:
         raise ValueError(f"a mask of {truth.shape} is not compared with a class map of {said.shape}")
     inside = truth < classes
@@ -99,11 +96,9 @@ def confusion(truth: NDArray[np.uint8], said: NDArray[np.uint8], classes: int) -
 
 
 def iou(counts: Floats) -> Floats:
-    """The intersection over union of each class, (..., classes), of counts (..., classes, classes + 1); NaN for a class
-    that is neither in the masks nor said.
-    """
+    """IoU of each class, (..., classes), of counts (..., classes, classes + 1); NaN for a class that is nowhere."""
     hit, union = _hit_and_union(counts)
-    return np.divide(hit, union, out=np.full(union.shape, np.nan), where=union > 0)
+    return ratio(hit, union)
 
 
 def mean_iou(counts: Floats) -> Floats:
@@ -120,7 +115,7 @@ def _mean_of_ratios(hit: Floats, union: Floats) -> Floats:
     there = union > 0
     total = np.divide(hit, union, out=np.zeros(union.shape), where=there).sum(axis=-1)
     number = there.sum(axis=-1)
-    return np.divide(total, number, out=np.full(number.shape, np.nan), where=number > 0)
+    return ratio(total, number)
 
 
 def segmentation_effect(
@@ -189,9 +184,7 @@ def segmentation_effect(
 
 
 def _overlaps(pixels: Pixels) -> Floats:
-    """Of each image the intersection, and then the union, of each class: (images, 2 x classes). All that IoUs are made
-    of adds up over images.
-    """
+    """The intersection, then the union, of each class and image: (images, 2 x classes). Both add up over images."""
     return np.concatenate([pixels.right, pixels.true + pixels.said[:, :-1] - pixels.right], axis=1)
 
 
@@ -212,20 +205,16 @@ def _classes(names: Sequence[str], before: Floats, after: Floats, drawn: Floats 
 
 
 def _shares(counts: Floats) -> Floats:
-    whole = counts.sum(axis=-1, keepdims=True)
-    return np.divide(counts, whole, out=np.full(counts.shape, np.nan), where=whole > 0)
+    return ratio(counts, counts.sum(axis=-1, keepdims=True))
 
 
 def right_pixels(pixels: Pixels) -> Floats:
     """The share of the pixels of each image that a segmenter is right about, (images,); NaN where none counts."""
-    hit, whole = pixels.right.sum(axis=-1), pixels.true.sum(axis=-1)
-    return np.divide(hit, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+    return ratio(pixels.right.sum(axis=-1), pixels.true.sum(axis=-1))
 
 
 def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
-    """The intersection over union of each class on each image, (images, classes). A class is one or several of the
-    groups of `pixels`, taken as one; NaN where the mask of the image has no pixel of it.
-    """
+    """IoU of each class on each image, (images, classes). A class is one or several groups; NaN if not in the mask."""
     here, said, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
     single = [place for place, own in enumerate(classes) if len(own) == 1]
     groups = [classes[place][0] for place in single]
@@ -283,9 +272,7 @@ def loss_effect(
     splits: Sequence[str],
     seed: int = 0,
 ) -> LossEffect:
-    """All figures, as `evaluation.effectiveness` has them of answers that are right or wrong. `names` are those of the
-    classes; those of one name are counted together. Raises ValueError for sources of several splits.
-    """
+    """All figures, as `evaluation.effectiveness` has them. Classes of one name are counted together."""
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, seed)

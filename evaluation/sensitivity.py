@@ -54,25 +54,12 @@ class SensitivityRow:
         return low_enough and self.change.value is not None and self.change.value < 0
 
 
-def sensitivity(changes: Changes, names: Sequence[Sequence[str]], fewest: int = FEWEST) -> tuple[SensitivityRow, ...]:
-    """A row for each name, what hurts most first and what has too few test cases last. `names` are those of each test
-    case, such as its edit types: one with several counts in each. What is not known of a test case leaves it out.
-    """
-    number: dict[str, int] = {}
-    pairs = [(case, number.setdefault(name, len(number))) for case, own in enumerate(names) for name in own]
-    case, group = np.array(pairs, np.int64).reshape(-1, 2).T
-    return sensitivity_of_pairs(changes, case, group, tuple(number), fewest)
-
-
-def sensitivity_of_pairs(
-    changes: Changes,
-    case: NDArray[np.int64],
-    group: NDArray[np.int64],
-    names: Sequence[str],
-    fewest: int = FEWEST,
+def sensitivity(
+    changes: Changes, case: NDArray[np.int64], group: NDArray[np.int64], names: Sequence[str]
 ) -> tuple[SensitivityRow, ...]:
-    """The same of pairs: `case` is the place of a test case, and `group` the number among `names` of an edit of it. A
-    pair that is there twice counts once.
+    """A row for each name, what hurts most first and what has too few test cases last. `case` is the place of a test
+    case, and `group` the number among `names` of an edit of it; a pair that is there twice counts once. What is not
+    known of a test case leaves it out.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]
@@ -82,33 +69,18 @@ def sensitivity_of_pairs(
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # numpy's own `unique` takes several times as long
     case, group = np.divmod(pairs, len(names))
     there, group = np.unique(group, return_inverse=True)
-    number = {names[at]: place for place, at in enumerate(there.tolist())}
-    groups = len(number)
     sources = int(changes.source.max()) + 1
     cell, place, count = np.unique(group * sources + changes.source[case], return_inverse=True, return_counts=True)
     total = np.bincount(place, weights=changes.after[case] - changes.before[case])
-    n = np.bincount(group, minlength=groups)
-    figures, p_values = means_of_groups(total / count, count.astype(np.float64), cell // sources, groups, n)
-    wrong = np.bincount(group, weights=changes.newly_wrong[case], minlength=groups) / n
-    p_values[n < fewest] = np.nan
-    rows = []
-    for name, at in number.items():
-        few = n[at] < fewest
-        figure = figures[at]
+    n = np.bincount(group, minlength=len(there))
+    figures, p_values = means_of_groups(total / count, count.astype(np.float64), cell // sources, len(there), n)
+    wrong = np.bincount(group, weights=changes.newly_wrong[case], minlength=len(there)) / n
+    p_values[n < FEWEST] = np.nan
+    rows = list[SensitivityRow]()
+    for at, figure, few, *tests in zip(there.tolist(), figures, n < FEWEST, p_values, adjusted(p_values), strict=True):
+        share = None if few else float(wrong[len(rows)])
         if few:
-            figure = Figure(None, n=figure.n, sources=figure.sources, why=f"fewer than {fewest} test cases")
-        rows.append((name, figure, None if few else float(wrong[at]), float(p_values[at])))
-    together = adjusted(np.array([p for *_, p in rows]))
-    found = [
-        SensitivityRow(
-            name,
-            figure.n,
-            figure.sources,
-            figure,
-            share,
-            None if np.isnan(p) else p,
-            None if np.isnan(p_all) else float(p_all),
-        )
-        for (name, figure, share, p), p_all in zip(rows, together, strict=True)
-    ]
-    return tuple(sorted(found, key=lambda row: (row.change.value is None, row.change.value or 0.0, row.name)))
+            figure = Figure(None, n=figure.n, sources=figure.sources, why=f"fewer than {FEWEST} test cases")
+        p_value, p_adjusted = (None if np.isnan(p) else float(p) for p in tests)
+        rows.append(SensitivityRow(names[at], figure.n, figure.sources, figure, share, p_value, p_adjusted))
+    return tuple(sorted(rows, key=lambda row: (row.change.value is None, row.change.value or 0.0, row.name)))

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures import Figure, Floats
+from core.figures import Figure, Floats, ratio
 from evaluation.by_source import CONFIDENCE, TOGETHER, Resampled, times_drawn
 
 RESAMPLES = 4000
@@ -130,9 +130,7 @@ def _plain(wrong: NDArray[np.bool_], source: NDArray[np.int64], seed: int, resam
 
 
 class _Sums:
-    """The sums over sources that all figures are made of. Each source with judged images is drawn for itself; of the
-    others only the sums over all that are drawn are needed.
-    """
+    """Sums over sources. Those with judged images are drawn one by one, of the others the sums alone."""
 
     def __init__(self, held: Judged, strata: int, weight: float) -> None:
         known, number = np.unique(held.source, return_inverse=True)
@@ -190,9 +188,7 @@ class _Sums:
 
     @cached_property
     def _spread(self) -> tuple[Floats, Floats]:
-        """The mean of the sources without judged images, (columns,), and a root of their covariance, (columns,
-        columns): columns that hang on each other leave no Cholesky decomposition.
-        """
+        """Mean of the sources without judged images, and a root of their covariance, which may have no Cholesky one."""
         mean: Floats = self._rest.mean(axis=0)
         values, vectors = np.linalg.eigh(self._rest.T @ self._rest / len(self._rest) - np.outer(mean, mean))
         return mean, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
@@ -210,21 +206,16 @@ class _Sums:
 
         def by_strata(of_judged: Floats, of_all: Floats | None = None) -> Floats:
             """The mean over all images of what is known of the judged ones, and of what is known of all."""
-            mean = _over((counts * of_judged) @ self._stratum, asked)
+            mean = ratio((counts * of_judged) @ self._stratum, asked)
             if of_all is not None:
-                mean = mean + _over(of_all, size)
+                mean = mean + ratio(of_all, size)
             found: Floats = np.nansum(np.where(size > 0, size * mean, 0.0), axis=1) / total
             return found
 
-        good = _over((counts * self._wrong * valid).sum(axis=1), (counts * self._wrong).sum(axis=1))
+        good = ratio((counts * self._wrong * valid).sum(axis=1), (counts * self._wrong).sum(axis=1))
         both = by_strata(self._wrong * valid)
         mended = by_strata(self._wrong * (valid - self._weight * self._score), self._weight * scores)
-        return np.stack([wrong / total, wrong / total * good, both, mended, _over(both, by_strata(valid))], axis=1)
-
-
-def _over(part: Floats, whole: Floats) -> Floats:
-    """NaN where there is nothing to divide by."""
-    return np.divide(part, whole, out=np.full(np.broadcast(part, whole).shape, np.nan), where=whole > 0)
+        return np.stack([wrong / total, wrong / total * good, both, mended, ratio(both, by_strata(valid))], axis=1)
 
 
 def _score_weight(held: Judged, strata: int) -> float | None:
@@ -248,9 +239,7 @@ def _score_weight(held: Judged, strata: int) -> float | None:
 
 
 def expected_width(shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8) -> float:
-    """How wide the interval of wrong and valid images is likely to be, 0 to 1, when so many images of each stratum are
-    judged: `shares` are those of the strata of all images, and `valid` how many of them are likely to be valid.
-    """
+    """Expected width of the interval of wrong and valid images. `shares` are those of the strata of all images."""
     from scipy import stats
 
     variance = sum(share**2 * valid * (1 - valid) / size for share, size in zip(shares, sizes, strict=True) if size)
@@ -258,9 +247,7 @@ def expected_width(shares: Sequence[float], sizes: Sequence[int], valid: float =
 
 
 def sample_sizes(images: Sequence[int], judged: int, least: int = 5) -> tuple[int, ...]:
-    """How many images of each stratum to judge, of `judged` in all: first `least` of each, or all that there are, and
-    the others in proportion to the strata.
-    """
+    """How many images of each stratum to judge: first `least` of each, the others in proportion to the strata."""
     sizes = [min(number, least) for number in images]
     while (left := judged - sum(sizes)) > 0:
         open_ones = [place for place, number in enumerate(images) if sizes[place] < number]

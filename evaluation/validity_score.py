@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures import Figure, Floats
+from core.figures import Figure, Floats, ratio
 from core.validity_score import FEWEST, Agreement, ValidityScore
 
 FOLDS = 5
@@ -18,9 +18,7 @@ RESAMPLES = 2000
 
 
 def learn(names: Sequence[str], checks: Floats, valid: NDArray[np.bool_]) -> ValidityScore:
-    """The score that fits these votes: `checks` is (images, checks), NaN where one is missing. Raises ValueError for
-    fewer than `FEWEST` images of either kind.
-    """
+    """Fit a score to votes; `checks` is (images, checks). Raises ValueError below `FEWEST` images of either kind."""
     from sklearn.linear_model import LogisticRegression
 
     if min(int(valid.sum()), int((~valid).sum())) < FEWEST:
@@ -41,9 +39,7 @@ def learn(names: Sequence[str], checks: Floats, valid: NDArray[np.bool_]) -> Val
 def cross_fitted(
     names: Sequence[str], checks: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], folds: int = FOLDS
 ) -> Floats:
-    """The score of each image by the votes on other sources: no image is foretold from votes on itself or its kin.
-    Raises ValueError as `learn`, also where a fold would have too little to learn from.
-    """
+    """Score each image by the votes on other sources. Raises ValueError as `learn`, also for too small a fold."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     found = np.full(len(valid), np.nan)
@@ -94,13 +90,11 @@ def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], see
 
 
 def _area(times: Floats, ones: Floats, tied: NDArray[np.int64]) -> Floats:
-    """The area under the curve of images in rising order of their score, each counted so many times: (resamples,).
-    Images with one score, which have one number in `tied`, count half against each other.
-    """
+    """Area under the curve of images in rising order of score, by counts of each: (resamples,). Ties count half."""
     firsts = np.flatnonzero(np.diff(tied, prepend=-1))
     valid = np.add.reduceat(times * ones, firsts, axis=1)
     other = np.add.reduceat(times * (1 - ones), firsts, axis=1)
     below = np.cumsum(other, axis=1) - other
     area = (valid * (below + 0.5 * other)).sum(axis=1)
     pairs = valid.sum(axis=1) * other.sum(axis=1)
-    return np.divide(area, pairs, out=np.full(len(area), np.nan), where=pairs > 0)
+    return ratio(area, pairs)

@@ -81,8 +81,8 @@ def _classifier(found: Read) -> Breaking:
         whole,
         None,
         tuple(sorted(rows, key=lambda row: -(row.generated.value or 0.0))),
-        sensitivity(changes, [(one,) for one in found.edit_types]),
-        sensitivity(changes, [(one,) for one in found.alternatives]),
+        by_name(changes, [(one,) for one in found.edit_types]),
+        by_name(changes, [(one,) for one in found.alternatives]),
     )
 
 
@@ -100,9 +100,17 @@ def _segmenter(found: Read) -> Breaking:
         None,
         whole,
         tuple(sorted(rows, key=lambda row: row.generated.value or 0.0)),
-        sensitivity(changes, [(one,) for one in found.edit_types]),
-        sensitivity(changes, [(one,) for one in found.alternatives]),
+        by_name(changes, [(one,) for one in found.edit_types]),
+        by_name(changes, [(one,) for one in found.alternatives]),
     )
+
+
+def by_name(changes: Changes, names: Sequence[Sequence[str]]) -> tuple[SensitivityRow, ...]:
+    """A row for each name of the test cases, such as their edit types: one with several counts in each."""
+    number: dict[str, int] = {}
+    pairs = [(case, number.setdefault(name, len(number))) for case, own in enumerate(names) for name in own]
+    case, group = np.array(pairs, np.int64).reshape(-1, 2).T
+    return sensitivity(changes, case, group, tuple(number))
 
 
 def right_pixels(pixels: Pixels) -> Floats:

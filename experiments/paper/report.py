@@ -237,7 +237,7 @@ def _rq2(held: Results, names: dict[str, str]) -> Iterator[str]:
         yield ""
     yield "As the paper's Table I, with what it lacks:"
     yield ""
-    yield f"```latex\n{latex({'The demo classifier': whole})}```"
+    yield f"```latex\n{latex('The demo classifier', whole)}```"
     yield ""
     yield from _edits(held.breaking["object"], "error", "the change of the probability of the true class")
     yield "### Segmenter"

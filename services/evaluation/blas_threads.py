@@ -8,30 +8,9 @@ from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
-
-class _Limits:
-    """How many threads are inside, and what to put back when the last of them leaves."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._limits: threadpool_limits | None = None
-
-    def enter(self) -> None:
-        with self._lock:
-            self._inside += 1
-            if self._limits is None:
-                self._limits = threadpool_limits(1, user_api="blas")
-
-    def leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside and self._limits is not None:
-                self._limits.unregister()
-                self._limits = None
-
-
-_LIMITS = _Limits()
+_lock = threading.Lock()
+_limits: list[threadpool_limits] = []
+"""One for each thread that is inside."""
 
 
 @contextmanager
@@ -42,8 +21,12 @@ def without_blas_threads() -> Iterator[None]:
     threads of the library wait busily, and take the cores from ours. It holds for the whole process, and several
     threads may be in it at once.
     """
-    _LIMITS.enter()
+    with _lock:
+        _limits.append(threadpool_limits(1, user_api="blas"))
     try:
         yield
     finally:
-        _LIMITS.leave()
+        with _lock:
+            limits = _limits.pop()
+            if not _limits:  # the first of all, which knows how many threads there were before
+                limits.unregister()

@@ -24,8 +24,6 @@ from storage.curation.case_columns import Outcome
 BEFORE = "ours, before an image is made"
 FEWEST_SOURCES = 2
 """To learn from some and be judged on others."""
-_Waiting = tuple[str, int, CounterfactualCaption, str]
-"""A caption that waits: its run, its place there, itself and its label."""
 Kind = tuple[str, ...]
 """Edit types, alternatives and label: from the general to the particular."""
 
@@ -136,9 +134,7 @@ def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
 def _orders(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
 ) -> tuple[Order, ...]:
-    """How good an order of the past test cases would have been that was made before them: those of a source are
-    foretold from other sources.
-    """
+    """Judge the same order of past test cases, had it been made before them: each is foretold from other sources."""
     images = found.cases.generated
     if len(np.unique(images.source[known])) < FEWEST_SOURCES:
         return ()
@@ -192,10 +188,7 @@ def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> s
     lines += orders_table(found.orders)
     lines += ["| | fault | label | edits | alike | caption | run |", "|" + " --- |" * 7]
     for place, one in enumerate(found.captions, 1):
-        label, edits, text = (_cell(said) for said in (one.label, one.edits, one.text))
+        said = (" ".join(text.replace("|", "\\|").split()) or "–" for text in (one.label, one.edits, one.text))
+        label, edits, text = said
         lines.append(f"| {place} | {one.chance:.0%} | {label} | {edits} | {one.alike:,} | {text} | {one.run} |")
     return "\n".join([*lines, "", "## Notes", "", *(f"- {note}" for note in found.notes)])
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split()) or "–"

@@ -153,9 +153,7 @@ class ControlSets:
         return view
 
     def _settings(self, run: Run, lineage: Lineage) -> Settings:
-        """Those that a test case was drawn with. Raises UserError where they are not known, and where the studio draws
-        with another model now.
-        """
+        """Settings of a test case. Raises UserError if they are unknown, or the studio draws by another model now."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
             raise UserError("The settings of its test cases are not known to this version of the studio.")

@@ -71,9 +71,7 @@ class MaskChecks:
             self.of(cases)
 
     def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> MaskValidity:
-        """What is known now of the masks of a subject, for an evaluation of `model`. Images that are `broken`, by their
-        SHA-256, wait for nothing.
-        """
+        """What is known of masks, for an evaluation of `model`. `broken` images, by SHA-256, wait for nothing."""
         images, columns = cases.generated, self._workspace.case_columns
         passed = columns.entries(ImageFilter(checks={MASK_KEPT: ("passed",)}))
         holds = np.isin(cases.table.entry[images.row], passed)
@@ -101,9 +99,7 @@ class MaskChecks:
         ways: Sequence[tuple[str, str]],
         number: NDArray[np.int64],
     ) -> Flags:
-        """Whether each of these rows of `pairs` holds, with the original in the row `before`; `number` is that of its
-        way to be protected, among `ways`.
-        """
+        """Whether each row of `pairs` holds, beside that of its original; `number` is its way among `ways`."""
         if key != self._key:  # another model is found under the settings
             self._key, self._known = key, self._known[:0]
         more = max(0, pairs.shape[0] - len(self._known))  # another thread may know of more rows by now

@@ -6,14 +6,14 @@ maps of source and image and the mask of its run: they are compared here, once, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
 
 from PIL import Image
 
 from core.catalogue import Unmeasured
 from core.errors import UserError
+from core.masks import NamedMask
 from core.predictions import LARGEST_MAP, Prediction, decode_map, names_label
 from core.stored_studies import Candidate
 from core.types import TaskKind
@@ -26,15 +26,6 @@ AT_ONCE = 100
 """Test cases that are measured before what was found is saved."""
 
 
-@dataclass(frozen=True)
-class Mask:
-    """The mask of a run: what a segmenter is measured against, and what its scene shows."""
-
-    numbers: Image.Image
-    """Mode L, a class number a pixel."""
-    classes: Mapping[int, str]
-
-
 class RunMasks:
     """The masks of the runs of a workspace; those used last are kept. For any thread."""
 
@@ -42,10 +33,10 @@ class RunMasks:
         self._workspace = workspace
         self._numbers = lru_cache(maxsize=MASKS)(self._read)
 
-    def of(self, run_id: str) -> Mask | None:
+    def of(self, run_id: str) -> NamedMask | None:
         """The mask that a run has now, at the size at which a reading is kept; None where it has none."""
         sha, classes = self._workspace.runs.mask(run_id)
-        return Mask(self._numbers(sha), classes) if sha is not None else None
+        return NamedMask(self._numbers(sha), classes) if sha is not None else None
 
     def _read(self, sha: str) -> Image.Image:
         numbers = self._workspace.images.load(sha)
@@ -85,7 +76,7 @@ def measure(
     return True
 
 
-def verdict_of(candidate: Candidate, model: str, mask: Mask | None = None) -> tuple[bool | None, bool | None]:
+def verdict_of(candidate: Candidate, model: str, mask: NamedMask | None = None) -> tuple[bool | None, bool | None]:
     """Whether a model under test is right about the source image and about the generated one; None where unknown.
 
     A classifier is right when its likeliest class is the label or a kind of it. A segmenter is right about a source
@@ -102,7 +93,7 @@ def verdict_of(candidate: Candidate, model: str, mask: Mask | None = None) -> tu
     if mask is None:
         figures = without_mask(before, after, source.classes, candidate.classes)
     else:
-        figures = against_mask(before, after, source.classes, mask.numbers, mask.classes, candidate.classes)
+        figures = against_mask(before, after, source.classes, mask.image, mask.classes, candidate.classes)
     found = [figure.found for figure in figures]
     source_right = all(found) if found else None
     return source_right, not any(figure.dropped for figure in figures) if any(found) else None

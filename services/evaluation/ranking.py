@@ -43,8 +43,7 @@ class RankedCase:
     label: str
     """"" of a segmentation."""
     said: str
-    """What the model says; "" for what is none of the labels, and where it has not read the image. Of a segmenter the
-    class that it loses most of; "" for none."""
+    """What the model says, or the class that a segmenter loses most of; "" for none, and where it is not known."""
     edits: str
     wrong: float
     """The chance that the model is wrong, 0 to 1."""
@@ -64,17 +63,13 @@ class Ranking:
     known: int
     """Those of which the truth is known, by which the orders are judged."""
     orders: tuple[Order, ...]
-    """Ours, random, entropy and DeepGini, without these two where the model never tells how unsure it is; none where
-    the truth of no test case is known.
-    """
+    """Ours, random, entropy and DeepGini, without the last two if the model never tells; empty if no truth is known."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """What a person has to know, each one sentence."""
     kind: TaskKind = "classification"
     known_first: bool = True
-    """Whether those of which the truth is known come before all others: the first ones are those that orders are
-    judged by.
-    """
+    """True if all cases with a known truth come first, by which orders are judged."""
 
 
 def rank(
@@ -114,7 +109,9 @@ def rank(
     ]
     shuffled = np.random.default_rng(seed).permutation(len(images))
     others = {RANDOM: shuffled}
-    others |= {name: _by_doubt(one) for name, one in ((ENTROPY, entropy), (GINI, gini)) if one is not None}
+    for name, doubt in ((ENTROPY, entropy), (GINI, gini)):
+        if doubt is not None:  # those of which nothing is known come last
+            others[name] = by_score(np.where(np.isfinite(doubt), doubt, -math.inf))
     orders = tuple(
         judge(name, one[known[one]], faults) for name, one in ({OURS: order} | others).items() if known.any()
     )
@@ -147,9 +144,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 
 def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
-    """The kinds of test cases there are, from the general to the particular; the number of that of each test case; and
-    a number for the edits of each.
-    """
+    """Kinds of test cases, each from general to particular; the kind of each case; and a number for its edits."""
     edits_there = cases.table.edits
     place = np.full(len(cases.table), -1)
     place[cases.generated.row] = np.arange(len(cases.generated))
@@ -178,9 +173,7 @@ def _chance_wrong(
     read: NDArray[np.bool_],
     seed: int,
 ) -> tuple[Floats, list[str]]:
-    """How likely the model is wrong on each test case: by what came of the same edits on other sources, and by how
-    unsure it is of this one, where that is known.
-    """
+    """Chance that the model is wrong on each test case, by the same edits on other sources and the model's doubt."""
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]
@@ -261,11 +254,6 @@ def _chance_valid(cases: Cases, score: Scored | str, passed: Floats) -> tuple[Fl
         said = "The share of its checks that passed stands for how likely a test case is valid."
         return np.where(told, passed, 1.0), "checks", f"{score} {said}"
     return np.ones(len(passed)), "nothing", f"{score} All test cases are taken to be valid: they have no checks."
-
-
-def _by_doubt(score: Floats) -> Numbers:
-    """The most doubtful first; those of which nothing is known last."""
-    return by_score(np.where(np.isfinite(score), score, -math.inf))
 
 
 def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Floats) -> tuple[RankedCase, ...]:

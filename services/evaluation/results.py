@@ -7,23 +7,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import Effectiveness, LossEffect, SegmentationEffect
-from core.figures import Floats
+from core.evaluation_results import LossEffect
+from core.figures import Floats, ratio
 from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
 from evaluation.report import answer, segmentation_answer
 from evaluation.segmentation import loss_effect, right_pixels, segmentation_effect
-from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity_of_pairs
+from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.mask_validity import MaskValidity
 from services.evaluation.scoring import OUTCOMES, Scored
-from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, SegmenterCounts, cells_of, losses_of
+from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
@@ -43,42 +44,34 @@ STANDING: Mapping[TaskKind, tuple[str, str]] = {
 """What an image is called that the model is right, or wrong, about."""
 
 
-@dataclass(frozen=True, eq=False)
-class EvaluationResult:
-    """The figures, and the columns behind them, by which numbers open their images."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Standing:
+    """Right and wrong answers, by test case and by source."""
 
-    evaluated: Evaluated
-    cases: Cases
     right: NDArray[np.int8]
     """Of each test case: `RIGHT`, `WRONG` or `UNKNOWN`. A segmenter is wrong where it loses a protected class that it
     finds on the original, right where it loses none, and unknown where it finds none there."""
     said: Numbers
-    """The answer of the model, by its number among `names`: of a segmenter the class that it loses most of. -1 for
-    none."""
+    """Number of the answer among the possible ones: of a segmenter the class it loses most of. -1 for none."""
     before: NDArray[np.int8]
-    """The same as `right` of the original of each source: a segmenter is right where it finds all protected classes
-    that the mask has."""
+    """As `right`, of the original of each source: a segmenter is right where it finds all protected classes."""
     before_said: Numbers
-    compared: NDArray[np.bool_]
+    compared: Flags
     """True of each source that counts: the original and a test case can be compared."""
-    read: NDArray[np.bool_]
+    read: Flags
     """True of each test case that the model has read."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EvaluationResult(Standing):
+    """The figures, and the columns behind them, by which numbers open their images."""
+
+    evaluated: Evaluated
+    cases: Cases
     names: tuple[str, ...]
     """The possible answers: the labels, or the protected classes of a segmenter."""
     pixels: PixelCells | None = None
     """Of a segmenter: the images behind the figures of pixels."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Standing:
-    """Right and wrong answers: the columns of `EvaluationResult` with these names."""
-
-    right: NDArray[np.int8]
-    said: Numbers
-    before: NDArray[np.int8]
-    before_said: Numbers
-    compared: Flags
-    read: Flags
 
 
 _Answers = tuple[Numbers, NDArray[np.int8], Numbers]
@@ -94,58 +87,46 @@ class _Edits:
     names: Sequence[str]
 
 
-def evaluate(
-    model: StoredModel,
-    title: str,
-    cases: Cases,
-    mapping: ClassMap,
-    answers: ModelAnswers,
-    pending: Pending,
-    votes: Sequence[Outcome],
-    score: Callable[[], Scored | str],
-    holding: MaskValidity,
-) -> EvaluationResult:
-    """All figures. `votes` are what studies say of test cases, `score` gives, in a thread beside this one, how likely
-    people find images valid or why nobody can tell, and `holding` what is known of masks. Raises ValueError for sources
-    of several splits.
-    """
-    notes = list(cases.left_out)
-    if pending.left > 0:
-        notes.append(f"{pending.left:,} of {pending.images:,} images are not read yet: the figures leave them out.")
-    if pending.unreadable:
-        notes.append(f"{pending.unreadable:,} images could not be read: the figures leave them out.")
-    if model.identity.note:
-        notes.append(model.identity.note)
-    if not len(cases.controls):
-        notes.append("There are no reconstructions of these sources: what drawing alone does cannot be told.")
-    # Some of it is worked out beside the rest: most of all is numpy's, which locks nobody out meanwhile.
-    with without_blas_threads(), ThreadPoolExecutor(BESIDE, "figures") as beside:
-        both = _Evaluation(model, title, cases, mapping, answers, pending, votes, beside, score, notes)
-        return both.segmented(holding) if cases.view.kind == "segmentation" else both.classified()
+@dataclass(eq=False)
+class Evaluation:
+    """One evaluation; `result` makes its figures."""
 
+    model: StoredModel
+    title: str
+    """What page and report call the model."""
+    cases: Cases
+    mapping: ClassMap
+    answers: ModelAnswers
+    pending: Pending
+    votes: Sequence[Outcome]
+    """What studies say of test cases."""
+    score: Callable[[], Scored | str]
+    """Returns how likely people find images valid, or why nobody can tell. Called in a thread beside this one."""
+    masks: MaskValidity
+    """What is known of masks."""
 
-class _Evaluation:
-    def __init__(
-        self,
-        model: StoredModel,
-        title: str,
-        cases: Cases,
-        mapping: ClassMap,
-        answers: ModelAnswers,
-        pending: Pending,
-        votes: Sequence[Outcome],
-        beside: ThreadPoolExecutor,
-        score: Callable[[], Scored | str],
-        notes: list[str],
-    ) -> None:
-        self._model, self._title, self._cases, self._mapping = model, title, cases, mapping
-        self._answers, self._pending, self._votes, self._notes = answers, pending, votes, notes
-        self._beside, self._score = beside, beside.submit(score)
+    def result(self) -> EvaluationResult:
+        """Make all figures. Raises ValueError for sources of several splits."""
+        self._notes, pending = list(self.cases.left_out), self.pending
+        if pending.left > 0:
+            self._notes.append(
+                f"{pending.left:,} of {pending.images:,} images are not read yet: the figures leave them out."
+            )
+        if pending.unreadable:
+            self._notes.append(f"{pending.unreadable:,} images could not be read: the figures leave them out.")
+        if self.model.identity.note:
+            self._notes.append(self.model.identity.note)
+        if not len(self.cases.controls):
+            self._notes.append("There are no reconstructions of these sources: what drawing alone does cannot be told.")
+        # Some of it is worked out beside the rest: most of all is numpy's, which locks nobody out meanwhile.
+        with without_blas_threads(), ThreadPoolExecutor(BESIDE, "figures") as self._beside:
+            self._scored = self._beside.submit(self.score)
+            return self._segmented() if self.cases.view.kind == "segmentation" else self._classified()
 
-    def classified(self) -> EvaluationResult:
-        cases = self._cases
+    def _classified(self) -> EvaluationResult:
+        cases = self.cases
         first, cased, control = (
-            self._answers.classified(self._model, self._mapping, cases, images) for images in cases.all_images
+            self.answers.classified(self.model, self.mapping, cases, images) for images in cases.all_images
         )
         inexact = first.inexact + cased.inexact + control.inexact
         if inexact:
@@ -176,24 +157,27 @@ class _Evaluation:
         tables, against_control = self._edits(after, of_original, of_control, newly, EDIT_TABLES)
         validity, notes = judged.result()
         self._notes += notes
-        words = answer(self._title, effect, validity, [one.row for one in tables["edit type"]])
-        evaluated = self._evaluated(words, tables, against_control, validity, effectiveness=effect)
-        return EvaluationResult(evaluated, cases, **vars(standing), names=cases.labels)
+        words = answer(self.title, effect, validity, [one.row for one in tables["edit type"]])
+        evaluated = self._evaluated(words, tables, against_control, validity, cases.labels, effectiveness=effect)
+        return EvaluationResult(evaluated=evaluated, cases=cases, names=cases.labels, **vars(standing))
 
-    def segmented(self, holding: MaskValidity) -> EvaluationResult:
-        cases, holds = self._cases, holding.holds
-        if holding.why:
-            self._notes.append(holding.why)
+    def _segmented(self) -> EvaluationResult:
+        cases, holds = self.cases, self.masks.holds
+        if self.masks.why:
+            self._notes.append(self.masks.why)
         first, cased, control = (
-            SegmenterCounts(*self._answers.segmented(self._model, self._mapping, cases, images))
-            for images in cases.all_images
+            self.answers.segmented(self.model, self.mapping, cases, images) for images in cases.all_images
         )
-        self._note_masks(len(cases.generated) - len(cased.place))
-        names = self._mapping.group_names
+        masked, size = int(cases.generated.masks.there.sum()), len(cases.generated)
+        if masked < size:
+            self._notes.append(f"{size - masked:,} of {size:,} test cases have no mask.")
+        elif len(cased.place) < size and not self.pending.left:
+            self._notes.append(f"Of {size - len(cased.place):,} test cases no class map is kept.")
+        names = self.mapping.group_names
         drawn = control if len(control.place) else None
 
-        def stand() -> tuple[SegmentedLosses, _Standing]:
-            lost = losses_of(cases, self._mapping, first, cased, control)
+        def stand() -> tuple[SegmentedLosses, Standing]:
+            lost = losses_of(cases, self.mapping, first, cased, control)
             after = cased.place, lost.generated.right, lost.generated.most
             return lost, _standing_of(cases, after, (first.place, lost.originals.right, lost.originals.most))
 
@@ -216,7 +200,13 @@ class _Evaluation:
         )
         shares, (lost, stood) = (effect.confusion_original, effect.confusion_generated), standing.result()
         cells = self._beside.submit(cells_of, cases, names, first, cased, lost, holds, shares)
-        tables, against_control = self._edits_of_pixels(first, cased, control, stood.right)
+        # The share of right pixels; an image of which a class is lost is one that is wrong.
+        after = np.full(size, np.nan)
+        after[cased.place] = right_pixels(cased.pixels)
+        of_original, of_control = (
+            _means_of(right_pixels(one.pixels), one.pixels.source, len(cases.originals)) for one in (first, control)
+        )
+        tables, against_control = self._edits(after, of_original, of_control, stood.right == WRONG, EDIT_TABLES[:3])
         (validity, notes), losses = judged.result(), losing.result()
         if losses.left_out:
             self._notes.append(
@@ -224,37 +214,16 @@ class _Evaluation:
                 "lose, and count in the tables of edits as ones that lose none."
             )
         self._notes += notes
-        words = segmentation_answer(self._title, effect, losses, validity, [one.row for one in tables["edit type"]])
+        words = segmentation_answer(self.title, effect, losses, validity, [one.row for one in tables["edit type"]])
         evaluated = self._evaluated(
-            *(words, tables, against_control, validity),
+            *(words, tables, against_control, validity, names),
             segmentation=effect,
             losses=losses,
-            unchecked=holding.unchecked,
+            unchecked=self.masks.unchecked,
         )
-        return EvaluationResult(evaluated, cases, **vars(stood), names=lost.names, pixels=cells.result())
-
-    def _note_masks(self, without: int) -> None:
-        cases = self._cases
-        masked = int(cases.generated.masks.there.sum())
-        if masked < len(cases.generated):
-            self._notes.append(
-                f"{len(cases.generated) - masked:,} of {len(cases.generated):,} test cases have no mask."
-            )
-        elif without and not self._pending.left:
-            self._notes.append(f"Of {without:,} test cases no class map is kept.")
-
-    def _edits_of_pixels(
-        self, first: SegmenterCounts, cased: SegmenterCounts, control: SegmenterCounts, right: NDArray[np.int8]
-    ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool]:
-        """The tables of edits by the share of right pixels; an image of which a class is lost is one that is wrong."""
-        after = np.full(len(right), np.nan)
-        after[cased.place] = right_pixels(cased.pixels)
-        of_original, of_control = (
-            _means_of(right_pixels(held.pixels), held.pixels.source, len(self._cases.originals))
-            for held in (first, control)
+        return EvaluationResult(
+            evaluated=evaluated, cases=cases, names=lost.names, pixels=cells.result(), **vars(stood)
         )
-        names = [one for one in EDIT_TABLES if one != "class"]
-        return self._edits(after, of_original, of_control, right == WRONG, names)
 
     def _evaluated(
         self,
@@ -262,31 +231,29 @@ class _Evaluation:
         tables: dict[EditTable, tuple[EditRow, ...]],
         against_control: bool,
         validity: ValidityEffect | None,
-        effectiveness: Effectiveness | None = None,
-        segmentation: SegmentationEffect | None = None,
-        losses: LossEffect | None = None,
-        unchecked: int = 0,
+        labels: tuple[str, ...],
+        **of_its_kind: Any,
     ) -> Evaluated:
-        cases, mapping, score = self._cases, self._mapping, self._score.result()
+        """All that is shown; `of_its_kind` are the fields that only a classifier, or only a segmenter has."""
+        score, table = self._scored.result(), self.cases.table
+        worst = sorted({entry for rows in tables.values() for row in rows for entry in row.worst})
+        shas = table.images.of(table.rows_of(np.array(worst, np.int64)))
         return Evaluated(
-            subject=cases.view,
-            model=self._title,
-            kind=self._model.identity.kind,
-            identity=self._model.identity,
-            mapping=report_of(mapping),
-            pending=self._pending,
-            effectiveness=effectiveness,
-            segmentation=segmentation,
-            losses=losses,
+            subject=self.cases.view,
+            model=self.title,
+            kind=self.model.identity.kind,
+            identity=self.model.identity,
+            mapping=report_of(self.mapping),
+            pending=self.pending,
             edits=tables,
             against_control=against_control,
             validity=validity,
             answer=answer,
             notes=tuple(self._notes),
-            labels=cases.labels if segmentation is None else mapping.group_names,
-            thumbnails=self._shas({entry for rows in tables.values() for row in rows for entry in row.worst}),
+            labels=labels,
+            thumbnails=dict(zip(worst, shas, strict=True)),
             score=None if isinstance(score, str) else score.view,
-            unchecked=unchecked,
+            **of_its_kind,
         )
 
     # Edits
@@ -297,7 +264,7 @@ class _Evaluation:
         """The tables with these `names`, and whether they compare with reconstructions. `after` is the figure of each
         test case, the two others are its mean by source, and `wrong` says which test cases are wrong here.
         """
-        cases = self._cases
+        cases = self.cases
         against_control = bool(np.isfinite(of_control).any())
         of_source = of_control if against_control else of_original
         compare_with = of_source[cases.generated.source]
@@ -310,7 +277,7 @@ class _Evaluation:
         tables: dict[EditTable, tuple[EditRow, ...]] = {}
         for table in names:
             edits = self._shown(table, edits_of(cases, table))
-            rows = sensitivity_of_pairs(changes, edits.case, edits.group, edits.names)
+            rows = sensitivity(changes, edits.case, edits.group, edits.names)
             tables[table] = self._with_worst(table, rows, edits, after - compare_with)
         return tables, against_control
 
@@ -329,7 +296,7 @@ class _Evaluation:
     def _with_worst(
         self, table: EditTable, rows: Sequence[SensitivityRow], edits: _Edits, lost: Floats
     ) -> tuple[EditRow, ...]:
-        cases = self._cases
+        cases = self.cases
         row = cases.generated.row[edits.case]
         shown = np.isfinite(lost[edits.case]) & (lost[edits.case] < 0) & (cases.table.verdict[row] != REJECTED)
         case, group = edits.case[shown], edits.group[shown]
@@ -346,19 +313,15 @@ class _Evaluation:
             found.append(EditRow(one, Cell(table, one.name), tuple(entries)))
         return tuple(found)
 
-    def _shas(self, entries: set[int]) -> dict[int, str]:
-        table, wanted = self._cases.table, sorted(entries)
-        return dict(zip(wanted, table.images.of(table.rows_of(np.array(wanted, np.int64))), strict=True))
-
     # Validity
 
-    def _validity(self, standing: _Standing) -> tuple[ValidityEffect | None, list[str]]:
+    def _validity(self, standing: Standing) -> tuple[ValidityEffect | None, list[str]]:
         """The effect of validity, and notes on it."""
-        cases, right, compared = self._cases, standing.right, standing.compared
+        cases, right, compared = self.cases, standing.right, standing.compared
         place_of = dict(zip(cases.table.test_case[cases.generated.row].tolist(), range(len(right)), strict=True))
         known = (right != UNKNOWN) & compared[cases.generated.source]
         votes, good = np.zeros(len(right), np.int64), np.zeros(len(right), np.int64)
-        for one in self._votes:
+        for one in self.votes:
             place = place_of.get(one.test_case)
             if place is not None and one.outcome in OUTCOMES:
                 votes[place], good[place] = 1, OUTCOMES[one.outcome]
@@ -371,7 +334,7 @@ class _Evaluation:
             "What validity does is right where the judged images are a random sample within each stratum "
             f"({' or '.join(STANDING[cases.view.kind or 'classification'])}, by edit type)."
         ]
-        chance, score = None, self._score.result()
+        chance, score = None, self._scored.result()
         if isinstance(score, str):
             notes.append(score)
         else:
@@ -413,7 +376,7 @@ def strata_of(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[st
     return stratum, said
 
 
-def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> _Standing:
+def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
     """The columns of test cases, from the answers to some of them, and to some originals."""
 
     def spread(answers: _Answers, images: int) -> tuple[NDArray[np.int8], Numbers]:
@@ -426,21 +389,19 @@ def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> _Standing:
     has_case, read = np.zeros(len(first), bool), np.zeros(len(right), bool)
     has_case[cases.generated.source[right != UNKNOWN]] = True
     read[after[0]] = True
-    return _Standing(right, said, first, first_said, (first != UNKNOWN) & has_case, read)
+    compared = (first != UNKNOWN) & has_case
+    return Standing(right=right, said=said, before=first, before_said=first_said, compared=compared, read=read)
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
     """The mean by source of what is known; NaN where nothing is."""
     known = np.isfinite(values)
     number = np.bincount(source[known], minlength=sources)
-    total = np.bincount(source[known], weights=values[known], minlength=sources)
-    return np.divide(total, number, out=np.full(sources, np.nan), where=number > 0)
+    return ratio(np.bincount(source[known], weights=values[known], minlength=sources), number)
 
 
 def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
-    """The entries of the catalogue behind a number, ascending. Of "originals" and "confusion before" those are the test
-    cases of the sources, as originals are no entries.
-    """
+    """Catalogue entries behind a number, ascending. For numbers on originals, the test cases that were made of them."""
     cases, table = found.cases, found.cases.table
     images: Images = cases.controls if cell.kind == "controls" else cases.generated
     wanted = _wanted(found, cell) if len(images) else np.zeros(0, bool)

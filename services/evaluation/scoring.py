@@ -15,7 +15,7 @@ from core.errors import UserError
 from core.figures import Floats
 from core.validity_score import FEWEST, Agreement, ScoreRun, ValidityScore
 from evaluation.validity_score import agreement, cross_fitted, learn
-from services.commands import Command, Commands
+from services.commands import Command
 from services.evaluation.types import ScoreView, StudyShown
 from storage.curation.case_columns import CaseTable, Outcome
 from storage.curation.scores import NewScores
@@ -101,32 +101,20 @@ def score_images(
     return Scored(chance, ~np.isnan(figures).all(axis=1), learnt, studies, view)
 
 
-class ImageScores:
-    """Scores all images of a workspace. May be used from any thread."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
-        commands.add(ScoreImages, lambda _: score_facts(self.score()))
-
-    def score(self) -> ScoreRun:
-        """Learn from all votes that there are now, and score all images whose checks have a figure. Raises UserError,
-        with the reason, where nothing can be learnt; scores of before stay then.
-        """
-        columns = self._workspace.case_columns
-        votes = columns.outcomes()
-        if not votes:
-            raise UserError(NOT_JUDGED)
-        checks = columns.checks()
-        table = columns.table()  # after the checks: it has all images that have them
-        found = score_images(table, checks, votes)
-        if isinstance(found, str):
-            raise UserError(found)
-        own, scored = found.view.own, found.checked
-        new = NewScores(found.studies, found.learnt, own, table.entry[scored], found.chance[scored])
-        return self._workspace.scores.get(self._workspace.scores.save(new))
+def score_workspace(workspace: Workspace) -> ScoreRun:
+    """Learn from all votes, and score all images with checks. Raises UserError, with earlier scores kept, if not."""
+    columns = workspace.case_columns
+    votes = columns.outcomes()
+    if not votes:
+        raise UserError(NOT_JUDGED)
+    checks = columns.checks()
+    table = columns.table()  # after the checks: it has all images that have them
+    found = score_images(table, checks, votes)
+    if isinstance(found, str):
+        raise UserError(found)
+    own, scored = found.view.own, found.checked
+    new = NewScores(found.studies, found.learnt, own, table.entry[scored], found.chance[scored])
+    return workspace.scores.get(workspace.scores.save(new))
 
 
 def score_facts(run: ScoreRun) -> dict[str, Any]:

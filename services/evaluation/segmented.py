@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from core.figures import Floats
 from core.masks import numbers_of
 from evaluation.class_mapping import ClassMap
-from evaluation.segmentation import Losses, Pixels, at_least, lost_by, missed_by
+from evaluation.segmentation import Losses, at_least, lost_by, missed_by
+from services.evaluation.stored_predictions import SegmenterCounts
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import Cell
 from storage.curation.case_columns import Texts
@@ -24,15 +25,6 @@ AT_ONCE = 4096
 """Images whose pixels are looked at at a time: what is calculated of them takes several times their room."""
 _Class = tuple[str, tuple[int, ...]]
 """A protected class: its name, and its places among the groups of a class map."""
-
-
-@dataclass(frozen=True)
-class SegmenterCounts:
-    """The pixels of the images of a subject, of one of its three kinds."""
-
-    place: NDArray[np.int64]
-    """The place of each among the images; the others were not read, or have no mask."""
-    pixels: Pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,16 +87,16 @@ class SegmentedLosses:
 def losses_of(
     cases: Cases, mapping: ClassMap, first: SegmenterCounts, cased: SegmenterCounts, control: SegmenterCounts
 ) -> SegmentedLosses:
-    """What a segmenter misses on originals and loses on test cases and reconstructions. Protected are the classes that
-    the task of each image names; of an original those of all its test cases.
-    """
-    known: dict[_Class, int] = {}
-    of_cases, of_controls = (
-        _protected(cases, images, held.place, mapping, known)
-        for images, held in ((cases.generated, cased), (cases.controls, control))
+    """Protected classes, by the task of each image, that a segmenter misses on originals and loses on others."""
+    ways = [
+        ways_of(cases, images, held.place) for images, held in ((cases.generated, cased), (cases.controls, control))
+    ]
+    named = [[_classes_of(*way, mapping) for way in own] for own, _ in ways]
+    classes = tuple(dict.fromkeys(one for own in named for each in own for one in each))
+    in_cases, in_controls = (
+        np.array([[one in each for one in classes] for each in own], bool).reshape(len(own), len(classes))[number]
+        for own, (_, number) in zip(named, ways, strict=True)
     )
-    classes = tuple(known)
-    in_cases, in_controls = (_flags(numbers, len(classes)) for numbers in (of_cases, of_controls))
     of_source = np.zeros((len(cases.originals), len(classes)), bool)
     case, own = np.nonzero(in_cases)
     of_source[cased.pixels.source[case], own] = True
@@ -116,14 +108,6 @@ def losses_of(
         lost_by(first.pixels, cased.pixels, in_cases, groups),
         lost_by(first.pixels, control.pixels, in_controls, groups),
     )
-
-
-def _protected(
-    cases: Cases, images: Images, place: NDArray[np.int64], mapping: ClassMap, known: dict[_Class, int]
-) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Of each image the number of what it protects, and the classes of each such number, by their places in `known`."""
-    ways, numbers = ways_of(cases, images, place)
-    return numbers, [[known.setdefault(one, len(known)) for one in _classes_of(*way, mapping)] for way in ways]
 
 
 def ways_of(cases: Cases, images: Images, place: NDArray[np.int64]) -> tuple[list[tuple[str, str]], NDArray[np.int64]]:
@@ -150,14 +134,6 @@ def _classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[_Cla
         if own:
             found.append((name, tuple(sorted(own))))
     return found
-
-
-def _flags(held: tuple[NDArray[np.int64], list[list[int]]], classes: int) -> Flags:
-    numbers, own = held
-    rows = np.zeros((len(own), classes), bool)
-    for row, places in zip(rows, own, strict=True):
-        row[places] = True
-    return rows[numbers]
 
 
 def cells_of(

@@ -39,12 +39,12 @@ from services.evaluation.commands import (
     ShowPredictions,
 )
 from services.evaluation.control import ControlSets
-from services.evaluation.facts import FileKind, facts_of, file_of
+from services.evaluation.facts import facts_of
 from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
-from services.evaluation.results import EvaluationResult, entries_of, evaluate
+from services.evaluation.results import Evaluation, EvaluationResult, entries_of
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study import StudyPlan, draft_study, plan_study
@@ -62,7 +62,7 @@ from services.evaluation.types import (
 from services.runs.execution import Execution
 from services.runs.predictions import model_key
 from services.work_queue import WorkQueue, WorkView
-from storage.curation.case_columns import CaseTable, Floats, Outcome, Texts
+from storage.curation.case_columns import CaseTable, Outcome, Texts
 from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
 
@@ -173,9 +173,7 @@ class EvaluationService:
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping)
 
     def mapping(self, asked: EvaluationQuestion) -> ClassMapping | None:
-        """What the labels are for the model, before anything is computed; None where nobody has loaded it yet (`look`).
-        Raises UserError for a file of one's own that cannot be read.
-        """
+        """Map labels to classes; None if nobody has loaded the model. Raises UserError for a mapping that is none."""
         stored = self.predicting.stored(asked.model)
         if stored is None:
             return None
@@ -195,9 +193,7 @@ class EvaluationService:
         return self.work.begin(LOOKING, about(asked), work)
 
     def begin(self, asked: EvaluationQuestion) -> WorkView:
-        """Have the model read what it has not read. One that is at it already goes on. The result of the work is a
-        `services.evaluation.predicting.Read`. Raises UserError for a subject that cannot be evaluated.
-        """
+        """Begin to read, or return the reading that goes on; the result is a `Read`. Raises UserError if it cannot."""
         self._require(self.cases(asked.subject))
 
         def work(on_count: OnCount) -> Any:
@@ -236,9 +232,7 @@ class EvaluationService:
     # The control set
 
     def make_control(self, subject: Subject) -> WorkView:
-        """Begin to draw the reconstructions that its sources lack; what is at it already goes on. The result of the
-        work is a `services.evaluation.control.ControlsDrawn`. Raises UserError where nothing can be drawn.
-        """
+        """Begin to draw missing reconstructions; the result is a `ControlsDrawn`. Raises UserError if it cannot."""
         return self._controls.make(subject, about_control(subject))
 
     @property
@@ -250,56 +244,46 @@ class EvaluationService:
     # Figures
 
     def evaluate(self, asked: EvaluationQuestion) -> Evaluated:
-        """All figures, of what the model has read. Raises UserError where there can be none: for a subject that cannot
-        be evaluated, a model that nobody has loaded, and one of another kind of task.
-        """
+        """All figures of what the model has read. Raises UserError for a subject or a model that gives none."""
         return self._figures(asked).evaluated
 
     def entries(self, asked: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """The entries of the catalogue behind a number of `evaluate`, ascending."""
         return entries_of(self._figures(asked), cell)
 
-    def file(self, asked: EvaluationQuestion, kind: FileKind) -> bytes:
-        """An export of the figures. Raises UserError as `evaluate`."""
-        return file_of(self.evaluate(asked), kind)
-
     def rank(self, asked: EvaluationQuestion, most: int = 100) -> Ranking:
         """In which order to look at the test cases, the first `most` of them. Raises UserError as `evaluate`."""
-        found, stored = self._figures(asked), self.predicting.stored(asked.model)
-        if stored is None:  # its file has gone since the figures were made
-            raise UserError(NOT_LOADED)
-        cases, columns = found.cases, self._workspace.case_columns
-        entropy, gini = self._doubts(stored, cases)
-        votes, passed = columns.outcomes(), columns.passed(cases.table.entry[cases.generated.row])
-        return rank(found, entropy, gini, self._scored(cases.table, votes), passed, votes, most)
+        found, votes = self._figures(asked), self._workspace.case_columns.outcomes()
+        return self._ranking(asked, found, self._scored(found.cases.table, votes), votes, most)
 
     def ranked(self, asked: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
-        """The entries of some test cases in the order of `rank`, which is learnt from these test cases and votes alone.
-        Raises UserError as `rank`.
-        """
-        found, stored = self._figures(asked), self.predicting.stored(asked.model)
-        assert stored is not None
-        columns, table = self._workspace.case_columns, found.cases.table
+        """Entries of some test cases in the order of `rank`, learnt from these cases and votes alone."""
+        found = self._figures(asked)
+        table = found.cases.table
         part = part_of(found, np.flatnonzero(np.isin(table.entry[found.cases.generated.row], entries)))
-        entropy, gini = self._doubts(stored, part.cases)
-        passed = columns.passed(table.entry[part.cases.generated.row])
-        score = score_images(table, columns.checks(), votes) if votes else NOT_JUDGED
-        return tuple(one.entry for one in rank(part, entropy, gini, score, passed, votes, len(entries)).first)
+        score = score_images(table, self._workspace.case_columns.checks(), votes) if votes else NOT_JUDGED
+        return tuple(one.entry for one in self._ranking(asked, part, score, votes, len(entries)).first)
+
+    def _ranking(
+        self,
+        asked: EvaluationQuestion,
+        found: EvaluationResult,
+        score: Scored | str,
+        votes: Sequence[Outcome],
+        most: int,
+    ) -> Ranking:
+        cases, stored = found.cases, self._stored(asked.model)
+        entropy, gini = self._answers.doubts(stored, cases, cases.generated)
+        passed = self._workspace.case_columns.passed(cases.table.entry[cases.generated.row])
+        if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():  # it never tells how unsure it is
+            return rank(found, None, None, score, passed, votes, most)
+        return rank(found, entropy, gini, score, passed, votes, most)
 
     def rank_captions(self, asked: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
-        """Which captions of these runs, that are not drawn yet, to draw first. Raises UserError as `rank`, and for an
-        unknown run.
-        """
+        """Order of the captions of runs that are not drawn yet. Raises UserError as `rank`, and for an unknown run."""
         found = self._figures(asked)
         waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
         return rank_captions(found, self._workspace.case_columns.outcomes(), waiting)
-
-    def _doubts(self, stored: StoredModel, cases: Cases) -> tuple[Floats, Floats] | tuple[None, None]:
-        """How unsure a model is of each test case, in two ways; None of one that never tells."""
-        entropy, gini = self._answers.doubts(stored, cases, cases.generated)
-        if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():
-            return None, None
-        return entropy, gini
 
     # A study of validity
 
@@ -309,10 +293,8 @@ class EvaluationService:
 
     def draft_study(self, asked: EvaluationQuestion, judged: int = STUDY_IMAGES) -> str:
         """The id of a new draft with such a sample. Raises UserError as `study_plan`."""
-        found, stored = self._figures(asked), self.predicting.stored(asked.model)
-        if stored is None:  # its file has gone since the figures were made
-            raise UserError(NOT_LOADED)
-        return draft_study(self._workspace, found, plan_study(found, judged), stored.key)
+        found = self._figures(asked)
+        return draft_study(self._workspace, found, plan_study(found, judged), self._stored(asked.model).key)
 
     # How it is done
 
@@ -323,19 +305,17 @@ class EvaluationService:
                 return self._found[key]
         cases = self.cases(asked.subject)
         self._require(cases)
-        stored = self.predicting.stored(asked.model)
-        if stored is None:
-            raise UserError(NOT_LOADED)
+        stored = self._stored(asked.model)
         misfit = self.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
-        columns, holding = self._workspace.case_columns, MaskValidity(np.zeros(0, bool))
+        masks = MaskValidity(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
-            holding = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
+            masks = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
-        votes, pending = columns.outcomes(), self.pending(asked)
+        votes, pending = self._workspace.case_columns.outcomes(), self.pending(asked)
         score = partial(self._scored, cases.table, votes)
-        found = evaluate(stored, title, cases, mapping, self._answers, pending, votes, score, holding)
+        found = Evaluation(stored, title, cases, mapping, self._answers, pending, votes, score, masks).result()
         with self._lock:
             _keep(self._found, key, found)
         return found
@@ -352,6 +332,13 @@ class EvaluationService:
             with self._lock:
                 self._score = held
         return held[2]
+
+    def _stored(self, model: UnderTestSettings) -> StoredModel:
+        """The model as it was loaded last. Raises UserError if it never was, or its file has gone since."""
+        stored = self.predicting.stored(model)
+        if stored is None:
+            raise UserError(NOT_LOADED)
+        return stored
 
     def class_map(self, asked: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
         """What the labels are for the model. Raises UserError for a file of one's own that cannot be read."""
@@ -399,20 +386,9 @@ class EvaluationService:
         return chosen_model(sent)
 
     def _list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
-        subject = sent.subject
-        return {
-            "subject": _subject_facts(self.view(subject)),
-            "models": [
-                {
-                    "key": one.key,
-                    "title": one.title,
-                    "kind": one.kind,
-                    "from_profile": one.from_profile,
-                    "predicted": one.predicted,
-                }
-                for one in self.models(subject)
-            ],
-        }
+        names = ("key", "title", "kind", "from_profile", "predicted")
+        models = [{name: getattr(one, name) for name in names} for one in self.models(sent.subject)]
+        return {"subject": _subject_facts(self.view(sent.subject)), "models": models}
 
 
 def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:
@@ -445,16 +421,9 @@ def title_of(wanted: UnderTestSettings) -> str:
 
 def work_facts(view: WorkView) -> dict[str, Any]:
     """A piece of work, JSON-ready."""
-    note = getattr(view.result, "note", "")
-    return {
-        "work": view.id,
-        "state": "stopping" if view.stopping and view.active else view.state,
-        "done": view.done,
-        "total": view.total,
-        "seconds_left": view.seconds_left,
-        "error": view.error,
-        "note": note,
-    }
+    state = "stopping" if view.stopping and view.active else view.state
+    plain = {name: getattr(view, name) for name in ("done", "total", "seconds_left", "error")}
+    return {"work": view.id, "state": state, **plain, "note": getattr(view.result, "note", "")}
 
 
 def _subject_facts(view: SubjectView) -> dict[str, Any]:

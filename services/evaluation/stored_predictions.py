@@ -50,6 +50,15 @@ class ClassifierAnswers:
     """Of how many only the likeliest classes are known."""
 
 
+@dataclass(frozen=True)
+class SegmenterCounts:
+    """The pixels of the images of a subject, of one of its three kinds."""
+
+    place: NDArray[np.int64]
+    """The place of each among the images; the others were not read, or have no mask."""
+    pixels: Pixels
+
+
 class _ReadImages:
     """The images that a model has read, each with the number of its last row; also of a table, column by column."""
 
@@ -183,9 +192,7 @@ class ModelAnswers:
         return ClassifierAnswers(place, answers, true, int((~exact[row]).sum()))
 
     def doubts(self, model: StoredModel, cases: Cases, images: Images) -> tuple[Floats, Floats]:
-        """Entropy and DeepGini of what a model says of each image, of a segmenter means over pixels; NaN where that is
-        not known.
-        """
+        """Entropy and DeepGini of each image, means over pixels for a segmenter; NaN where unknown."""
         if model.identity.kind == "segmentation":
             return self._doubts_of_segmenter(model.key, cases, images)
         with self._lock:
@@ -209,12 +216,12 @@ class ModelAnswers:
         found[row >= 0] = known[row[row >= 0]]
         return found[:, 0], found[:, 1]
 
-    def segmented(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> tuple[Numbers, Pixels]:
-        """The places of those images of which a segmenter has said something and that have a mask, and their counts."""
+    def segmented(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> SegmenterCounts:
+        """What a segmenter says of images of a subject with a mask."""
         pairs, row = self.pairs(model.key, cases, images)
         place, groups = np.flatnonzero(row >= 0), len(mapping.groups)
         if not len(place):
-            return place, Pixels(images.source[place], np.zeros((0, groups, groups + 1)))
+            return SegmenterCounts(place, Pixels(images.source[place], np.zeros((0, groups, groups + 1))))
         names = images.masks.names
         used, kind = np.unique(names.numbers[place], return_inverse=True)
         tables = [
@@ -222,12 +229,11 @@ class ModelAnswers:
             for number in used.tolist()
         ]
         true, said = np.stack([one for one, _ in tables]), tables[0][1]
-        return place, Pixels(images.source[place], count_pairs(true, said, pairs[row[place]], kind, groups))
+        counts = count_pairs(true, said, pairs[row[place]], kind, groups)
+        return SegmenterCounts(place, Pixels(images.source[place], counts))
 
     def pairs(self, key: str, cases: Cases, images: Images) -> tuple[sparse.csr_array, Numbers]:
-        """All that the segmenter of a key said of masks, as `evaluation.answers.pairs_of_images` has it, and the row of
-        each image with its mask; -1 where it was not counted.
-        """
+        """All pairs of pixels of the segmenter of a key, and the row of each image with its mask; -1 if not counted."""
         with self._lock:
             stored = self._counts(key)
             return stored.pairs, stored.rows_of(cases, images)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from core.masks import numbers_of
 from core.studies import asked
 from core.types import TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
+from evaluation.report import listed
 from evaluation.validity import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
@@ -71,7 +72,7 @@ class StudyPlan:
             f"{LIKELY_VALID:.0%} are valid."
         )
         if self.kind == "segmentation":
-            said += f" Asked is what the template knows to ask: are {_listed(_asked_of())} kept?"
+            said += f" Asked is what the template knows to ask: are {listed(_asked_of())} kept?"
         if self.not_asked:
             said += f" {self.not_asked:,} test cases show none of them and are left out."
         return said
@@ -128,9 +129,7 @@ def draft_study(workspace: Workspace, found: EvaluationResult, plan: StudyPlan, 
 
 
 def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
-    """The test cases of this workspace that can be compared and asked about, by their places; the stratum of each;
-    their names; and how many are left out since there is no question about what they show.
-    """
+    """Test cases to judge, by place; their strata; the names of these; and how many no question is about."""
     cases = found.cases
     there = found.compared[cases.generated.source] & (found.right != UNKNOWN)
     there &= cases.table.test_case[cases.generated.row] >= 0
@@ -145,7 +144,7 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
         not_asked, places = int((~about).sum()), places[about]
         if not len(places):
             raise UserError(
-                f"No template of questions is about what these images show: there is one for {_listed(_asked_of())}. "
+                f"No template of questions is about what these images show: there is one for {listed(_asked_of())}. "
                 "Draw a study with questions of your own on the page Study."
             )
     stratum, names = strata_of(cases, found.right == WRONG)
@@ -163,7 +162,3 @@ def _is_asked(cases: Cases, places: Numbers) -> np.ndarray:
     texts = cases.table.protected.of(cases.generated.row[places])
     known = {text: any(numbers_of(name, json.loads(text)) for name in _asked_of()) for text in set(texts) if text}
     return np.array([known.get(text, False) for text in texts], bool)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

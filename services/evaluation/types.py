@@ -28,7 +28,6 @@ CellKind = Literal[
     "all wrong", "some wrong", "none wrong", "class", "confusion", "confusion before", "kept", "missed before",
     "edit type", "keyword", "alternative",
 ]  # fmt: skip
-CELL_KINDS: tuple[CellKind, ...] = get_args(CellKind)
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,7 @@ class Cell:
     labels. Of a segmenter it is that of pixels, and opens the images of which at least as large a share of the class is
     said to be that as of the whole set."""
     only_wrong: bool = False
-    """Of "class" and the tables of edits: only those that are wrong here alone, or of a segmenter that lose a class, of
-    "class" this one."""
+    """Of "class" and tables of edits: only cases that are newly wrong, or of a segmenter lose a class, or this one."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,7 @@ class EditRow:
     cell: Cell
     """All of its test cases."""
     worst: tuple[int, ...] = ()
-    """Entries of the catalogue: the test cases that lost most, the worst first, at most `WORST`; those that a person
-    rejected are left out."""
+    """Catalogue entries of the test cases that lost most, at most `WORST`, the worst first, without rejected ones."""
 
 
 WORST = 6
@@ -180,15 +177,8 @@ class Evaluated:
     mapping: MappingReport
     pending: Pending
     """Figures are of what was read; `pending.left` is what is missing."""
-    effectiveness: Effectiveness | None
-    """Of a classifier."""
-    segmentation: SegmentationEffect | None
-    """Of a segmenter."""
-    losses: LossEffect | None
-    """Of a segmenter: how often it loses a class, which is what counts as wrong of it."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """What hurts most first: by the change of the probability of the true class, of a segmenter by that of the share of
-    right pixels. A segmenter has no table of classes here."""
+    """By the change of the true class's probability, or of the share of right pixels; what hurts most first."""
     against_control: bool
     """Whether `edits` compares with the reconstructions of the same sources; else with the originals."""
     validity: ValidityEffect | None
@@ -196,6 +186,12 @@ class Evaluated:
     """In a few sentences."""
     notes: tuple[str, ...]
     """What a person has to know, each one sentence."""
+    effectiveness: Effectiveness | None = None
+    """Of a classifier."""
+    segmentation: SegmentationEffect | None = None
+    """Of a segmenter."""
+    losses: LossEffect | None = None
+    """Of a segmenter: how often it loses a class, which is what counts as wrong of it."""
     labels: tuple[str, ...] = ()
     """Of the subject, in the order of tables and confusion matrices; of a segmenter the groups that it tells apart."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)

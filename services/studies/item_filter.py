@@ -15,14 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.errors import UserError
 from core.form_numbers import FormNumber
 from core.image_filter import UNREAD, Facet, ImageFilter
-from core.masks import numbers_of
+from core.masks import NamedMask, numbers_of
 from core.stored_studies import Candidate
 from core.studies import NewItem
 from core.types import EDIT_TYPES, Task
 from core.words import classes_in
 from evaluation.metrics import share
 from services.curation.views import WHICH, Filter
-from services.evaluation.model_outcomes import Mask, RunMasks, kind_of, verdict_with_masks
+from services.evaluation.model_outcomes import RunMasks, kind_of, verdict_with_masks
 from services.studies.draft_form import typed_number, typed_text
 from storage.curation.catalogue import Catalogue
 from storage.workspace import Workspace
@@ -197,11 +197,11 @@ def _item(candidate: Candidate, group: str, model: str, masks: RunMasks, shown: 
     )
 
 
-def _shown(mask: Mask | None, names: Sequence[str]) -> tuple[str, ...]:
+def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
     """The classes that a mask shows, by their own names and by those of questions; () without a mask."""
     if mask is None:
         return ()
-    there = {n: name for n, name in mask.classes.items() if share(mask.numbers, [n]) >= LEAST_SHARE}
+    there = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}
     wider = [name for name in names if numbers_of(name, there)]
     return tuple(dict.fromkeys((*wider, *there.values())))
 

@@ -233,11 +233,10 @@ def test_many_questions_are_corrected_as_statsmodels_does() -> None:
     from statsmodels.stats.multitest import multipletests
 
     p_values = np.random.default_rng(4).random(30) ** 3
-    for way, theirs in (("holm", "holm"), ("fdr", "fdr_bh")):
-        assert adjusted(p_values, way) == pytest.approx(multipletests(p_values, method=theirs)[1])
-        with_gap = adjusted(np.insert(p_values, 7, np.nan), way)
-        assert np.isnan(with_gap[7]) and np.delete(with_gap, 7) == pytest.approx(adjusted(p_values, way))
-    assert len(adjusted(np.array([]), "fdr")) == len(adjusted(np.array([]))) == 0
+    assert adjusted(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
+    with_gap = adjusted(np.insert(p_values, 7, np.nan))
+    assert np.isnan(with_gap[7]) and np.delete(with_gap, 7) == pytest.approx(adjusted(p_values))
+    assert len(adjusted(np.array([]))) == 0
 
 
 def test_errors_flips_and_what_they_are_worth() -> None:

@@ -21,14 +21,15 @@ from evaluation.report import (
     with_interval,
 )
 from evaluation.segmentation import Pixels, loss_effect, lost_by, missed_by, right_pixels, segmentation_effect
-from evaluation.sensitivity import Changes, sensitivity
+from evaluation.sensitivity import Changes
 from evaluation.validity import Judged, validity_effect
+from experiments.paper.breaking import by_name
 from tests.evaluation.test_effectiveness import LABELS, a_world, answers, of_world
 from tests.evaluation.test_segmentation_effect import NAMES, an_effect
 
 
 def test_figures_as_a_person_reads_them() -> None:
-    assert per_cent(0.389) == "38.9 %" and per_cent(0.04, sign=True) == "+4.0 %" and per_cent(None) == "cannot tell"
+    assert per_cent(0.389) == "38.9 %" and per_cent(None) == "cannot tell"
     assert with_interval(Figure(0.389, 0.348, 0.418)) == "38.9 % (34.8 to 41.8)"
     assert with_interval(Figure(-0.213, -0.25, -0.19), points=True) == "-21.3 points (-25.0 to -19.0)"
     assert with_interval(Figure(None, why="there is nothing to count")) == "cannot tell: there is nothing to count"
@@ -52,7 +53,7 @@ def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
     assert f"{int((votes > 0).sum())} judged images" in answer("resnet50", found, validity, ())
     after = np.where(wrong, 0.2, 0.9)
     changes = Changes(generated.source, after, np.full(len(after), 0.9), wrong)
-    table = sensitivity(changes, [["weather"] if place % 2 else ["colour"] for place in range(len(after))])
+    table = by_name(changes, [["weather"] if place % 2 else ["colour"] for place in range(len(after))])
     assert "weakest where the edit is of" in answer("resnet50", found, validity, table)
     text = markdown("resnet50", "driving|hard", found, validity, {"By edit type": table})
     assert text.startswith("# resnet50 on driving\\|hard\n") and "## What validity does to it" in text
@@ -67,7 +68,7 @@ def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
 
 def test_the_table_of_the_paper_with_intervals() -> None:
     found = of_world()
-    text = latex({"ResNet_18 & co": found})
+    text = latex("ResNet_18 & co", found)
     (line,) = [line for line in text.splitlines() if line.startswith("ResNet")]
     assert line.startswith(r"ResNet\_18 \& co & ") and line.endswith(r" \\")
     value = found.error_generated
@@ -78,7 +79,7 @@ def test_the_table_of_the_paper_with_intervals() -> None:
 def test_a_set_that_says_nothing_is_told_in_words() -> None:
     nothing = effectiveness(answers([], []), answers([], []), None, np.zeros(0, dtype=np.int64), LABELS, [])
     assert answer("m", nothing, None, ()) == "m: cannot tell; there is nothing to count."
-    assert "nan" not in markdown("m", "s", nothing).lower() and "& -- & -- & --" in latex({"m": nothing})
+    assert "nan" not in markdown("m", "s", nothing).lower() and "& -- & -- & --" in latex("m", nothing)
     one = effectiveness(answers([0], [RIGHT]), answers([0], [WRONG]), None, np.array([2]), LABELS, [""])
     assert "cannot be told: there are no reconstructions" in answer("m", one, None, ())
     assert "nan" not in markdown("m", "s", one).lower()
@@ -94,7 +95,7 @@ def test_a_segmenter_is_told_with_what_it_loses_and_the_same_numbers_everywhere(
     assert losses.generated.value is not None and losses.reconstructed.value == 0.0
     after = right_pixels(generated)
     changes = Changes(generated.source, after, np.full(90, 0.9), lost.right == WRONG)
-    table = sensitivity(changes, [["weather"] if place % 2 else ["time of day"] for place in range(90)])
+    table = by_name(changes, [["weather"] if place % 2 else ["time of day"] for place in range(90)])
     votes = np.where(chance.random(90) < 0.5, 1, 0)
     judged = Judged(source, lost.right == WRONG, (lost.right == WRONG).astype(np.int64), votes, votes)
     validity = validity_effect(judged, ("loses no class", "loses a class"), resamples=200)
@@ -122,7 +123,7 @@ def test_a_segmenter_is_told_with_what_it_loses_and_the_same_numbers_everywhere(
     assert every["validity", "", "loses a class and valid, by strata"].value == validity.by_strata.value
     assert not any(row.value != row.value for row in every.values())  # no NaN
     (line,) = [
-        line for line in segmentation_latex({"DeepLab & co": (effect, losses)}).splitlines() if line.startswith("Deep")
+        line for line in segmentation_latex("DeepLab & co", effect, losses).splitlines() if line.startswith("Deep")
     ]
     assert line.startswith(r"DeepLab \& co & ") and line.count("&") == 5  # one of them in the name
     assert f"{100 * losses.generated.value:.2f} [" in line
@@ -135,7 +136,7 @@ def test_a_segmenter_of_which_nothing_is_known_is_told_in_words() -> None:
     losses = loss_effect(missed, lost, None, (), [])
     assert segmentation_answer("m", effect, losses) == "m: cannot tell; there is nothing to count."
     assert "nan" not in segmentation_markdown("m", "s", effect, losses).lower()
-    assert "& -- & -- & -- & --" in segmentation_latex({"m": (effect, losses)})
+    assert "& -- & -- & -- & --" in segmentation_latex("m", effect, losses)
     held, original, generated = an_effect(control=False)
     nobody = np.zeros((90, 3), bool)
     unknown = lost_by(original, generated, nobody, [(0,), (1,), (2,)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.sensitivity import Changes, sensitivity
+from evaluation.sensitivity import Changes
+from experiments.paper.breaking import by_name
 
 
 def test_the_edit_that_hurts_comes_first_and_one_that_helps_has_its_sign() -> None:
@@ -17,18 +18,18 @@ def test_the_edit_that_hurts_comes_first_and_one_that_helps_has_its_sign() -> No
     shift = {"fog": -0.4, "night": 0.0, "red": 0.1, "snow": -0.05}
     before = np.full(240, 0.7)
     after = before + np.array([shift[kind] for kind in kinds]) + chance.normal(0, 0.05, 240)
-    rows = sensitivity(Changes(source, after, before, after < 0.5), [[kind] for kind in kinds])
+    rows = by_name(Changes(source, after, before, after < 0.5), [[kind] for kind in kinds])
     assert [row.name for row in rows] == ["fog", "snow", "night", "red"]
-    by_name = {row.name: row for row in rows}
+    named = {row.name: row for row in rows}
     fog = (after - before)[kinds == "fog"]
     test = stats.ttest_1samp(fog, 0.0)
-    assert by_name["fog"].change.value == pytest.approx(fog.mean())
-    assert by_name["fog"].change.low == pytest.approx(test.confidence_interval().low)
-    assert by_name["fog"].p_value == pytest.approx(test.pvalue)
-    assert by_name["fog"].hurts and by_name["snow"].hurts and not by_name["night"].hurts and not by_name["red"].hurts
-    assert by_name["red"].change.low is not None and by_name["red"].change.low > 0
-    assert by_name["fog"].newly_wrong == pytest.approx(np.mean(after[kinds == "fog"] < 0.5))
-    assert (by_name["fog"].n, by_name["fog"].sources) == (60, 60)
+    assert named["fog"].change.value == pytest.approx(fog.mean())
+    assert named["fog"].change.low == pytest.approx(test.confidence_interval().low)
+    assert named["fog"].p_value == pytest.approx(test.pvalue)
+    assert named["fog"].hurts and named["snow"].hurts and not named["night"].hurts and not named["red"].hurts
+    assert named["red"].change.low is not None and named["red"].change.low > 0
+    assert named["fog"].newly_wrong == pytest.approx(np.mean(after[kinds == "fog"] < 0.5))
+    assert (named["fog"].n, named["fog"].sources) == (60, 60)
 
 
 def test_test_cases_of_one_source_are_not_counted_as_independent() -> None:
@@ -37,7 +38,7 @@ def test_test_cases_of_one_source_are_not_counted_as_independent() -> None:
     chance = np.random.default_rng(3)
     of_source = np.repeat(chance.normal(-0.05, 0.2, 12), 10)
     source, zero = np.repeat(np.arange(12), 10), np.zeros(120)
-    (row,) = sensitivity(Changes(source, of_source, zero, zero > 0), [["fog"]] * 120)
+    (row,) = by_name(Changes(source, of_source, zero, zero > 0), [["fog"]] * 120)
     means = stats.ttest_1samp(of_source[::10], 0.0)
     assert row.p_value == pytest.approx(means.pvalue)
     assert row.change.high == pytest.approx(means.confidence_interval().high)
@@ -49,8 +50,8 @@ def test_a_case_with_two_edits_counts_in_both_and_few_cases_give_no_figure() -> 
     after[0] = np.nan
     names = [["fog", "red"] if place < 25 else ["fog", "fog"] for place in range(30)]
     names[29] = ["fog", "rare"]
-    rows = sensitivity(Changes(source, after, zero, zero > 0), names)
+    rows = by_name(Changes(source, after, zero, zero > 0), names)
     assert [(row.name, row.n) for row in rows] == [("red", 24), ("fog", 29), ("rare", 1)]
     assert rows[2].change.value is None and rows[2].change.why == "fewer than 20 test cases"
     assert rows[2].p_value is None and rows[2].newly_wrong is None
-    assert sensitivity(Changes(source, np.full(30, np.nan), zero, zero > 0), names) == ()
+    assert by_name(Changes(source, np.full(30, np.nan), zero, zero > 0), names) == ()

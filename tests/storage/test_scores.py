@@ -17,7 +17,7 @@ from core.image_filter import ImageFilter, ScoreBand
 from core.types import Check, Task
 from core.validity_score import Agreement, ValidityScore
 from services.curation.views import View
-from services.evaluation.scoring import ImageScores
+from services.evaluation.scoring import score_workspace
 from services.studio import Studio
 from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.scores import NewScores
@@ -137,14 +137,13 @@ def test_what_is_no_score_is_refused_and_changes_nothing(workspace: Workspace, w
 def test_all_images_with_figures_are_scored_by_votes_and_the_others_are_not(workspace: Workspace) -> None:
     cases, figures, valid = drawn(workspace)
     half = len(cases) // 2
-    scores = ImageScores(workspace)
     with pytest.raises(UserError, match="no study has judged an image"):
-        scores.score()
+        score_workspace(workspace)
     judged(workspace, {case: "yes" if ok else "no" for case, ok in list(zip(cases, valid, strict=True))[:half]})
     run = workspace.runs.create(picture(99_999), Task("classification", "bird"), "demo", "No figures", {})
     untold = replace(made_case(picture(99_001)), checks=(Check("label seen", None, note="cannot tell"),))
     workspace.test_cases.extend(run, None, [replace(made_case(picture(99_000)), checks=()), untold])
-    made = scores.score()
+    made = score_workspace(workspace)
     assert made.images == len(cases) and list(made.studies.values()) == ["Birds"]
     assert made.agreement.images == half and made.agreement.auc.value is not None and made.agreement.auc.value > 0.75
     by_case = {one.test_case: one.score for one in everything(workspace)}
@@ -158,7 +157,7 @@ def test_nothing_learnt_leaves_the_scores_that_there_are(workspace: Workspace) -
     workspace.scores.save(new({1: 0.25}))
     judged(workspace, {case: "yes" if place % 2 else "no" for place, case in enumerate(cases[:20])})
     with pytest.raises(UserError, match="there are 10 and 10"):
-        ImageScores(workspace).score()
+        score_workspace(workspace)
     latest = workspace.scores.latest()
     assert latest is not None and latest.id == 1
 

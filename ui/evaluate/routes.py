@@ -16,6 +16,7 @@ from core.errors import UserError
 from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
+from services.evaluation.facts import file_of
 from services.evaluation.service import (
     LOOKING,
     BeginPredictions,
@@ -268,7 +269,7 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
             if kind == "html":
                 data = report_html(found, evaluations.rank(asked), thumbnail).encode()
             else:
-                data = evaluations.file(asked, kind)
+                data = file_of(found, kind)
             name = plain_name(f"{found.subject.title} {found.model}") or "evaluation"
             return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
 

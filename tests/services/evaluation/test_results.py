@@ -35,7 +35,7 @@ from evaluation.segmentation import segmentation_effect
 from pipeline.profiles.profile import CheckSettings, load_profile
 from services.commands import Malformed
 from services.evaluation.blas_threads import without_blas_threads
-from services.evaluation.facts import FILE_KINDS, facts_of
+from services.evaluation.facts import SUFFIXES, facts_of, file_of
 from services.evaluation.mask_validity import ITSELF, NOBODY
 from services.evaluation.model_outcomes import RunMasks, verdict_with_masks
 from services.evaluation.service import EvaluationService
@@ -458,7 +458,7 @@ def test_what_is_unmapped_is_told_before_and_a_file_has_the_last_word(whole: Eva
 def test_files_say_the_same_and_hold_no_nan(whole: EvaluationService) -> None:
     for asked in (BIRDS, ROADS):
         evaluated = whole.evaluate(asked)
-        files = {kind: whole.file(asked, kind) for kind in FILE_KINDS}
+        files = {kind: file_of(whole.evaluate(asked), kind) for kind in SUFFIXES}
         assert not any(b"nan" in file.lower().split() for kind, file in files.items() if kind != "parquet")
         facts = json.loads(files["json"])
         table = pyarrow.parquet.read_table(io.BytesIO(files["parquet"])).to_pylist()

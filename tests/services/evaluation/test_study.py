@@ -11,6 +11,7 @@ import pytest
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from services.evaluation.facts import file_of
 from services.evaluation.service import DraftEvaluationStudy, EvaluationService
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.workspace import Workspace
@@ -125,7 +126,7 @@ def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path) -
         assert validity.by_strata.value == pytest.approx(valid / losses.cases), "all are judged: nothing is guessed"
         assert f"{100 * valid / losses.cases:.1f} % of these test cases lose a class and are valid" in evaluated.answer
         assert {row.name.partition(", ")[0] for row in validity.rows} == {"loses no class", "loses a class"}
-        text = service.file(STREETS, "markdown").decode()
+        text = file_of(service.evaluate(STREETS), "markdown").decode()
         assert "| loses a class and valid, by strata |" in text and "lose a class and are valid" in text
         service.close()
 

@@ -131,9 +131,9 @@ def segmented(workspace: Workspace) -> tuple[Candidate, ...]:
     mask = RunMasks(workspace).of(cases[0].run_id)
     assert mask is not None
     names = tuple(mask.classes[number] for number in range(len(mask.classes)))
-    blind = Image.new("L", mask.numbers.size)
+    blind = Image.new("L", mask.image.size)
     shas = (cases[0].source_sha, *(held.image_sha for held in cases))
-    for sha, seen in zip(shas, (mask.numbers, mask.numbers, blind), strict=True):
+    for sha, seen in zip(shas, (mask.image, mask.image, blind), strict=True):
         prediction = Prediction("segmentation", MODEL, classes=names, class_map=encode_map(seen))
         workspace.predictions.append(sha, MODEL, prediction)
     return cases
@@ -159,7 +159,7 @@ def test_class_maps_are_compared_once_and_again_after_another_mask(workspace: Wo
     workspace.runs.set_mask(cases[0].run_id, Image.new("L", (8, 8), 1), {1: "pedestrian"})
     held = waiting(MODEL, 9)
     assert pool_of(workspace.catalogue, choice).unmeasured == len(held) == 2
-    workspace.runs.set_mask(cases[0].run_id, mask.numbers, mask.classes)
+    workspace.runs.set_mask(cases[0].run_id, mask.image, mask.classes)
     workspace.catalogue.measured(MODEL, [(one, (True, True)) for one in held])
     assert len(waiting(MODEL, 9)) == 2, "what was measured with an earlier mask does not count"
     assert measure(workspace, masks, MODEL) and pool_of(workspace.catalogue, choice).free == 1
@@ -284,8 +284,8 @@ def test_a_segmenter_is_measured_against_the_mask(workspace: Workspace) -> None:
     mask = RunMasks(workspace).of(held.run_id)
     assert mask is not None
     names = tuple(mask.classes[number] for number in range(len(mask.classes)))
-    seen = Prediction("segmentation", "m", classes=names, class_map=encode_map(mask.numbers))
-    blind = Prediction("segmentation", "m", classes=names, class_map=encode_map(Image.new("L", mask.numbers.size)))
+    seen = Prediction("segmentation", "m", classes=names, class_map=encode_map(mask.image))
+    blind = Prediction("segmentation", "m", classes=names, class_map=encode_map(Image.new("L", mask.image.size)))
 
     def verdict(before: Prediction | None, after: Prediction | None) -> tuple[bool | None, bool | None]:
         return verdict_of(replace(held, predictions={"m": (before, after)}), "m", mask)
@@ -293,7 +293,7 @@ def test_a_segmenter_is_measured_against_the_mask(workspace: Workspace) -> None:
     assert verdict(seen, seen) == (True, True) and verdict(seen, blind) == (True, False)
     assert verdict(seen, None) == (None, None)
     assert verdict(blind, blind) == (False, None), "what was not found in the source cannot be lost"
-    half = mask.numbers.copy()
+    half = mask.image.copy()
     road = list(mask.classes.values()).index("road")
     half.paste(list(mask.classes.values()).index("sky"), mask=half.point(lambda number: 255 * (number == road)))
     no_road = Prediction("segmentation", "m", classes=names, class_map=encode_map(half))
