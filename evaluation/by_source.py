@@ -51,7 +51,7 @@ class Resampled:
         self._sums, self._seed, self._samples = sums, seed, samples
         # Not `cached_property`: in Python 3.11 that has one lock for all objects, and threads that draw samples of
         # different sums would wait for each other.
-        self._kinds: tuple[Floats, NDArray[np.int64]] | None = None
+        self._kinds: tuple[Floats, NDArray[np.int64]] | None = None  # units that are not alike, and how many of each
         self._drawn: Floats | None = None
 
     def figure(self, statistic: Statistic, n: int, share: bool = False, counted: int | None = None) -> Figure:
@@ -75,7 +75,12 @@ class Resampled:
             exact = stats.binomtest(round(value * sources), sources).proportion_ci(CONFIDENCE)
             return Figure(value, float(exact.low), float(exact.high), n, sources)
         if self._kinds is None:
-            self._kinds = self._alike()
+            units = self._units
+            one_number = units @ np.random.default_rng(self._seed).random(units.shape[1])  # alike where they are alike
+            if len(np.unique(one_number)) == len(units):
+                self._kinds = units, np.ones(len(units), np.int64)
+            else:
+                self._kinds = distinct_rows(units)
         kinds, of_kind = self._kinds
         if sources < FEWEST_SOURCES or len(kinds) == 1:
             why = "there is one source only" if sources < FEWEST_SOURCES else "all sources are alike"
@@ -105,14 +110,6 @@ class Resampled:
         begins = np.arange(GROUPS) * sources // GROUPS
         grouped: Floats = np.add.reduceat(self._sums[fate.permutation(sources)], begins, axis=0)
         return grouped
-
-    def _alike(self) -> tuple[Floats, NDArray[np.int64]]:
-        """The units that are not alike, and how many there are of each."""
-        units = self._units
-        one_number = units @ np.random.default_rng(self._seed).random(units.shape[1])  # alike where they are alike
-        if len(np.unique(one_number)) == len(units):
-            return units, np.ones(len(units), np.int64)
-        return distinct_rows(units)
 
     def _resampled(self, kinds: Floats, of_kind: NDArray[np.int64]) -> Floats:
         """The sums of each resample, (samples, k), of the different units `kinds` and how many there are of each."""

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -26,13 +26,8 @@ Picture = Image.Image | Callable[[], Image.Image]
 AHEAD = 2
 """So many batches are prepared while one is asked about."""
 MOST_THREADS = 8
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    pixels: object
-    size: tuple[int, int]
-    """Width and height of the image itself."""
+_Prepared = tuple[Any, tuple[int, int]]
+"""The pixels of an image as the model wants them, and width and height of the image itself."""
 
 
 def load_adapter(wanted: UnderTestSettings) -> Adapter:
@@ -96,14 +91,14 @@ class ModelUnderTest:
 
     def _prepare(self, picture: Picture) -> _Prepared:
         image = picture if isinstance(picture, Image.Image) else picture()
-        return _Prepared(self._adapter.prepare(image.convert("RGB")), image.size)
+        return self._adapter.prepare(image.convert("RGB")), image.size
 
     def _ask(self, prepared: Sequence[_Prepared]) -> PredictedBatch:
         """The answers to as many of the images, from the beginning, as memory holds at once."""
         while True:
             try:
                 with self._lock:
-                    answers = self._adapter.answer([one.pixels for one in prepared], [one.size for one in prepared])
+                    answers = self._adapter.answer(*map(list, zip(*prepared, strict=True)))
                 return self._batch(answers)
             except Exception as error:
                 if isinstance(error, UserError) or not out_of_memory(error):
@@ -111,7 +106,7 @@ class ModelUnderTest:
                 if len(prepared) == 1:
                     raise UserError(
                         f"The model under test, {self.name}, has not enough memory for a single image of "
-                        f"{prepared[0].size[0]} × {prepared[0].size[1]} pixels: free some, or take a smaller model."
+                        f"{prepared[0][1][0]} × {prepared[0][1][1]} pixels: free some, or take a smaller model."
                     ) from error
             # Only here, where the error holds what it was computing no longer.
             self.at_once = max(1, len(prepared) // 2)

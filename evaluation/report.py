@@ -57,10 +57,13 @@ def with_interval(figure: Figure, points: bool = False) -> str:
     return f"{value} ({100 * figure.low:{form}} to {100 * figure.high:{form}})"
 
 
-def _beyond(excess: Figure) -> str:
+def _beyond(excess: Figure, drawing: str) -> str:
     """What the edits do beyond what drawing does; an interval around 0 says nothing of them."""
+    if excess.value is None:
+        return f"How much of that is the edits' doing cannot be told: {excess.why}."
     figure = with_interval(excess, points=True)
-    return f"{figure} are the edits' doing" if excess.clear_of_zero else f"what comes on top, {figure}, may be chance"
+    edits = f"{figure} are the edits' doing" if excess.clear_of_zero else f"what comes on top, {figure}, may be chance"
+    return f"Drawing alone {drawing} (reconstructions); {edits}."
 
 
 def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, edits: Sequence[SensitivityRow]) -> str:
@@ -72,18 +75,8 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
         f"{per_cent(found.error_generated.value)} of the {found.cases:,} test cases made of the same {found.sources:,} "
         f"sources{f' (split {found.split})' if found.split else ''}."
     ]
-    if found.excess.value is None:
-        said.append(f"How much of that is the edits' doing cannot be told: {found.excess.why}.")
-    else:
-        drawing = found.error_reconstructed.value
-        said.append(f"Drawing alone makes it wrong on {per_cent(drawing)} (reconstructions); {_beyond(found.excess)}.")
-    if validity is not None and validity.by_strata.value is not None:
-        said.append(
-            f"By {validity.judged:,} judged images, {per_cent(validity.by_strata.value)} of all test cases are wrong "
-            "and valid."
-        )
-    elif validity is not None:
-        said.append(f"How many of these faults are valid cannot be told: {validity.by_strata.why}.")
+    said.append(_beyond(found.excess, f"makes it wrong on {per_cent(found.error_reconstructed.value)}"))
+    said += _valid(validity, "all test cases are wrong and valid", "these faults are valid")
     hurts = [row.name for row in edits if row.hurts]
     if hurts:
         said.append(f"It is weakest where the edit is of {listed(hurts[:2])}.")
@@ -106,13 +99,7 @@ def segmentation_answer(
         f"{per_cent(found.miou_generated.value)} on the {found.cases:,} test cases made of the same {found.sources:,} "
         f"sources{f' (split {found.split})' if found.split else ''}."
     ]
-    if found.excess.value is None:
-        said.append(f"How much of that is the edits' doing cannot be told: {found.excess.why}.")
-    else:
-        said.append(
-            f"Drawing alone brings it to {per_cent(found.miou_reconstructed.value)} (reconstructions); "
-            f"{_beyond(found.excess)}."
-        )
+    said.append(_beyond(found.excess, f"brings it to {per_cent(found.miou_reconstructed.value)}"))
     said += _losses_said(losses, validity)
     hurts = [row.name for row in edits if row.hurts]
     if hurts:
@@ -132,13 +119,14 @@ def _losses_said(losses: LossEffect, validity: ValidityEffect | None) -> Iterato
         f"It loses a protected class that it finds on the original on {per_cent(losses.generated.value)} of "
         f"{losses.cases:,} test cases{beside}{which}."
     )
+    yield from _valid(validity, "these test cases lose a class and are valid", "these losses are on valid images")
+
+
+def _valid(validity: ValidityEffect | None, valid: str, how_many: str) -> Iterator[str]:
     if validity is not None and validity.by_strata.value is not None:
-        yield (
-            f"By {validity.judged:,} judged images, {per_cent(validity.by_strata.value)} of these test cases lose a "
-            "class and are valid."
-        )
+        yield f"By {validity.judged:,} judged images, {per_cent(validity.by_strata.value)} of {valid}."
     elif validity is not None:
-        yield f"How many of these losses are on valid images cannot be told: {validity.by_strata.why}."
+        yield f"How many of {how_many} cannot be told: {validity.by_strata.why}."
 
 
 def segmentation_rows(

@@ -92,7 +92,9 @@ def validity_effect(held: Judged, strata: Sequence[str], seed: int = 0, resample
     if not known.any() or not (judged & held.wrong).any():
         nobody = "nobody judged an image yet" if not judged.any() else "no wrong image was judged"
         none = Figure(None, n=len(held), why=nobody)
-        measured = _plain(held.wrong, held.source, seed, resamples)
+        _, number = np.unique(held.source, return_inverse=True)
+        wrong = np.stack([np.bincount(number, weights=held.wrong), np.bincount(number).astype(np.float64)], axis=1)
+        measured = Resampled(wrong, seed, resamples).figure(lambda of: ratio(of[..., 0], of[..., 1]), len(held), True)
         return ValidityEffect(measured, none, none, none, none, None, int(judged.sum()), missing, rows)
     part = Judged(
         held.source[known],
@@ -121,12 +123,6 @@ def validity_effect(held: Judged, strata: Sequence[str], seed: int = 0, resample
 def _row(name: str, own: NDArray[np.bool_], judged: NDArray[np.bool_], valid: NDArray[np.bool_]) -> StratumRow:
     asked, good = int((own & judged).sum()), int((own & valid).sum())
     return StratumRow(name, int(own.sum()), asked, good, good / asked if asked else None)
-
-
-def _plain(wrong: NDArray[np.bool_], source: NDArray[np.int64], seed: int, resamples: int) -> Figure:
-    _, number = np.unique(source, return_inverse=True)
-    sums = np.stack([np.bincount(number, weights=wrong), np.bincount(number).astype(np.float64)], axis=1)
-    return Resampled(sums, seed, resamples).figure(lambda held: held[..., 0] / held[..., 1], len(wrong), share=True)
 
 
 class _Sums:

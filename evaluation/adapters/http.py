@@ -292,17 +292,13 @@ class HttpAdapter:
         told = UserError(
             f"{who} failed ({answer.status}: {answer.shown or 'no reason given'}): look at its log, and try again."
         )
-        if answer.status >= 500 or answer.status in (408, 409, 425, 429):
-            raise self._later(told, answer)
-        raise told
-
-    def _later(self, told: UserError, answer: _Answer) -> Exception:
-        """Another try, when the server says so; none where it asks for more patience than a person has."""
+        if answer.status < 500 and answer.status not in (408, 409, 425, 429):
+            raise told
         try:
             wait = max(0.0, float(answer.headers.get("retry-after", "")))
         except ValueError:
-            return _Passing(told)
-        return _Passing(told, wait) if wait <= LONGEST_WAIT else told
+            raise _Passing(told) from None
+        raise _Passing(told, wait) if wait <= LONGEST_WAIT else told  # a person has less patience than that
 
     async def _read(self, client: Any, method: str, body: Any) -> _Answer:
         plain = {"accept": "application/json", "accept-encoding": "identity"}  # a packed answer could hide its size

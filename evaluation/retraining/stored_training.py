@@ -161,7 +161,8 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     kind = network.kind
 
     def score(net: Any) -> float:
-        return accuracy(kind, said_of(net, network, training.tune, training.groups))
+        said = said_of(net, network, training.tune, training.groups)
+        return float(right_of(kind, said).mean()) if len(said) else 0.0
 
     train(
         *(network.net, kind, network.prepare, training.arm, training.recipe, training.seed, score, training.folder),
@@ -184,11 +185,6 @@ def said_before(
     network = find_network(model)
     network.net.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     return {name: said_of(network.net, network, examples, groups) for name, examples in sets.items()}
-
-
-def accuracy(kind: TaskKind, said: Floats) -> float:
-    """The share of images, or of pixels, that are right; 0 without any."""
-    return float(right_of(kind, said).mean()) if len(said) else 0.0
 
 
 def right_of(kind: TaskKind, said: Floats) -> Floats:

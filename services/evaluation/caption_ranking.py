@@ -163,15 +163,8 @@ def caption_ranking_facts(found: CaptionRanking) -> dict[str, Any]:
         "notes": list(found.notes),
         "orders": orders_facts(found.orders),
         "captions": [
-            {
-                "run": one.run,
-                "place": one.place,
-                "text": one.text,
-                "label": one.label,
-                "edits": one.edits,
-                "chance_fault": one.chance,
-                "alike": one.alike,
-            }
+            {name: getattr(one, name) for name in ("run", "place", "text", "label", "edits", "alike")}
+            | {"chance_fault": one.chance}
             for one in found.captions
         ],
     }

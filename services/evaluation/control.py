@@ -65,10 +65,6 @@ class ControlSets:
             self._require(self._cases(subject))
         return self.work.begin(DRAWING, about, lambda on_count: self._draw_all(subject, on_count))
 
-    def close(self) -> None:
-        """Stop what is drawn; what was drawn stays."""
-        self.work.close()
-
     # How it is done
 
     def _require(self, cases: Cases) -> None:

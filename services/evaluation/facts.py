@@ -4,14 +4,13 @@ whoever calculates on. What is undefined is None with its reason; no NaN is in a
 
 from __future__ import annotations
 
-import io
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Literal
 
-from core.csv_tables import csv_text
+from core.csv_tables import Kind, csv_text
 from evaluation.report import (
     Row,
     latex,
@@ -22,6 +21,7 @@ from evaluation.report import (
     segmentation_rows,
 )
 from services.evaluation.types import Evaluated
+from services.studies.exports import parquet
 
 FileKind = Literal["markdown", "latex", "csv", "parquet", "json"]
 SUFFIXES: dict[FileKind, str] = {
@@ -31,6 +31,15 @@ SUFFIXES: dict[FileKind, str] = {
     "parquet": ".parquet",
     "json": ".json",
 }
+
+
+COLUMNS: dict[str, Kind] = {
+    **dict.fromkeys(("part", "name", "figure"), "text"),
+    **dict.fromkeys(("value", "low", "high"), "number"),
+    **dict.fromkeys(("images", "sources"), "whole"),
+    "why": "text",
+}
+"""Of the tables of all figures: the fields of `Row`."""
 
 
 def rows_of(found: Evaluated) -> Iterator[Row]:
@@ -78,9 +87,9 @@ def file_of(found: Evaluated, kind: FileKind) -> bytes:
     if kind == "latex":
         return _latex(found).encode()
     if kind == "csv":
-        return csv_text(_plain_rows(found), Row.__dataclass_fields__).encode()
+        return csv_text(_plain_rows(found), COLUMNS).encode()
     if kind == "parquet":
-        return _parquet(_plain_rows(found))
+        return parquet(_plain_rows(found), COLUMNS)
     return json_text(facts_of(found)).encode()
 
 
@@ -103,22 +112,6 @@ def _latex(found: Evaluated) -> str:
         return segmentation_latex(found.model, found.segmentation, found.losses)
     assert found.effectiveness is not None
     return latex(found.model, found.effectiveness)
-
-
-def _parquet(rows: Iterable[dict[str, Any]]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    texts, numbers = ("part", "name", "figure", "why"), ("value", "low", "high")
-    schema = pyarrow.schema(
-        [
-            (name, pyarrow.string() if name in texts else pyarrow.float64() if name in numbers else pyarrow.int64())
-            for name in Row.__dataclass_fields__
-        ]
-    )
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema), file)
-    return file.getvalue()
 
 
 def _confusion(found: Evaluated) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from PIL import Image
 from core.catalogue import Unmeasured
 from core.errors import UserError
 from core.masks import NamedMask
-from core.predictions import LARGEST_MAP, Prediction, decode_map, names_label
+from core.predictions import Prediction, decode_map, map_size, names_label
 from core.stored_studies import Candidate
 from core.types import TaskKind
 from evaluation.metrics import against_mask, without_mask
@@ -40,11 +40,8 @@ class RunMasks:
 
     def _read(self, sha: str) -> Image.Image:
         numbers = self._workspace.images.load(sha)
-        longest = max(numbers.size)
-        if longest <= LARGEST_MAP:
-            return numbers
-        size = [max(1, round(side * LARGEST_MAP / longest)) for side in numbers.size]
-        return numbers.resize((size[0], size[1]), Image.Resampling.NEAREST)
+        size = map_size(numbers.size)
+        return numbers if size == numbers.size else numbers.resize(size, Image.Resampling.NEAREST)
 
 
 def measure(

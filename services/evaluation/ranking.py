@@ -179,7 +179,12 @@ def _chance_wrong(
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]
     chance = np.full(len(kind), 0.5)
     groups = min(DOUBTS, max(1, int(known.sum()) // IN_A_GROUP))
-    doubt = None if entropy is None else _groups(entropy, groups)
+    doubt = None
+    if entropy is not None:  # the group of each image; the one behind the last where nothing is known of it
+        doubt, there = np.full(len(entropy), groups), np.isfinite(entropy)
+        if there.any():
+            ends = np.quantile(entropy[there], np.arange(1, groups) / groups)
+            doubt[there] = np.searchsorted(ends, entropy[there], side="right")
     for number in range(FOLDS):
         others, own = known & (fold != number), fold == number
         if not own.any():
@@ -221,16 +226,6 @@ def _unsure_notes(entropy: Floats | None, read: NDArray[np.bool_], segments: boo
         f"Of {int(untold.sum()):,} test cases it is not known how unsure the model is, since an earlier version of the "
         "studio had it read them: by entropy and DeepGini they come last."
     ]
-
-
-def _groups(entropy: Floats, groups: int) -> Numbers:
-    """The group of each image, of so many of equal size; the one behind the last where nothing is known of it."""
-    found = np.full(len(entropy), groups)
-    there = np.isfinite(entropy)
-    if there.any():
-        ends = np.quantile(entropy[there], np.arange(1, groups) / groups)
-        found[there] = np.searchsorted(ends, entropy[there], side="right")
-    return found
 
 
 def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
@@ -317,16 +312,8 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
         "notes": list(found.notes),
         "orders": orders_facts(found.orders),
         "first": [
-            {
-                "entry": one.entry,
-                "image": one.image,
-                "label": one.label,
-                "said": one.said,
-                "right": one.right,
-                "edits": one.edits,
-                "chance_wrong": one.wrong,
-                "chance_valid": one.valid,
-            }
+            {name: getattr(one, name) for name in ("entry", "image", "label", "said", "right", "edits")}
+            | {"chance_wrong": one.wrong, "chance_valid": one.valid}
             for one in found.first
         ],
     }

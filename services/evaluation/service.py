@@ -119,7 +119,7 @@ class EvaluationService:
         """Stop what is read and drawn; it goes on where it was when it is begun again."""
         self.work.close()
         if self.controls is not None:
-            self.controls.close()
+            self.controls.work.close()
 
     # What there is
 

@@ -35,8 +35,7 @@ class Subject:
     """The images that a model is evaluated on: those of a filter, in the catalogue or in a version of a test set."""
 
     version: int | None = None
-    """`core.test_sets.SetVersion.number`."""
-    """None for the catalogue."""
+    """`core.test_sets.SetVersion.number`; None for the catalogue."""
     filter: ImageFilter = field(default_factory=ImageFilter)
     """Reconstructions among its images count as controls, never as cases."""
     split: str = ""

@@ -203,6 +203,12 @@ def result_of(
         name: Measured(sources[name], np.tile(right_of(kind, one), (asked.seeds, 1))) for name, one in before.items()
     }
     rows_before = Arms({ORIGINAL: measured[ORIGINAL], BEFORE: as_it_is}, ORIGINAL).rows()
+    miou = list[MiouRow]()
+    for name in planned.sets if kind == "segmentation" else ():
+        miou.append(MiouRow(BEFORE, name, finite(mean_iou(before[name].sum(axis=0)))))
+        for arm in planned.arms:
+            of_seeds = [mean_iou(said[arm.name, seed][name].sum(axis=0)) for seed in seeds]
+            miou.append(MiouRow(arm.name, name, finite(np.mean(of_seeds))))
     return RetrainingResult(
         kind=kind,
         title=cases.view.title,
@@ -224,7 +230,7 @@ def result_of(
         rows=(*(one for one in rows_before if one.arm == BEFORE), *compared.rows()),
         won_back=compared.won_back(ON_ORIGINAL, ON_GENERATED),
         beside=tuple(GainOverControl(arm, control, gain) for (arm, control), gain in beside.items()),
-        miou=tuple(_miou(planned, before, said, asked.seeds)) if kind == "segmentation" else (),
+        miou=tuple(miou),
         left_out=planned.left_out,
         notes=(*cases.left_out, *planned.notes),
         opened=tuple(opened(planned.behind, {BEFORE: as_it_is, **measured}, kind)),
@@ -250,20 +256,6 @@ def opened(
                 images = images[:number]
             entries, shown = held.entries(images, MOST_OPENED)
             yield OpenedImages(name, arm, len(images), shown, entries)
-
-
-def _miou(
-    planned: RetrainingPlan,
-    before: Mapping[str, Floats],
-    said: Mapping[tuple[str, int], Mapping[str, Floats]],
-    seeds: int,
-) -> Iterator[MiouRow]:
-    """The mean over the seeds of each arm on each set; without a value where no mask has a class."""
-    for name in planned.sets:
-        yield MiouRow(BEFORE, name, finite(mean_iou(before[name].sum(axis=0))))
-        for arm in planned.arms:
-            of_seeds = [mean_iou(said[arm.name, seed][name].sum(axis=0)) for seed in range(seeds)]
-            yield MiouRow(arm.name, name, finite(np.mean(of_seeds)))
 
 
 def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any]:

@@ -175,37 +175,30 @@ def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], remo
     return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class _Use:
-    """A retraining that a training belongs to."""
-
-    of: Marked
-    created: str
-    """When the retraining was done."""
-    latest: bool
-    """True if no retraining of the same model with the same images was done after it."""
-
-
-def _uses(workspace: Workspace) -> tuple[dict[str, _Use], dict[str, str]]:
-    """The latest use of each folder of a training, and by `kept_under` when its latest retraining was done."""
-    uses: dict[str, _Use] = {}
+def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
+    """By folder, whose a training is and when the latest retraining that it belongs to was done, that of a latest one
+    before all others; and by `kept_under` when the latest retraining was done.
+    """
+    uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}
     for row in workspace.retrainings.kept():
         is_latest = row.about not in latest
         latest.setdefault(row.about, row.created)
         found: RetrainingResult = from_plain(RetrainingResult, row.told)
         for one in found.trainings:
-            if one.folder not in uses or (is_latest and not uses[one.folder].latest):
+            marked, created = uses.get(one.folder, (None, ""))
+            if marked is None or (is_latest and created != latest[marked.about]):
                 mark_of = Marked(row.about, found.model, found.title, found.split, one.arm, one.seed)
-                uses[one.folder] = _Use(mark_of, row.created, is_latest)
+                uses[one.folder] = mark_of, row.created
     return uses, latest
 
 
-def _kept_training(folder: Path, use: _Use | None, latest: Mapping[str, str]) -> KeptTraining:
-    """A training as it lies there. `latest` has by `kept_under` when the latest retraining was done."""
-    marked = use.of if use is not None else _marked(folder)
+def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping[str, str]) -> KeptTraining:
+    """A training as it lies there; `use` and `latest` as `_uses` has them."""
+    marked, created = use or (_marked(folder), "")
+    is_latest = use is not None and created == latest[use[0].about]
     state, used = kept_state(folder), _used(folder)
-    if use is not None and use.latest:
+    if is_latest:
         why_kept = "of the latest retraining"
     elif marked is None:
         why_kept = "it does not say for what it was made"
@@ -221,8 +214,8 @@ def _kept_training(folder: Path, use: _Use | None, latest: Mapping[str, str]) ->
         done=state is not None and state.done,
         used=used,
         size=_bytes(folder),
-        retraining=use.created if use is not None else "",
-        latest=use is not None and use.latest,
+        retraining=created,
+        latest=is_latest,
         why_kept=why_kept,
     )
 
