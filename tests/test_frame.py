@@ -107,6 +107,7 @@ def test_torch_and_torchvision_are_a_pair() -> None:
     assert pins == {"torch": "2.15.0", "torchvision": "0.29.2"}, "move both, to a pair that was built together"
 
 
+@pytest.mark.slow
 def test_code_imports_only_what_the_requirements_name() -> None:
     known = _names("requirements.in") | set(sys.stdlib_module_names) | {*ROOMS, "app"}
     extra = dict.fromkeys(
@@ -135,6 +136,7 @@ def test_types_come_without_models_or_pages() -> None:
     assert not heavy & _loaded_by("core.types", "core.settings", "pipeline.seams", "core.errors")
 
 
+@pytest.mark.slow
 def test_models_are_loaded_when_used_and_not_before() -> None:
     """`python -m pipeline --help`, and a page that is asked for its first picture, do not wait for torch."""
     heavy = {"torch", "diffusers", "transformers", "ctransformers", "gradio"}
@@ -147,6 +149,7 @@ def test_models_are_loaded_when_used_and_not_before() -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_module_of_the_services_reads_a_file_of_the_project_when_it_is_imported() -> None:
     """Tables and templates are read when they are asked for: a fault in one must not stop what does without it."""
     code = """
@@ -183,6 +186,7 @@ def test_make_knows_its_targets() -> None:
     assert _make("--dry-run", f"PYTHON={sys.executable}", *targets)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_passes_on_only_what_was_asked_for() -> None:
     assert _make("--dry-run", "run").rstrip().endswith("app.py")

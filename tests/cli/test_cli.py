@@ -627,6 +627,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert "generation.steps" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_command_itself_explains_and_shows_no_traceback(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pipeline", *arguments]

@@ -26,6 +26,8 @@ from tests.support.evaluation_cases import fill
 from tests.support.model_cases import onnx_file
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 KIND = ["--filter", "kind=classification"]
 

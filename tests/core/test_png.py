@@ -96,6 +96,7 @@ def bomb(size: int) -> bytes:
     return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)), packer.flush()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hostile", "said"),
     [

@@ -109,6 +109,7 @@ def test_the_bootstrap_over_sources_is_that_of_scipy() -> None:
     assert ours.value == pytest.approx(wrong.sum() / size.sum())
 
 
+@pytest.mark.slow
 def test_of_many_sources_that_differ_groups_are_drawn_and_the_ends_hold() -> None:
     """As of scipy, which draws each source. Sources that are alike are none of that: they are drawn as kinds."""
     from scipy import stats
@@ -144,6 +145,7 @@ def test_rows_that_are_alike_are_found_as_numpy_finds_them(rows: int) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_is_true_as_often_as_they_say() -> None:
     from scipy import stats
 
@@ -229,6 +231,7 @@ def test_the_correlation_within_sources_is_that_of_an_analysis_of_variance() -> 
     assert clustering(np.ones(6), np.array([0, 0, 1, 1, 2, 2])).why == "all images are alike"
 
 
+@pytest.mark.slow
 def test_many_questions_are_corrected_as_statsmodels_does() -> None:
     from statsmodels.stats.multitest import multipletests
 

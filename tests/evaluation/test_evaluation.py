@@ -195,6 +195,7 @@ def test_a_model_of_its_own_tells_which_thing_is_gone() -> None:
     assert [check.outcome for check in kept_checks(blind, {})] == ["passed", "cannot tell"]
 
 
+@pytest.mark.slow
 def test_masks_of_many_images_hold_where_the_check_of_each_passes() -> None:
     from scipy import sparse
 

@@ -17,6 +17,8 @@ from evaluation.retraining.stored_training import Training, learnt, right_of, sa
 from evaluation.retraining.training import Arm, Example, TrainingRecipe
 from tests.support.model_cases import CLASSES, onnx_file, picture, transformers_folder, wanted
 
+pytestmark = pytest.mark.slow
+
 RECIPE = TrainingRecipe("quick", 2, 4, "sgd", 0.01, looks=1)
 
 

@@ -92,6 +92,7 @@ def test_the_score_is_mended_by_the_votes() -> None:
     assert found.with_score.value == pytest.approx(mended)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("telling", [0.0, 0.8])
 def test_intervals_hold_what_is_true_whatever_the_score_knows(telling: float) -> None:
     chance = np.random.default_rng(11)
@@ -113,6 +114,7 @@ def test_intervals_hold_what_is_true_whatever_the_score_knows(telling: float) ->
         assert widths[1] < 1.05 * widths[0]  # and one that knows nothing costs none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sources", [MANY // 2, 4 * MANY])
 def test_the_ends_are_those_of_sources_drawn_one_by_one(sources: int) -> None:
     """An independent implementation: whole sources are drawn image by image, whether or not anybody judged them."""

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from core.figures import Floats
 from evaluation.validity_score import agreement, cross_fitted, learn
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("edit shows", "label kept", "structure")
 
 

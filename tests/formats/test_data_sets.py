@@ -207,6 +207,7 @@ def test_a_link_is_followed_and_a_dangling_one_fails_when_it_is_read(tmp_path: P
     assert "not there" in why(data_set, "cat/gone.png")
 
 
+@pytest.mark.slow
 def test_listing_fifty_thousand_images_opens_none(tmp_path: Path, opened_files: list[str]) -> None:
     for folder in range(50):
         (tmp_path / f"c{folder:02d}").mkdir()

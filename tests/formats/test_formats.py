@@ -664,6 +664,7 @@ def test_a_mask_of_another_size_comes_at_the_size_of_its_image(maker: Maker, tmp
         assert mask.size == (40, 24) and mask.mode == "L" and set(np.unique(np.asarray(mask))) == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["imagefolder", "webdataset"])
 def test_large_and_small_images_in_turns_come_whole(layout: str, maker: Maker, tmp_path: Path) -> None:
     sizes = [(900, 700), (16, 16), (40, 24), (700, 900), (20, 32)] * 3

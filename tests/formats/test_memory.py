@@ -23,6 +23,8 @@ from tests.formats.test_formats import SET, Maker
 from tests.support.memory import peaks
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 LONG = "Snow falls on a bird. " * 1000
 """What is said of each image."""
 

@@ -229,6 +229,7 @@ def test_a_task_has_to_say_what_is_kept() -> None:
     assert names(task_checks(Task("segmentation", protected=("",)))) == ["protected classes given"]
 
 
+@pytest.mark.slow
 def test_the_drawn_world_s_own_counterfactuals_pass() -> None:
     """One edit of each kind, written by the world itself, consequences and all."""
     tried = 0

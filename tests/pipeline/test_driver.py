@@ -345,6 +345,7 @@ def _in_another_process(data: bytes) -> list[tuple[int, bytes]]:
     return [(case.lineage.seed, case.image.tobytes()) for case in store.cases]
 
 
+@pytest.mark.slow
 def test_a_request_does_the_same_in_another_process() -> None:
     captions = (CounterfactualCaption("A blue bird.", ()), CounterfactualCaption("A red bird at night.", ()))
     images = tuple(PlannedImage(caption, 7 + place) for place, caption in enumerate(captions))

@@ -326,6 +326,7 @@ def test_broken_records_are_refused_in_a_sentence(text: str, said: str) -> None:
     assert str(told.value).count(".") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "picture",
     [

@@ -14,6 +14,7 @@ def kept() -> str:
     return hashed(PASSWORD, CHEAP)
 
 
+@pytest.mark.slow
 def test_a_password_costs_what_is_recommended() -> None:
     kept = hashed(PASSWORD)
     assert kept.startswith("scrypt$32768$8$3$")

@@ -25,6 +25,8 @@ from storage.curation.imports import NewImage
 from storage.workspace import DATABASE, Workspace
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:

@@ -57,6 +57,7 @@ def score_some(busy: Busy, every: int) -> dict[int, float]:
     return {one: float(np.float32(score)) for one, score in scores.items()}
 
 
+@pytest.mark.slow
 def test_scores_are_found_counted_and_ordered_as_a_look_at_every_image_says(workspace: Workspace) -> None:
     busy, catalogue = Busy(workspace, 4), workspace.catalogue
     for _ in range(150):
@@ -134,6 +135,7 @@ def test_what_is_no_score_is_refused_and_changes_nothing(workspace: Workspace, w
     assert workspace.catalogue.ids(ImageFilter(scores=(ScoreBand(),))) == (1,)
 
 
+@pytest.mark.slow
 def test_all_images_with_figures_are_scored_by_votes_and_the_others_are_not(workspace: Workspace) -> None:
     cases, figures, valid = drawn(workspace)
     half = len(cases) // 2
@@ -162,6 +164,7 @@ def test_nothing_learnt_leaves_the_scores_that_there_are(workspace: Workspace) -
     assert latest is not None and latest.id == 1
 
 
+@pytest.mark.slow
 def test_a_view_and_a_script_filter_by_the_score(studio: Studio) -> None:
     workspace = studio.workspace
     cases, _, valid = drawn(workspace)

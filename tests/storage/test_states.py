@@ -91,6 +91,7 @@ def assert_counted_anew(workspace: Workspace) -> None:
     assert catalogue_faults(workspace.folder / DATABASE) == ()
 
 
+@pytest.mark.slow
 def test_states_follow_whatever_is_saved(workspace: Workspace) -> None:
     fate = random.Random(20)
     runs: list[str] = []
@@ -269,6 +270,7 @@ def test_the_outcome_of_an_item_follows_votes_decisions_and_the_state(workspace:
     assert (report.images.rate.n, report.images.short) == (0, 4)
 
 
+@pytest.mark.slow
 def test_outcomes_agree_with_the_report_whatever_happens(workspace: Workspace) -> None:
     """The rule is one; this holds that the triggers call it whenever something changes."""
     fate = random.Random(7)

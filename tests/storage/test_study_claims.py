@@ -105,6 +105,7 @@ def test_sides_are_mixed_and_recorded(workspace: Workspace, same_names: None) ->
     assert [given.side for given in studies.data(study_id).votes] == sides
 
 
+@pytest.mark.slow
 def test_items_that_were_begun_are_preferred_slightly(workspace: Workspace, same_names: None) -> None:
     studies, both = workspace.studies, 0
     for _ in range(3):
@@ -269,6 +270,7 @@ def test_exclusion_asks_for_other_votes_at_once(workspace: Workspace) -> None:
     assert set(counted.values()) == {2}
 
 
+@pytest.mark.slow
 def test_items_that_need_a_vote_again_do_not_wait_for_the_end(workspace: Workspace) -> None:
     """Also those that a worker had passed over as they were full."""
     studies, study_id = workspace.studies, started(workspace, items=400, votes=1)
@@ -489,6 +491,7 @@ def could_get(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
     return number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_in_whatever_order(workspace: Workspace, seed: int) -> None:
     """Six hundred steps drawn at random; at the end every item has exactly its votes, but for readmitted workers'."""

@@ -119,6 +119,7 @@ def _add_until_killed(folder: Path, first: int, ready: object) -> None:
             workspace.vectors.add(ONE, [entry, entry + 1, entry + 2], np.full((3, 8), 1.0) + np.eye(8)[:3] * entry)
 
 
+@pytest.mark.slow
 def test_two_processes_add_and_are_killed(tmp_path: Path) -> None:
     """Every row that counts is whole and belongs to its entry, and what was added is there for all."""
     folder = tmp_path / "workspace"
@@ -197,6 +198,7 @@ def test_close_pairs_are_those_that_a_look_at_all_finds() -> None:
     assert close_pairs(rows, 0.99, 9) == found[:9] and close_pairs(rows, 0.99, len(found)) == found
 
 
+@pytest.mark.slow
 def test_pairs_of_many_equal_vectors_do_not_fill_the_memory() -> None:
     rows = np.ones((3000, 1), np.float32)
     tracemalloc.start()

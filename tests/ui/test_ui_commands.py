@@ -113,6 +113,7 @@ def shown(studio: Studio) -> set[tuple[str, frozenset[str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_what_the_page_sends_fits_its_commands(studio: Studio, shown: set[tuple[str, frozenset[str]]]) -> None:
     known = studio.commands.known()
     for name, fields in sorted(shown):
@@ -125,6 +126,7 @@ def test_what_the_page_sends_fits_its_commands(studio: Studio, shown: set[tuple[
         assert not missing or name == "task", f"{name} does not send {sorted(missing)}"
 
 
+@pytest.mark.slow
 def test_every_command_is_on_the_page_and_says_what_it_does(
     studio: Studio, shown: set[tuple[str, frozenset[str]]]
 ) -> None:

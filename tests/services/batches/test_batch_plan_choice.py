@@ -75,6 +75,7 @@ def test_so_many_of_each_class_are_drawn_whatever_else_is_in_the_set() -> None:
     assert set(birds) < set(keys_of('a_class = 9\nclasses = ["bird"]')), "more of them are the same ones and others"
 
 
+@pytest.mark.slow
 def test_every_item_has_the_same_chance() -> None:
     drawn = Counter(key for seed in range(300) for key in keys_of(f"number = 10\nseed = {seed}"))
     expected = 300 * 10 / len(PICTURES)  # 36, with a standard deviation of 5.6

@@ -272,6 +272,7 @@ def test_a_recipe_without_a_language_model_needs_no_worker_for_it(workspace: Wor
     assert BatchService(workspace).status(number).passes[2].number("done") == SOURCES
 
 
+@pytest.mark.slow
 def test_it_stops_when_it_is_asked_to_and_goes_on_where_it_was(workspace: Workspace, tmp_path: Path) -> None:
     images(tmp_path / "data", 40)
     number, stop = planned(workspace, tmp_path), threading.Event()
@@ -283,6 +284,7 @@ def test_it_stops_when_it_is_asked_to_and_goes_on_where_it_was(workspace: Worksp
     assert workspace.runs.count() == 40
 
 
+@pytest.mark.slow
 def test_the_same_plan_gives_the_same_images_in_whatever_order_lots_come_back(tmp_path: Path) -> None:
     images(tmp_path / "data", 12)
     made = []

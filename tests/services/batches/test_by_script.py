@@ -155,6 +155,7 @@ def test_a_folder_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
             DataRoots([tmp_path, tmp_path / place])
 
 
+@pytest.mark.slow
 def test_a_token_that_may_change_things_plans_and_begins_a_batch(data: Path, tmp_path: Path) -> None:
     with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password", data_roots=(data,)) as (url, studio):
         work_here(studio.batches)

@@ -77,6 +77,7 @@ def all_shards(workspace: Workspace, number: int) -> None:
         assert work(workspace.folder, number, shard, SHARDS, here).left == 0
 
 
+@pytest.mark.slow
 def test_shards_make_the_images_of_a_batch_without_them(workspace: Workspace, tmp_path: Path) -> None:
     number, order = planned(workspace, tmp_path)
     passes = []
@@ -207,6 +208,7 @@ def test_half_files_of_shards_stay_until_their_lots_are_merged(workspace: Worksp
     assert not half.exists()
 
 
+@pytest.mark.slow
 def test_the_commands_do_a_batch_in_shards(tmp_path: Path) -> None:
     drawn_data(tmp_path / "data", 4)
     plan, folder = plan_file(tmp_path, tmp_path / "data", captions=1), tmp_path / "workspace"

@@ -49,6 +49,7 @@ def pictures(studio: Studio, entries: Any) -> set[str]:
     return {entry.image_sha for entry in studio.workspace.catalogue.listed(entries)}
 
 
+@pytest.mark.slow
 def test_a_filter_gives_the_same_images_through_every_door(filled: Studio) -> None:
     workspace, send = filled.workspace, filled.commands.send
     whole = send("create-test-set", {"title": "Everything"})["test_set"]

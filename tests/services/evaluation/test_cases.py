@@ -46,6 +46,7 @@ def set_of(workspace: Workspace) -> int:
     return draft.number
 
 
+@pytest.mark.slow
 def test_reconstructions_are_controls_and_never_test_cases(workspace: Workspace) -> None:
     fill(workspace, 3)
     fill(workspace, 1, controls=False, seed=9)

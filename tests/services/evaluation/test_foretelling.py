@@ -21,6 +21,8 @@ from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 SCENES = 14
 Kind = tuple[EditType, str, str]
 

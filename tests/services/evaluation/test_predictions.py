@@ -32,6 +32,8 @@ from tests.support.model_cases import CLASSES, ModelServer, onnx_file, serving
 from tests.support.set_cases import run_of
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 CLASSIFIER = model_of("classification")
 SEGMENTER = model_of("segmentation")
 ALL = Subject(filter=ImageFilter())

@@ -51,6 +51,8 @@ from tests.support.workspaces import workspace_in
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.words import Place
 
+pytestmark = pytest.mark.slow
+
 CLASSIFIER = model_of("classification")
 SEGMENTER = model_of("segmentation")
 OBJECTS = Subject(filter=ImageFilter(facets={"kind": ("classification",)}))

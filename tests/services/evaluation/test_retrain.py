@@ -51,6 +51,8 @@ from tests.support.model_cases import onnx_file
 from tests.support.retrain_cases import QUICK, planned, quiet
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 
 

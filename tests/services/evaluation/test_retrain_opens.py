@@ -29,6 +29,8 @@ from tests.support.workspaces import workspace_in
 from ui.evaluate.retraining import retraining_part
 from ui.evaluate.words import Place
 
+pytestmark = pytest.mark.slow
+
 evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 CREATED = "2026-01-01T00:00:00+00:00"
 PLACE = Place(filter="kind=classification", key="mine")

@@ -19,6 +19,8 @@ from tests.support.cases import made_case
 from tests.support.set_cases import CAPTION, picture
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 RUNS, OF_ONE = 50, 3
 
 

@@ -23,6 +23,8 @@ from storage.curation.case_columns import Texts
 from tests.support.evaluation_cases import fill, pixels_of
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 MASK = {0: "road", 1: "car", 2: "truck", 3: "sky"}
 CLASSES = ("road", "car", "truck", "sky", "tree")
 PROTECTED = ("road", "vehicle")

@@ -33,6 +33,8 @@ from tests.support.evaluation_cases import fill
 from tests.support.retrain_cases import QUICK, draft, masked, planned, quiet, sides
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 STREET = replace(QUICK, asked=ROADS, split_seed=2)
 NAMES = dict(enumerate(SEMANTIC_CLASSES))

@@ -19,6 +19,8 @@ from tests.services.evaluation.test_results import BIRDS, OBJECTS, judged, read_
 from tests.support.evaluation_cases import fill, model_of
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 STREETS = EvaluationQuestion(Subject(filter=ImageFilter(facets={"kind": ("segmentation",)})), model_of("segmentation"))
 
 

@@ -37,6 +37,8 @@ from tests.support.model_cases import CLASSES, transformers_folder
 from tests.support.retrain_cases import QUICK, planned, quiet
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:

@@ -37,6 +37,7 @@ def turk_file(held: StudyData) -> bytes:
 # Votes
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
 def test_crowd_kit_reads_the_votes_and_agrees() -> None:
     from crowdkit.aggregation import DawidSkene, MajorityVote

@@ -231,6 +231,7 @@ def test_reviews_and_tasks_filter(workspace: Workspace) -> None:
     assert fits("kind=segmentation") == set(roads)
 
 
+@pytest.mark.slow
 def test_classes_and_edit_types_are_strata(workspace: Workspace) -> None:
     object_runs(workspace, 8)
     roads = road_runs(workspace, 1, cases=1)
@@ -349,6 +350,7 @@ def test_a_quiz_has_as_many_questions_as_can_be_made(count: int, labels: tuple[s
     assert len(made_quiz(items(count, labels), rules)) == made
 
 
+@pytest.mark.slow
 def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -> None:
     object_runs(workspace, 10)
     studies, disguise = workspace.studies, Disguises(workspace)
@@ -376,6 +378,7 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
     assert not keep_in_step(studies, studies.get(study), disguise)
 
 
+@pytest.mark.slow
 def test_what_was_given_is_not_made_beside_it_with_another_answer(workspace: Workspace) -> None:
     object_runs(workspace, 10)
     studies, disguise = workspace.studies, Disguises(workspace)
@@ -393,6 +396,7 @@ def test_what_was_given_is_not_made_beside_it_with_another_answer(workspace: Wor
     assert (studies.get(study).controls, studies.get(study).quiz) == (5 + 2, 4)
 
 
+@pytest.mark.slow
 def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_captions(workspace: Workspace) -> None:
     object_runs(workspace, 10)
     studies, disguise = workspace.studies, Disguises(workspace)
@@ -433,6 +437,7 @@ def pairs(held: Sequence[NewItem]) -> set[tuple[str | None, str]]:
     return {(item.source_sha, item.label) for item in held}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["classification", "lance"])
 def test_control_items_that_come_with_more_images_are_others_than_those_there(
     workspace: Workspace, template: str

@@ -52,6 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield build_world(application, studio, port)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_refused_written_down_and_nothing_learnt(world: World, name: str) -> None:
     status, attack = ATTACKS[name]
@@ -139,6 +140,7 @@ def endpoints(routes: Any, before: str = "") -> Iterator[tuple[str, str]]:
             raise AssertionError(f"{route} is served, and this test cannot say what it is")
 
 
+@pytest.mark.slow
 def test_every_endpoint_of_the_studio_is_closed_to_annotators(world: World) -> None:
     found = sorted(set(endpoints(world.application.routes)))
     filled = {"study_id": world.study, "sha": world.shas[0], "case_id": "1", "name": world.other.worker}

@@ -130,6 +130,7 @@ def test_a_batch_that_waits_comes_after_the_one_at_work_or_leaves_the_queue(
     assert not studio.batches.status(second).passes[0].number("done"), "it was taken out of the queue"
 
 
+@pytest.mark.slow
 def test_a_pause_gives_back_what_is_not_done_and_it_goes_on_to_the_same_images(
     studio: Studio, gate: Gate, tmp_path: Path
 ) -> None:
@@ -353,6 +354,7 @@ def test_the_list_and_the_page_of_a_batch_say_all_of_it(studio: Studio, client: 
     assert "6 of 6 images" in page(client, "/batches/")
 
 
+@pytest.mark.slow
 def test_a_hostile_name_stays_a_name(studio: Studio, client: TestClient, tmp_path: Path) -> None:
     text = plan_text(pictures(tmp_path / "data"), HOSTILE.replace('"', '\\"'))
     number = planned(studio, text)
@@ -422,6 +424,7 @@ def test_metrics_are_what_prometheus_reads(studio: Studio, client: TestClient, t
         assert f"# HELP {name} " in reply.text and f"# TYPE {name} " in reply.text
 
 
+@pytest.mark.slow
 def test_scripts_watch_and_steer_batches_and_a_token_opens_the_metrics(tmp_path: Path) -> None:
     with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password") as (url, studio):
         work_here(studio.batches)

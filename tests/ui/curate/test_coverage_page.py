@@ -211,6 +211,7 @@ def test_lines_are_ordered_by_number_by_name_and_by_a_column(workspace: Workspac
     assert lines(page(workspace, sort="in nothing")) == ["ape", "owl", "bird"]
 
 
+@pytest.mark.slow
 def test_of_many_classes_the_most_common_are_shown_and_any_is_found(workspace: Workspace) -> None:
     for number in range(103):
         add(workspace, f"class {number:03}", ("weather", "snowy"), still_open=1 + (number == 102))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from services.evaluation.service import OnModel
 from services.evaluation.types import EditRow
 from tests.services.evaluation.test_results import BIRDS, read_all, service_of
@@ -13,6 +15,8 @@ from tests.support.workspaces import workspace_in
 from ui.evaluate.choosing import subjects_part
 from ui.evaluate.edits import MOST_ROWS, edits_part
 from ui.evaluate.words import Links
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_table_of_a_thousand_edits_has_the_first_hundred_on_the_page_and_says_so(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from typing import Any
 
+import pytest
 import uvicorn
 
 from tests.support.server_process import free_port
@@ -114,6 +115,7 @@ def test_idle_connections_keep_nobody_out() -> None:
         assert ended(idle[0]), "the oldest goes first"
 
 
+@pytest.mark.slow
 def test_the_start_asks_for_more_files_and_says_where_it_gets_none() -> None:
     code = """
 import resource, sys
