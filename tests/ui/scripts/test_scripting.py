@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "scripting.md").read_text(encoding="utf-8")
 SCRIPTS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 ADDRESS = "http://127.0.0.1:7860"
+PATIENT = "import functools, httpx; httpx.get = functools.partial(httpx.get, timeout=120)\n"
+"""Put before a script: the client gives up a server that is silent for five seconds, as on a busy machine."""
 
 
 def said(name: str, url: str, folder: Path, typed: str = "", replaced: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -41,7 +43,7 @@ def said(name: str, url: str, folder: Path, typed: str = "", replaced: Mapping[s
     # What the client downloads, and what is remembered of loaded sets, goes to folders of the test's own.
     own = {"GRADIO_TEMP_DIR": str(folder / "downloads"), "HF_DATASETS_CACHE": str(folder / "loaded")}
     environment = {**os.environ, **own}
-    command = [sys.executable, "-W", "error::DeprecationWarning", "-c", script]
+    command = [sys.executable, "-W", "error::DeprecationWarning", "-c", PATIENT + script]
     done = subprocess.run(
         command, cwd=folder, input=typed, capture_output=True, text=True, timeout=300, env=environment
     )
