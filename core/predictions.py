@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
+from core.images import png_of
 from core.masks import colour
 from core.types import Task, TaskKind
 from core.words import classes_in
@@ -86,10 +87,7 @@ def map_size(size: tuple[int, int]) -> tuple[int, int]:
 
 def encode_map(numbers: Image.Image) -> bytes:
     """Encode class numbers (mode L) as a `Prediction.class_map`, shrunk to `LARGEST_MAP`."""
-    small = numbers.resize(map_size(numbers.size), Image.Resampling.NEAREST)
-    file = io.BytesIO()
-    small.save(file, "PNG")
-    return file.getvalue()
+    return png_of(numbers.resize(map_size(numbers.size), Image.Resampling.NEAREST))
 
 
 def decode_map(class_map: bytes) -> Image.Image:
@@ -105,9 +103,7 @@ def coloured_map(class_map: bytes) -> bytes:
     numbers = decode_map(class_map)
     coloured = Image.frombytes("P", numbers.size, numbers.tobytes())
     coloured.putpalette([part for number in range(256) for part in colour(number)])
-    file = io.BytesIO()
-    coloured.save(file, "PNG")
-    return file.getvalue()
+    return png_of(coloured)
 
 
 @dataclass(frozen=True)

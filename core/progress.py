@@ -34,16 +34,14 @@ OnCount = Callable[[int, int], None]
 
 
 class Pace:
-    """Estimates the remaining time from the steps done so far, or from `seconds_per_step` before the first step."""
+    """Estimates the remaining time from the steps done so far."""
 
-    def __init__(self, total: int, seconds_per_step: float | None = None) -> None:
-        self.total, self._known, self._start = total, seconds_per_step, time.monotonic()
+    def __init__(self, total: int) -> None:
+        self.total, self._start = total, time.monotonic()
 
     def seconds_left(self, done: int) -> float | None:
         """Return the seconds until all steps are done, or None if nothing was measured yet."""
-        if done <= 0:
-            return None if self._known is None else self._known * self.total
-        return (time.monotonic() - self._start) / done * (self.total - done)
+        return (time.monotonic() - self._start) / done * (self.total - done) if done > 0 else None
 
 
 class StepTimer:

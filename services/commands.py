@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -85,12 +84,6 @@ class RunCommand(Command):
 C = TypeVar("C", bound=Command)
 
 
-@dataclass(frozen=True)
-class _Entry(Generic[C]):
-    command: type[C]
-    function: Callable[[C], Any]
-
-
 class Malformed(UserError):
     """What was sent is not what a command takes: a mistake of a page or a script, or of whoever filled in a field."""
 
@@ -107,29 +100,29 @@ class Commands:
     """All commands of one studio by their names. May be used from any thread once it is filled."""
 
     def __init__(self, changes: Changes | None = None) -> None:
-        self._known: dict[str, _Entry[Any]] = {}
+        self._known: dict[str, tuple[type[Command], Callable[[Any], Any]]] = {}
         self._changes = changes or Changes()
 
     def add(self, command: type[C], function: Callable[[C], Any]) -> None:
         """`function` does what the commands of this type ask for. Raises ValueError for a name that is taken."""
         if command.name in self._known:
             raise ValueError(f"there is a command {command.name!r} already")
-        self._known[command.name] = _Entry(command, function)
+        self._known[command.name] = (command, function)
 
     def known(self) -> Mapping[str, type[Command]]:
         """Every type of command by its name."""
-        return {name: held.command for name, held in self._known.items()}
+        return {name: command for name, (command, _) in self._known.items()}
 
     def parse(self, name: str, data: Mapping[str, Any]) -> Command:
         """Return the command of this name from plain data. Raises UnknownCommand, or Malformed with the field."""
         if name not in self._known:
             raise UnknownCommand(f"there is no command {name[:80]!r}")
-        return self._known[name].command.of(data)
+        return self._known[name][0].of(data)
 
     def do(self, command: Command) -> Any:
         """Do it, and give what its function gives. Raises UserError for a person's mistake; nothing is changed then."""
         try:
-            return self._known[command.name].function(command)
+            return self._known[command.name][1](command)
         finally:  # what was refused may be told on a page as well
             if not command.looks:
                 self._changes.tell()

@@ -127,17 +127,9 @@ class JobHandle:
         """There is a picture of what is being made."""
         self._jobs._update(self._id, preview=name)
 
-    def take_part(self) -> Part | None:
-        """The part before is done; the next one begins. None when none is left."""
-        return next(iter(self.take_parts(1)), None)
-
     def take_parts(self, most: int) -> tuple[Part, ...]:
-        """The same for several that are made together, so many at most."""
+        """Return the next parts, at most so many to be made together; those before are done. () when none is left."""
         return self._jobs._take_parts(self._id, most)
-
-    def dropped(self) -> bool:
-        """Whether the part that was taken last is no longer wanted."""
-        return not self.at_parts()
 
     def at_parts(self) -> tuple[Part, ...]:
         """Those of the parts that were taken last that are still wanted."""

@@ -164,7 +164,7 @@ class Queries:
     def register(self, commands: Commands) -> None:
         """Take on what is asked here."""
         commands.add(ListRuns, self.list_runs)
-        commands.add(ShowRun, self.show_run)
+        commands.add(ShowRun, lambda asked: run_facts(self._states.of(asked.run)))
         commands.add(ListImages, self.list_images)
         commands.add(ShowImage, self.show_image)
         commands.add(ListTestCases, self.list_test_cases)
@@ -173,7 +173,7 @@ class Queries:
         commands.add(CheckHistogram, self.check_histogram)
         commands.add(EditedValues, lambda _: {"stages": edited_rows(self._workspace.runs.edited())})
         commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})
-        commands.add(ShowJob, self.show_job)
+        commands.add(ShowJob, lambda asked: job_facts(self._jobs.known(asked.job)))
         commands.add(ListSamples, lambda _: {"samples": [_sample_facts(sample) for sample in self._runs.samples]})
         commands.add(ListRecipes, lambda _: {"recipes": self._recipes()})
         commands.add(ListStudies, lambda _: {"studies": [_study_facts(one) for one in self._workspace.studies.all()]})
@@ -189,9 +189,6 @@ class Queries:
     def list_runs(self, asked: ListRuns) -> Plain:
         found = self._workspace.runs.search(asked.limit, find=asked.find.strip(), after=asked.after)
         return {"runs": [_summary_facts(run) for run in found], "next": _next(found, asked.limit)}
-
-    def show_run(self, asked: ShowRun) -> Plain:
-        return run_facts(self._states.of(asked.run))
 
     def list_images(self, asked: ListImages) -> Plain:
         state = self._states.of(asked.run)
@@ -234,9 +231,6 @@ class Queries:
     def check_histogram(self, asked: CheckHistogram) -> Plain:
         bars = self._workspace.catalogue.histogram(asked.check, asked.filter)
         return {"bars": [facts(bar, "low high", count=bar.entries) for bar in bars]}
-
-    def show_job(self, asked: ShowJob) -> Plain:
-        return job_facts(self._jobs.known(asked.job))
 
     def study_outcomes(self, asked: StudyOutcomes) -> Plain:
         data = self._workspace.studies.data(asked.study)

@@ -7,17 +7,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
 
 from services.limits import address_key
 
 log = logging.getLogger(__name__)
-
-
-class Note(Protocol):
-    """`Studies.note`: appends to the log of events."""
-
-    def __call__(self, event: str, detail: str, study_id: str = "", worker: str = "") -> object: ...
 
 
 class Refusals:
@@ -28,7 +21,7 @@ class Refusals:
 
     def __init__(
         self,
-        note: Note,
+        note: Callable[[str, str, str, str], object],
         each: int = 30,
         in_all: int = 300,
         seconds: float = 60,

@@ -15,7 +15,6 @@ that were saved as JPEG or scaled are found, 99 % of those with noise, 95 % of t
 from __future__ import annotations
 
 import logging
-import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from core.errors import Cancelled, UserError
+from core.csv_tables import facts
+from core.errors import UserError
 from core.perceptual_hashes import Groups
-from core.progress import OnCount
 from core.test_sets import ImageHashes
 from pipeline.models.nearest import close_pairs, nearest
 from services.commands import Command, Commands
@@ -112,27 +111,16 @@ class NearDuplicates:
     def list_of(self, asked: NearDuplicatesOf) -> Plain:
         found = self.of(asked.entry)
         listed = self._workspace.catalogue.listed([one.entry for one in found])
-        return {
-            "test_cases": [
-                {
-                    **entry_facts(entry),
-                    "similarity": round(one.similarity, 4),
-                    "distance": one.distance,
-                    "same_source": one.same_source,
-                }
-                for entry, one in zip(listed, found, strict=True)
-            ]
-        }
+        rows = [
+            entry_facts(entry) | facts(one, "distance same_source", similarity=round(one.similarity, 4))
+            for entry, one in zip(listed, found, strict=True)
+        ]
+        return {"test_cases": rows}
 
     def list_groups(self, asked: NearDuplicateGroups) -> Plain:
-        found = self.groups(self._workspace.catalogue.bits(asked.filter))
-        return {
-            "groups": [list(group) for group in found.groups],
-            "compared": found.compared,
-            "waiting": found.waiting,
-            "complete": found.complete,
-            "unreadable": found.unreadable,
-        }
+        return facts(
+            self.groups(self._workspace.catalogue.bits(asked.filter)), "groups compared waiting complete unreadable"
+        )
 
     def of(self, entry: int) -> tuple[Alike, ...]:
         """Return what looks like an entry, the most similar first. Raises UserError for an unknown entry."""
@@ -145,13 +133,10 @@ class NearDuplicates:
         hashes = self._hashes_now(set(images.values()))
         return tuple(alike for _, alike in self._judged(pairs, images, hashes))
 
-    def groups(
-        self, allowed: Bits, on_count: OnCount | None = None, cancelled: threading.Event | None = None
-    ) -> AlikeGroups:
-        """The groups among the `allowed` entries. `on_count` is told how many images are compared, and of how many. No
-        file is opened: what has no hash yet gets one in the background.
+    def groups(self, allowed: Bits) -> AlikeGroups:
+        """The groups among the `allowed` entries. No file is opened: what has no hash yet gets one in the background.
 
-        Raises UserError for more than `MOST_COMPARED` images, and Cancelled.
+        Raises UserError for more than `MOST_COMPARED` images.
         """
         table = self._meaning.table()
         rows = np.flatnonzero(entry_sets.has(allowed, table.entries))
@@ -160,12 +145,6 @@ class NearDuplicates:
                 f"These are {len(rows):,} images, and at most {MOST_COMPARED:,} can be compared with each other: "
                 "narrow the filter."
             )
-
-        def count(done: int, total: int) -> None:
-            if cancelled is not None and cancelled.is_set():
-                raise Cancelled
-            if on_count is not None:
-                on_count(done, total)
 
         entries = table.entries[rows].tolist()
         groups = Groups[int]()
@@ -178,7 +157,7 @@ class NearDuplicates:
         first = {equal[0] for equal in by_image.values()}
         kept = np.array([entry in first for entry in entries], bool)
         wide = np.asarray(table.rows[rows[kept]], np.float32)
-        pairs = close_pairs(wide, BETWEEN.cosine, MOST_PAIRS, count)
+        pairs = close_pairs(wide, BETWEEN.cosine, MOST_PAIRS)
         shown = table.entries[rows[kept]].tolist()
         close = [(shown[one], shown[other], cosine) for one, other, cosine in pairs]
         images = self._workspace.vectors.images_of({entry for pair in close for entry in pair[:2]})

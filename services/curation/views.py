@@ -185,10 +185,9 @@ WHICH = "Which images: a filter as count_test_cases describes it, such as “cla
 """The description of such a field."""
 
 
-def gallery_address(shown: View | ImageFilter | None = None, page: str = "/curate/") -> str:
+def gallery_address(shown: View | ImageFilter | None = None) -> str:
     """Where the gallery shows a view or a filter."""
-    query = shown.address if shown is not None else ""
-    return f"{page}?{query}" if query else page
+    return f"/curate/?{shown.address}" if shown is not None and shown.address else "/curate/"
 
 
 def list_address(entries: Sequence[int]) -> str:

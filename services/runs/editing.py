@@ -183,12 +183,25 @@ class Editing:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
-        commands.add(WriteCaption, self.write_caption)
+        commands.add(
+            WriteCaption, lambda c: self._change(c, "caption", lambda run: edits.write_caption(c.text, run.task))
+        )
         commands.add(WriteValue, self.write_value)
         commands.add(UseKeyword, lambda c: self._keywords(c, lambda v, _: edits.use_keyword(v, c.text, c.used)))
         commands.add(DeleteKeyword, lambda c: self._keywords(c, lambda v, _: edits.delete_keyword(v, c.text)))
-        commands.add(AddKeyword, self.add_keyword)
-        commands.add(RewordKeyword, self.reword_keyword)
+        commands.add(
+            AddKeyword,
+            lambda c: self._keywords(
+                c, lambda v, run: edits.add_keyword(v, c.new, c.edit_type, caption_of(run), run.task, c.force)
+            ),
+        )
+        commands.add(
+            RewordKeyword,
+            lambda c: self._keywords(
+                c,
+                lambda v, run: edits.reword_keyword(v, c.text, c.new, c.edit_type, caption_of(run), run.task, c.force),
+            ),
+        )
         commands.add(
             UseAlternative, lambda c: self._alternatives(c, lambda v, k, _: edits.use_alternative(v, k, c.text, c.used))
         )
@@ -207,8 +220,18 @@ class Editing:
             UseCounterfactual,
             lambda c: self._counterfactuals(c, lambda v, _: edits.use_counterfactual(v, c.place, c.text, c.used)),
         )
-        commands.add(WriteCounterfactual, self.write_counterfactual)
-        commands.add(AddCounterfactual, self.add_counterfactual)
+        commands.add(
+            WriteCounterfactual,
+            lambda c: self._counterfactuals(
+                c, lambda v, run: edits.write_counterfactual(v, c.place, c.text, c.new, caption_of(run), run.task)
+            ),
+        )
+        commands.add(
+            AddCounterfactual,
+            lambda c: self._counterfactuals(
+                c, lambda v, run: edits.add_counterfactual(v, c.new, caption_of(run), run.task)
+            ),
+        )
         commands.add(
             DeleteCounterfactual,
             lambda c: self._counterfactuals(c, lambda v, _: edits.delete_counterfactual(v, c.place, c.text)),
@@ -217,47 +240,11 @@ class Editing:
         commands.add(BringBack, self.bring_back)
         commands.add(Dismiss, lambda command: self._notes.solved(command.run, command.stage))
 
-    def write_caption(self, command: WriteCaption) -> None:
-        """A caption without its label is taken: the page warns of it."""
-        self._change(command, "caption", lambda run: edits.write_caption(command.text, run.task))
-
     def write_value(self, command: WriteValue) -> None:
         """Raises UserError for text that is no value of the stage."""
         recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
         value = from_text(recipe.stage(command.stage).value, command.text)
         self._change(command, command.stage, lambda _run: value)
-
-    def add_keyword(self, command: AddKeyword) -> None:
-        """Raises CanBeInsistedOn for what the task protects, unless it is forced."""
-
-        def change(value: Keywords, run: Run) -> Keywords:
-            return edits.add_keyword(value, command.new, command.edit_type, caption_of(run), run.task, command.force)
-
-        self._keywords(command, change)
-
-    def reword_keyword(self, command: RewordKeyword) -> None:
-        """Raises CanBeInsistedOn for what the task protects, unless it is forced."""
-
-        def change(value: Keywords, run: Run) -> Keywords:
-            caption, force = caption_of(run), command.force
-            return edits.reword_keyword(value, command.text, command.new, command.edit_type, caption, run.task, force)
-
-        self._keywords(command, change)
-
-    def write_counterfactual(self, command: WriteCounterfactual) -> None:
-        """Lost words are taken too, and the page warns of them."""
-
-        def change(value: CounterfactualCaptions, run: Run) -> CounterfactualCaptions:
-            place, was = command.place, command.text
-            return edits.write_counterfactual(value, place, was, command.new, caption_of(run), run.task)
-
-        self._counterfactuals(command, change)
-
-    def add_counterfactual(self, command: AddCounterfactual) -> None:
-        """Nothing is known of the edits of a caption that was written by hand."""
-        self._counterfactuals(
-            command, lambda value, run: edits.add_counterfactual(value, command.new, caption_of(run), run.task)
-        )
 
     def keep(self, command: KeepValue) -> None:
         """A stale value is saved again, as made from what stands before it now. Raises UserError for an empty stage."""

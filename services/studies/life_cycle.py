@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -128,13 +128,8 @@ class NewCodes:
     codes: tuple[NewCode, ...]
 
 
-C = TypeVar("C", bound=StudyCommand)
-
-
-@dataclass(frozen=True)
-class _Act(Generic[C]):
-    before: Callable[[Study, C], Consequences]
-    do: Callable[[Study, C], Any]
+_Act = tuple[Callable[[Study, Any], Consequences], Callable[[Study, Any], Any]]
+"""What a command would do, and the doing."""
 
 
 class StudyLifeCycle:
@@ -143,23 +138,24 @@ class StudyLifeCycle:
     def __init__(self, studies: Studies, drafts: StudyDrafts) -> None:
         self._studies, self._drafts = studies, drafts
         self._lock = threading.Lock()
-        self._acts: dict[type[StudyCommand], _Act[Any]] = {
-            DeleteDraft: _Act(self._before_delete, lambda study, _: studies.delete_draft(study.id)),
-            StartStudy: _Act(self._before_start, lambda study, _: studies.start(study.id)),
-            PauseStudy: _Act(self._before_pause, lambda study, _: studies.pause(study.id)),
-            ResumeStudy: _Act(self._before_resume, lambda study, _: studies.resume(study.id)),
-            CloseStudy: _Act(self._before_close, lambda study, _: studies.close(study.id)),
-            ArchiveStudy: _Act(self._before_archive, lambda study, _: studies.archive(study.id, True)),
-            UnarchiveStudy: _Act(self._before_unarchive, lambda study, _: studies.archive(study.id, False)),
-            AskForVotes: _Act(
-                self._before_votes, lambda study, sent: studies.set_votes(study.id, sent.votes, sent.consensus)
+        self._acts: dict[type[StudyCommand], _Act] = {
+            DeleteDraft: (self._before_delete, lambda study, _: studies.delete_draft(study.id)),
+            StartStudy: (self._before_start, lambda study, _: studies.start(study.id)),
+            PauseStudy: (self._before_pause, lambda study, _: studies.pause(study.id)),
+            ResumeStudy: (self._before_resume, lambda study, _: studies.resume(study.id)),
+            CloseStudy: (self._before_close, lambda study, _: studies.close(study.id)),
+            ArchiveStudy: (self._before_archive, lambda study, _: studies.archive(study.id, True)),
+            UnarchiveStudy: (self._before_unarchive, lambda study, _: studies.archive(study.id, False)),
+            AskForVotes: (
+                self._before_votes,
+                lambda study, sent: studies.set_votes(study.id, sent.votes, sent.consensus),
             ),
-            AddItems: _Act(self._before_items, self._add_items),
-            OpenInvitation: _Act(self._before_link_on, lambda study, _: studies.set_link(study.id, True)),
-            EndInvitation: _Act(self._before_link_off, lambda study, _: studies.set_link(study.id, False)),
-            MakeCodes: _Act(self._before_codes, self._make_codes),
-            EnrolWorkers: _Act(self._before_enrol, self._enrol),
-            SetPanel: _Act(self._before_panel, lambda study, sent: studies.panels.set(study.id, _panel_of(sent))),
+            AddItems: (self._before_items, self._add_items),
+            OpenInvitation: (self._before_link_on, lambda study, _: studies.set_link(study.id, True)),
+            EndInvitation: (self._before_link_off, lambda study, _: studies.set_link(study.id, False)),
+            MakeCodes: (self._before_codes, self._make_codes),
+            EnrolWorkers: (self._before_enrol, self._enrol),
+            SetPanel: (self._before_panel, lambda study, sent: studies.panels.set(study.id, _panel_of(sent))),
         }
 
     def register(self, commands: Commands) -> None:
@@ -173,14 +169,14 @@ class StudyLifeCycle:
 
     def before(self, sent: StudyCommand) -> Consequences:
         """What a command would do; nothing is changed. Raises UserError where it cannot be done."""
-        return self._acts[type(sent)].before(self._studies.get(sent.study), sent)
+        return self._acts[type(sent)][0](self._studies.get(sent.study), sent)
 
     def do(self, sent: StudyCommand) -> Any:
         """Do it; gives the codes of `MakeCodes`. Raises UserError where it cannot be done any more."""
         with self._lock:
-            study, act = self._studies.get(sent.study), self._acts[type(sent)]
-            act.before(study, sent)
-            return act.do(study, sent)
+            study, (before, do) = self._studies.get(sent.study), self._acts[type(sent)]
+            before(study, sent)
+            return do(study, sent)
 
     def can_be_invited(self, study_id: str) -> tuple[Worker, ...]:
         """Workers of other studies with a code of this studio who are not blocked, the best record first."""

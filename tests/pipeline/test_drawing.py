@@ -272,15 +272,15 @@ class Painter:
 
     def __call__(self, handle: JobHandle) -> None:
         handle.at("generation")
-        while (part := handle.take_part()) is not None:
+        while parts := handle.take_parts(1):
             self.begun.set()
             while not self.go_on.wait(0.005):
                 if handle.cancelled.is_set():
                     raise Cancelled
-                if handle.dropped():
+                if not handle.at_parts():
                     break
             else:
-                self.made.append(part.name)
+                self.made.append(parts[0].name)
 
 
 @pytest.fixture
