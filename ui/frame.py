@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import Request
 
-from ui.explore.parts import icon
+from ui.explore.parts import button, icon
 from ui.markup import Child, Html, el, join
 from ui.theme import LEAD, asset_address
 
@@ -165,12 +165,6 @@ def _sign_out() -> Html:
 
 def theme_switch() -> Html:
     """The button for light or dark."""
-    return el(
-        "button",
-        icon("half"),
-        type="button",
-        class_="btn s q icon-only",
-        data_theme_switch=True,
-        aria_label="Light or dark",
-        title="Light or dark",
+    return button(
+        icon("half"), look="s q icon-only", data_theme_switch=True, aria_label="Light or dark", title="Light or dark"
     )

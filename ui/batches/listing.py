@@ -9,7 +9,7 @@ from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, batch_address, duration, state_words
-from ui.explore.parts import button, icon, pill
+from ui.explore.parts import acts, button, icon, muted, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import area, card, field
@@ -107,14 +107,12 @@ def _none() -> Html:
     return el(
         "div",
         el("h2", "A whole data set at once"),
-        el(
-            "p",
+        muted(
             "A batch makes test cases of thousands of images. They come into the gallery of Curate while it goes on, "
-            "and each of them opens in Explore.",
-            class_="mut",
+            "and each of them opens in Explore."
         ),
         el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
-        el("div", el("a", "Plan the first batch", href=NEW, class_="btn p"), class_="acts"),
+        acts(el("a", "Plan the first batch", href=NEW, class_="btn p")),
         class_="card part first-batch",
     )
 
@@ -163,8 +161,7 @@ def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[st
             "Write it here, or take a plan.toml: it is the same file that “python -m pipeline batch” takes.",
         ),
         el("p", "", class_="wrong", data_problem="", role="alert"),
-        el(
-            "div",
+        acts(
             el("button", "Choose the images", type="submit", class_="btn p", id="plan-it"),
             el(
                 "label",
@@ -173,7 +170,6 @@ def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[st
                 class_="btn file-choice",
             ),
             el("span", "Nothing is made yet: you see what it takes before it begins.", class_="mut small"),
-            class_="acts",
         ),
         planning_part(0, ""),
         id="plan-form",

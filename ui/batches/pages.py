@@ -13,7 +13,7 @@ from services.curation.views import gallery_address
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
 from ui.diff import shortened, word_diff
-from ui.explore.parts import button, differences, pill, problem
+from ui.explore.parts import acts, button, differences, muted, pill, problem, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card
@@ -73,7 +73,7 @@ def _head(view: BatchStatus) -> Html:
             _acts(view),
             class_="title",
         ),
-        el("p", _meaning(view), class_="mut"),
+        muted(_meaning(view)),
         id="part-head",
         class_="batch-head",
     )
@@ -140,9 +140,8 @@ def _approve(details: BatchDetails) -> Html:
         None,
         "Look at some of the captions",
         el("div", [_sampled(one) for one in details.sample], class_="sampled"),
-        el("p", _drawing_takes(found), class_="mut") if found is not None else None,
-        el(
-            "div",
+        muted(_drawing_takes(found)) if found is not None else None,
+        acts(
             _send(f"Approve and draw {images}", "approve-batch", "p"),
             el(
                 "span",
@@ -150,7 +149,6 @@ def _approve(details: BatchDetails) -> Html:
                 "the batch and plan another one.",
                 class_="mut small",
             ),
-            class_="acts",
         ),
         lead=f"{images} would be drawn; these {len(details.sample)} captions were picked by lot. What is crossed out "
         "stood in the caption of the source image, what is marked is new.",
@@ -294,7 +292,7 @@ def _failures(view: BatchStatus, groups: Sequence[FailedGroup]) -> Html:
         None,
         "What failed" if failed else "What was left out",
         [_group(group, again) for group in failed],
-        el("div", every, class_="acts") if every is not None else None,
+        acts(every) if every is not None else None,
         el("h3", "Left out") if failed and out else None,
         [_group(group, again=False) for group in out],
         id="part-failures",
@@ -336,7 +334,7 @@ def _latest(details: BatchDetails) -> Html:
             class_="card-head",
         ),
         el("div", shots, class_="latest"),
-        el("p", "Each opens in Explore with its whole history.", class_="mut small"),
+        small("Each opens in Explore with its whole history."),
         class_="card part",
         id="part-latest",
     )

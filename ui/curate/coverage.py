@@ -37,7 +37,7 @@ from services.curation.views import View, gallery_address
 from ui.curate.frame import curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
-from ui.explore.parts import button, short_model
+from ui.explore.parts import button, muted, short_model
 from ui.frame import signed_in
 from ui.markup import Child, Html, el
 from ui.replies import FRESH
@@ -132,7 +132,7 @@ def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str
         content = el(
             "div",
             el("p", "There are no images yet, so nothing is covered."),
-            el("p", "Images come from ", el("a", "Explore", href="/"), ", a run at a time.", class_="mut"),
+            muted("Images come from ", el("a", "Explore", href="/"), ", a run at a time."),
             class_="empty",
         )
     else:

@@ -13,7 +13,20 @@ from services.curation.views import View, gallery_address
 from services.runs.words import artifacts_of, edit_words, recipe_title
 from ui.diff import shortened, word_diff
 from ui.explore.checks import OUTCOMES, explained
-from ui.explore.parts import Tone, button, differences, icon, key, picture, pill, seconds, short_model
+from ui.explore.parts import (
+    Tone,
+    acts,
+    button,
+    differences,
+    icon,
+    key,
+    muted,
+    picture,
+    pill,
+    seconds,
+    short_model,
+    small,
+)
 from ui.markup import Child, Html, el
 
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
@@ -50,7 +63,7 @@ def detail_panel(detail: Detail) -> Html:
 
 def no_detail(words: str) -> Html:
     """Where no image is picked."""
-    return el("div", el("p", words, class_="mut"), id="detail", class_="card detail none")
+    return el("div", muted(words), id="detail", class_="card detail none")
 
 
 def _pictures(detail: Detail) -> Html:
@@ -132,13 +145,11 @@ def _caption(detail: Detail) -> Html | None:
 
 def _acts(detail: Detail) -> Html:
     entry = detail.entry
-    return el(
-        "div",
+    return acts(
         button([icon("check"), "Accept", key("A")], "", "p" if entry.verdict == "open" else "", data_act="accept"),
         button([icon("cross"), "Reject", key("R")], "", "", data_act="reject"),
         button(["Tag", key("T")], "", "s", data_act="tag"),
         button(["Label", key("L")], "", "s", data_act="label") if entry.kind == "classification" else None,
-        class_="acts",
     )
 
 
@@ -243,7 +254,7 @@ def _origin_place(detail: Detail) -> Html | None:
     ]
     place = el("div", "…", id="origin", class_="mut")
     made = el("details", el("summary", "How it was made"), place, class_="origin", data_origin=detail.entry.id)
-    return el("div", el("div", links, class_="acts"), made, class_="onwards")
+    return el("div", acts(links), made, class_="onwards")
 
 
 def origin_part(origin: Origin) -> Html:
@@ -256,7 +267,7 @@ def origin_part(origin: Origin) -> Html:
 def _stage(name: str, held: StoredValue) -> Html:
     trace = held.value.trace
     who = "a person" if trace.author == "person" else short_model(trace.model, {})
-    told: list[Child] = [el("p", who, f" · {seconds(trace.seconds)} · seed {trace.seed}", class_="mut small")]
+    told: list[Child] = [small(who, f" · {seconds(trace.seconds)} · seed {trace.seed}")]
     if trace.prompt:
         told += [el("h4", "Prompt"), el("pre", trace.prompt)]
     if trace.raw_reply:

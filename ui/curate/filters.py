@@ -16,7 +16,7 @@ from services.curation.gallery import Totals
 from services.curation.views import View, gallery_address
 from services.evaluation.scoring import agreement_words
 from ui.evaluate.words import evaluate_address
-from ui.explore.parts import button, icon, short_model
+from ui.explore.parts import button, icon, short_model, small
 from ui.markup import Child, Html, el
 
 SHOWN = 8
@@ -273,7 +273,7 @@ def _histogram(check: str, bars: tuple[Bar, ...], between: Between | None) -> Ht
 def _spread(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | None, **data: str) -> Html:
     """A histogram of figures with two handles; `ends` is the range that is chosen, None for all."""
     if not bars:
-        return el("p", "No image has a figure.", class_="mut small")
+        return small("No image has a figure.")
     low, high = bars[0].low, bars[-1].high
     steps = max(1, round((high - low) / 0.02))
     most = max(bar.entries for bar in bars)
@@ -336,7 +336,7 @@ def _score(view: View, counts: ScoreCounts, run: ScoreRun) -> Html:
         "Validity score",
         el("div", chips, class_="chips"),
         _spread("Validity score", counts.bars, ends, data_score="1"),
-        el("p", _score_words(run), class_="mut small", id="score-words"),
+        small(_score_words(run), id="score-words"),
         button("Score again", "", "s", id="score-images", title="Learn from all votes that there are by now"),
     )
 
@@ -349,7 +349,7 @@ def _no_score() -> Html:
     return el(
         "details",
         el("summary", "Validity score: none yet"),
-        el("p", words, class_="mut small"),
+        small(words),
         button("Score images", "", "s", id="score-images"),
         class_="more-values",
         id="no-score",

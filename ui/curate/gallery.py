@@ -26,7 +26,7 @@ from ui.curate.detail import detail_panel, no_detail, origin_part
 from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
-from ui.explore.parts import button, icon, key
+from ui.explore.parts import acts, button, icon, key, muted
 from ui.frame import signed_in
 from ui.markup import Html, el
 from ui.replies import add_posted, fetched, shown
@@ -259,14 +259,12 @@ def _grid(count: int) -> Html:
     none = el(
         "div",
         el("p", "No image fits this filter. ", el("a", "Clear it", href=gallery_address(), data_view="")),
-        el(
-            "p",
+        muted(
             "Images come from ",
             el("a", "Explore", href="/"),
             ", a run at a time, or from an ",
             el("a", "import", href="/curate/import"),
             ".",
-            class_="mut",
         ),
         class_="empty",
         hidden=count > 0,
@@ -330,15 +328,12 @@ def _dialogs() -> Html:
         el(
             "form",
             el("h2", "", id="ask-title"),
-            el("p", "", id="ask-words", class_="mut"),
+            muted("", id="ask-words"),
             el("div", id="ask-choices", class_="chips"),
             el("input", type="text", id="ask-text", maxlength=300, autocomplete="off", aria_labelledby="ask-title"),
             el("p", "", id="ask-problem", role="alert", class_="wrong"),
-            el(
-                "div",
-                button("Cancel", "", "q", id="ask-cancel"),
-                el("button", "", type="submit", class_="btn p", id="ask-do"),
-                class_="acts",
+            acts(
+                button("Cancel", "", "q", id="ask-cancel"), el("button", "", type="submit", class_="btn p", id="ask-do")
             ),
             method="dialog",
         ),

@@ -26,7 +26,7 @@ from services.test_sets.exports import FORMAT_TITLES, file_stem
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
 from ui.curate.sets_words import SETS, set_address
-from ui.explore.parts import bar, button, icon, left, pill
+from ui.explore.parts import acts, bar, button, icon, left, more_line, muted, pill
 from ui.frame import signed_in
 from ui.markup import Child, Html, el, join
 from ui.replies import FRESH, attached, fetched, shown, with_file
@@ -170,17 +170,13 @@ def _form() -> Html:
         el(
             "div",
             el("b", "Drop an archive, pictures or a folder here"),
-            el(
-                "p",
+            muted(
                 "A .zip or .tar of any format that an export has, or of plain folders: the name of a folder is a "
-                "label, “train”, “val” or “test” is a split, “masks” holds masks.",
-                class_="mut",
+                "label, “train”, “val” or “test” is a split, “masks” holds masks."
             ),
-            el(
-                "div",
+            acts(
                 _chooser("files", "Choose files", accept=".zip,.tar,.gz,.tgz,.xz,.bz2,image/*", multiple=True),
                 _chooser("folder", "Choose a folder", webkitdirectory=True),
-                class_="acts",
             ),
             el("p", "", id="chosen", class_="chosen", role="status"),
             wrong("file", {}),
@@ -195,9 +191,8 @@ def _form() -> Html:
             field("layout", "Format", select("layout", layouts, ""), {}),
             class_="fields",
         ),
-        el(
-            "details",
-            el("summary", "Known labels, classes of masks"),
+        more_line(
+            "Known labels, classes of masks",
             field(
                 "labels",
                 "Known labels",
@@ -212,7 +207,6 @@ def _form() -> Html:
                 {},
                 "Their numbers and names, where the files do not say them.",
             ),
-            class_="more-line",
             data_keep="more",
         ),
         tick(
@@ -232,11 +226,7 @@ def _form() -> Html:
             look="of-set",
         ),
         wrong("", {}),
-        el(
-            "div",
-            el("button", icon("up"), "Import", type="submit", class_="btn p", id="begin", disabled=True),
-            class_="acts",
-        ),
+        acts(el("button", icon("up"), "Import", type="submit", class_="btn p", id="begin", disabled=True)),
         el("div", id="upload", class_="working", data_own=True, hidden=True),
         id="import-form",
         class_="card part import-form",
@@ -373,7 +363,7 @@ def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[t
                 gallery,
                 class_="title",
             ),
-            el("p", f"{_counts(held)} · {held.source} · {when(held.created)}", class_="mut"),
+            muted(f"{_counts(held)} · {held.source} · {when(held.created)}"),
             class_="set-head",
         ),
         _into_set(held) if held.state == "done" and held.images else None,

@@ -23,7 +23,7 @@ from services.curation.meaning import Meaning
 from services.curation.views import View, gallery_address
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
-from ui.explore.parts import button, key, short_model
+from ui.explore.parts import acts, button, key, short_model, small
 from ui.frame import signed_in
 from ui.markup import Html, el
 from ui.replies import FRESH, fetched, shown
@@ -156,19 +156,17 @@ def _side(view: View, models: tuple[str, ...]) -> Html:
                 role="group",
                 aria_label="Which map",
             ),
-            el("p", "", id="about-map", class_="mut small"),
+            small("", id="about-map"),
             el("progress", id="map-progress", max=100, hidden=True),
-            el(
-                "div",
+            acts(
                 button("Make it", "", "s", id="make-map"),
                 button("Stop", "", "s q", id="stop-map", hidden=True),
                 id="making",
-                class_="acts",
                 hidden=True,
             ),
             class_="group",
         ),
-        el("p", "", id="embedding", class_="mut small", role="status"),
+        small("", id="embedding", role="status"),
         el("details", el("summary", "Keys"), el("table", lines), class_="keys-of-map"),
         class_="card map-side",
     )

@@ -8,7 +8,7 @@ from core.catalogue import GRIDS
 from core.words import count_of
 from services.curation.coverage import facets_of
 from services.curation.plans import MOST_SOURCES, CellCommand, CellPlan, PlannedSource
-from ui.explore.parts import button, seconds
+from ui.explore.parts import acts, button, muted, seconds
 from ui.markup import Html, el
 
 _NONE: Mapping[str, str] = {
@@ -39,17 +39,14 @@ def plan_part(command: CellCommand, plan: CellPlan) -> Html:
     return el(
         "div",
         el("h2", "Make more: ", name, id="plan-title"),
-        el("p", _begins(number), class_="mut"),
+        muted(_begins(number)),
         _how_many(command, plan),
         el("ul", [_source(one) for one in plan.sources], class_="plan-sources"),
         el("h3", "What they make"),
         el("ul", [el("li", words) for words in _makes(command, plan)], class_="plan-words"),
         el("p", "", class_="wrong", id="plan-problem", role="alert"),
-        el(
-            "div",
-            button("Not now", "", "q", id="plan-no"),
-            button(["Begin ", count_of(number, "run")], "", "p", id="plan-go"),
-            class_="acts",
+        acts(
+            button("Not now", "", "q", id="plan-no"), button(["Begin ", count_of(number, "run")], "", "p", id="plan-go")
         ),
         id="plan",
         data_line=command.line,

@@ -8,7 +8,7 @@ from core.test_sets import SetVersion, TestSet
 from core.words import count_of
 from ui.curate.frame import curate_page
 from ui.curate.sets_words import set_address, splits_in_words, version_title
-from ui.explore.parts import icon, pill
+from ui.explore.parts import acts, button, icon, muted, pill
 from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input
 from ui.study.words import when
@@ -24,9 +24,7 @@ def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: boo
         el("h1", "Test sets"),
         el("span", class_="grow"),
         el("a", icon("up"), "Import", href="/curate/import", class_="btn", id="import"),
-        el("button", icon("plus"), "New test set", type="button", class_="btn p", data_open_window="new-set", id="new")
-        if sets
-        else None,
+        button([icon("plus"), "New test set"], look="p", data_open_window="new-set", id="new") if sets else None,
         class_="title",
     )
     shown: Child = (
@@ -58,7 +56,7 @@ def _new_form(words: str) -> Html:
             "It is part of the id of every version, so it stays.",
         ),
         el("p", "", class_="wrong", data_problem="", role="alert"),
-        el("div", el("button", words, type="submit", class_="btn p"), class_="acts"),
+        acts(el("button", words, type="submit", class_="btn p")),
         novalidate=True,
         **NEW_FORM,
     )
@@ -73,11 +71,9 @@ def _none() -> Html:
     return el(
         "section",
         el("h2", "A view is a question, a test set is a list"),
-        el(
-            "p",
+        muted(
             "A filter of the gallery finds other images tomorrow. A test set holds the same ones for ever: each with "
-            "its label, its split, its mask and where it came from.",
-            class_="mut",
+            "its label, its split, its mask and where it came from."
         ),
         el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
         _new_form("Create the first test set"),

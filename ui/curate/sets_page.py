@@ -31,7 +31,7 @@ from ui.curate.sets_words import (
     version_title,
 )
 from ui.evaluate.words import evaluate_address
-from ui.explore.parts import bar, button, icon, left, pill
+from ui.explore.parts import bar, box, button, icon, left, pill
 from ui.markup import Child, Html, el
 from ui.study.words import when
 
@@ -192,7 +192,7 @@ def _counts(shown: ShownVersion) -> Html | None:
         el("table", el("thead", head), el("tbody", rows, total if len(labels) > 1 else None), class_="counts"),
         class_="scroll",
     )
-    return el("section", el("h2", "Images"), table, _chips(shown), class_="card box", id="counts")
+    return box("Images", table, _chips(shown), id="counts")
 
 
 def _split_head(split: Split) -> Html:

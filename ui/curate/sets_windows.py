@@ -10,7 +10,7 @@ from core.words import count_of
 from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import ImageOfSet
 from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words
-from ui.explore.parts import Size, button, key, picture, pill
+from ui.explore.parts import Size, acts, button, key, muted, picture, pill
 from ui.markup import Child, Html, el, join
 from ui.study.fields import area, number_input, select, text_input, tick, wrong
 from ui.study.fields import field as labelled
@@ -44,11 +44,9 @@ def _window(name: str, title: str, *content: Child, submit: str, send: str, bad:
         join(*content),
         el("p", "", class_="wrong", data_problem="", role="alert"),
         el("div", class_="working", data_own=True, hidden=True),
-        el(
-            "div",
+        acts(
             el("button", submit, type="submit", class_="btn p bad" if bad else "btn p"),
             button("Not now", look="q", data_close_window=True),
-            class_="acts",
         ),
         data_send=send,
         novalidate=True,
@@ -66,11 +64,9 @@ def _split_window(shown: ShownVersion) -> Html:
     return _window(
         "split",
         "Split it",
-        el(
-            "p",
+        muted(
             "Images of one source stay together, and so do those of sources that look alike. Each split gets of every "
-            "label alike, as far as that allows.",
-            class_="mut",
+            "label alike, as far as that allows."
         ),
         el("div", shares, class_="fields"),
         labelled("seed", "Seed", number_input("seed", 0), {}, "Another one draws other splits."),
@@ -201,20 +197,16 @@ def _export_window(version: SetVersion) -> Html:
     form = el(
         "form",
         el("h2", f"Export version {version.place}"),
-        el(
-            "p",
+        muted(
             "One .zip with a data set card, Croissant, the lineage of every image, and a manifest. The same version "
-            "gives the same bytes. SET below is the unpacked folder.",
-            class_="mut",
+            "gives the same bytes. SET below is the unpacked folder."
         ),
         el("div", choices, class_="layouts"),
         wrong("layout", {}),
         el("p", "", class_="wrong", data_problem="", role="alert"),
-        el(
-            "div",
+        acts(
             el("button", "Make the file", type="submit", class_="btn p"),
             button("Not now", look="q", data_close_window=True),
-            class_="acts",
         ),
         data_send="export",
         novalidate=True,
@@ -229,19 +221,12 @@ def _leak_window(shown: ShownVersion) -> Html:
     return el(
         "dialog",
         el("h2", "Was a model trained on it?"),
-        el(
-            "p",
+        muted(
             "This line compares every image below a FOLDER of training images with those of this version and with "
-            "their sources: the same pixels, or alike. It is run on the machine of the studio: no page takes a folder.",
-            class_="mut",
+            "their sources: the same pixels, or alike. It is run on the machine of the studio: no page takes a folder."
         ),
         el("pre", line, id="leak-line"),
-        el(
-            "div",
-            button("Copy", look="p", data_copy_from="#leak-line"),
-            button("Close", look="q", data_close_window=True),
-            class_="acts",
-        ),
+        acts(button("Copy", look="p", data_copy_from="#leak-line"), button("Close", look="q", data_close_window=True)),
         id="leaks",
         class_="window small",
     )
@@ -274,16 +259,14 @@ def large_window(found: ImageOfSet) -> Html:
             [pill([name, " ", el("b", value)]) for name, value in facts if value],
             class_="chips",
         ),
-        el("p", caption, class_="mut") if caption else None,
-        el(
-            "div",
+        muted(caption) if caption else None,
+        acts(
             button("Before", look="s", data_step="-1"),
             button("Next", look="s", data_step="1"),
             el("a", "Open in Explore", href=explore, class_="btn s") if explore else None,
             el("code", entry.image[:SHORT], class_="mut small", title=entry.image),
             el("span", class_="grow"),
             button("Close", look="s q", data_close_window=True),
-            class_="acts",
         ),
         class_="item-window",
     )

@@ -18,7 +18,7 @@ from services.evaluation.types import ClassMapping, ModelChoice, Pending, Subjec
 from services.work_queue import WorkView
 from ui.evaluate.words import EVALUATE, Place, evaluate_address
 from ui.explore.model_form import model_fields
-from ui.explore.parts import bar, button, left, notice, pill, problem
+from ui.explore.parts import acts, bar, button, left, more_line, muted, notice, pill, problem, small
 from ui.markup import Child, Html, el
 from ui.study.fields import area, field
 
@@ -86,12 +86,10 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
             class_="card part",
             id="part-subjects",
         )
-    hint = el(
-        "p",
+    hint = small(
         "Or evaluate whatever a filter shows: press “Evaluate a model on these” beside it in ",
         el("a", "Curate", href="/curate/"),
         "." if subjects else ", or put images into a test set there.",
-        class_="mut small",
     )
     return el(
         "section",
@@ -160,8 +158,8 @@ def splits_part(one: SubjectView, place: Place) -> Html | None:
     return el(
         "section",
         el("h2", "Which split?"),
-        el("p", words, class_="mut"),
-        el("div", links, class_="acts"),
+        muted(words),
+        acts(links),
         class_="card part",
         id="part-splits",
     )
@@ -184,7 +182,7 @@ def models_part(choices: Sequence[ModelChoice], subject: SubjectView, place: Pla
         )
         for one in choices
     ]
-    empty = el("p", "The profile names no model under test for these images: choose one below.", class_="mut")
+    empty = muted("The profile names no model under test for these images: choose one below.")
     return el(
         "section",
         el("h2", "Which model?"),
@@ -205,17 +203,15 @@ def _other_model(opened: bool) -> Html:
     form = el(
         "form",
         model_fields(UnderTestSettings(source="torchvision"), with_refusals=True),
-        el(
-            "div",
+        acts(
             el("button", "Look at it", type="submit", class_="btn", id="look"),
             el("span", "", class_="mut small", id="looking"),
-            class_="acts",
         ),
         el("p", "", class_="wrong", data_problem="", role="alert", id="wrong-model"),
         id="model-form",
         class_="model-form",
     )
-    return el("details", el("summary", "Another model"), form, class_="more-line", open=opened, id="other-model")
+    return more_line("Another model", form, open=opened, id="other-model")
 
 
 # The control set
@@ -234,7 +230,7 @@ def control_part(work: WorkView | None, can_make: bool) -> Html | None:
     said = [problem(work.error)] if work is not None and work.state == "failed" else []
     note = str(getattr(work.result, "note", "")) if work is not None else ""
     if note:
-        said.append(el("p", note, class_="mut small"))
+        said.append(small(note))
     if can_make:
         said.append(button("Make the control set", look="s", data_send="make-control-set", id="make-control"))
     return el("div", said, class_="control", id="control") if said else None
@@ -300,12 +296,10 @@ def _reading(stand: Stand) -> Html | None:
         )
         return el(
             "div",
-            el(
-                "div",
+            acts(
                 el("p", words, id="progress"),
                 el("span", class_="grow"),
                 button("Cancel", look="s", data_send="cancel-predictions", data_work=work.id, disabled=stopping),
-                class_="acts",
             ),
             bar(work.done / work.total if work.total else None),
             class_="stack wide",
@@ -326,12 +320,10 @@ def _reading(stand: Stand) -> Html | None:
         return el(
             "div",
             failed,
-            el(
-                "div",
+            acts(
                 el("p", "Cancelled: what was read is kept. " if stopped else None, words, id="progress"),
                 el("span", class_="grow"),
                 act,
-                class_="acts",
             ),
             bar(pending.read / pending.images) if begun else None,
             class_="stack wide",
@@ -339,7 +331,7 @@ def _reading(stand: Stand) -> Html | None:
     if pending.unreadable:
         again = button("Try these again", look="s", data_send="begin-predictions")
         words = f"{count_of(pending.unreadable, 'image')} could not be read."
-        return el("div", failed, el("p", words), again, class_="acts")
+        return acts(failed, el("p", words), again)
     return failed
 
 
@@ -359,14 +351,14 @@ def _mapping(report: MappingReport) -> list[Child]:
     if report.mapped:
         mapped = [_mapped_row(row) for row in report.mapped]
         table = _rows_folded(("label", "class of the model", "by"), mapped, "mapped")
-        said.append(el("details", el("summary", f"{count_of(len(mapped), 'label')} mapped"), table, class_="more-line"))
+        said.append(more_line(f"{count_of(len(mapped), 'label')} mapped", table))
     if len(report.left_over) > FEW:
-        names = el("p", f"{', '.join(report.left_over)}.", class_="mut small")
+        names = small(f"{', '.join(report.left_over)}.")
         words = f"{len(report.left_over):,} classes of the model without a label"
-        said.append(el("details", el("summary", words), names, class_="more-line"))
+        said.append(more_line(words, names))
     if report.together:
         words = f"Measured as one, since the model cannot tell them apart: {'; '.join(report.together)}."
-        said.append(el("p", words, class_="mut small"))
+        said.append(small(words))
     return said
 
 
@@ -405,22 +397,15 @@ def _own_mapping(place: Place, open_: bool) -> Html:
         "form",
         hidden,
         field("mapping", "Your own lines", text, {}, hint),
-        el("div", el("button", "Map by these", type="submit", class_="btn s", id="map"), class_="acts"),
+        acts(el("button", "Map by these", type="submit", class_="btn s", id="map")),
         action=EVALUATE,
         method="get",
     )
     shown = open_ or bool(place.mapping)
-    return el(
-        "details",
-        el("summary", "Map labels by lines of your own"),
-        form,
-        class_="more-line",
-        open=shown,
-        id="own-mapping",
-    )
+    return more_line("Map labels by lines of your own", form, open=shown, id="own-mapping")
 
 
 def plain_problem(words: str) -> Html:
     """Why there is nothing here, with the way back."""
     back = el("a", "Choose another test set", href=EVALUATE, class_="btn s")
-    return el("section", notice(words), el("div", back, class_="acts"), class_="card part", id="part-problem")
+    return el("section", notice(words), acts(back), class_="card part", id="part-problem")

@@ -10,6 +10,7 @@ from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.segmenter import change_of
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
+from ui.explore.parts import more_line, muted, small
 from ui.markup import Child, Html, el
 
 Pair = tuple[Evaluated, Evaluated]
@@ -50,7 +51,7 @@ def comparison_part(pair: Pair, places: tuple[Place, Place]) -> Html:
             el("a", "Show one alone", href=places[0].to(beside="", other=None), class_="btn s"),
             class_="card-head",
         ),
-        el("p", second.answer, class_="mut"),
+        muted(second.answer),
         table,
         _same_sources(pair),
         el("div", [*both, _classes(pair)], class_="eval-columns"),
@@ -136,7 +137,7 @@ def _same_sources(pair: Pair) -> Html:
         words = f"{'; '.join(told)}."
         if one.subject == two.subject:
             words += " Each leaves out what it has not read, and labels that it cannot say: they are not the same ones."
-    return el("p", words, class_="mut small", id="same-sources")
+    return small(words, id="same-sources")
 
 
 def _edits(pair: Pair, table: EditTable) -> Html | None:
@@ -182,5 +183,5 @@ def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool =
     body: list[Child] = [el("table", el("tbody", drawn[:SHOWN_ROWS]), class_="edits stacks")]
     if len(drawn) > SHOWN_ROWS:
         rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits stacks")
-        body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
+        body.append(more_line(f"{len(drawn) - SHOWN_ROWS} more", rest))
     return el("div", el("h3", title), body)

@@ -6,6 +6,7 @@ from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot
 from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed
+from ui.explore.parts import more_line, muted, small
 from ui.markup import Child, Html, el
 
 SHOWN_ROWS = 10
@@ -30,10 +31,10 @@ def edits_part(found: Evaluated, links: Links) -> Html:
     what = OF_TRUE_CLASS if found.kind == "classification" else OF_PIXELS
     head = [
         el("h2", "Which edits hurt"),
-        el("p", f"change of {what}, against the {against} of the same source", class_="mut"),
+        muted(f"change of {what}, against the {against} of the same source"),
     ]
     if not there:
-        empty = el("p", "No test case has an edit whose effect is known.", class_="mut")
+        empty = muted("No test case has an edit whose effect is known.")
         return el("section", head, empty, class_="card box", id="edits")
     first = first_table(found)
     tabs = [
@@ -70,11 +71,11 @@ def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]
     body: list[Child] = [el("table", head, el("tbody", drawn[:SHOWN_ROWS]), class_="edits stacks")]
     if len(drawn) > SHOWN_ROWS:
         rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits stacks")
-        body.append(el("details", el("summary", f"{len(drawn) - SHOWN_ROWS} more"), rest, class_="more-line"))
+        body.append(more_line(f"{len(drawn) - SHOWN_ROWS} more", rest))
     further = len(found.edits[table]) - len(rows)
     if further:
         words = f"{further:,} further rows, which hurt less or have too few test cases, are in the report as CSV."
-        body.append(el("p", words, class_="mut small"))
+        body.append(small(words))
     return body
 
 

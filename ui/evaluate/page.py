@@ -15,7 +15,7 @@ from ui.evaluate.ranking import ranking_part, ranking_waited_for
 from ui.evaluate.result import result_part
 from ui.evaluate.retraining import retraining_waited_for
 from ui.evaluate.words import EVALUATE, Links, Place
-from ui.explore.parts import pill, problem
+from ui.explore.parts import box, muted, pill, problem
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.theme import ASSETS
@@ -31,11 +31,7 @@ def list_page(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], 
         el(
             "div",
             el("h1", "Evaluate"),
-            el(
-                "p",
-                "Where does a model break, how sure is that, and what is it worth? Choose a test set.",
-                class_="mut",
-            ),
+            muted("Where does a model break, how sure is that, and what is it worth? Choose a test set."),
             class_="study-head",
         ),
         subjects_part(subjects, gallery),
@@ -193,9 +189,8 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
         pill(f"split {found.subject.subject.split}") if found.subject.subject.split else None,
     ]
     identity = found.identity
-    model = el(
-        "section",
-        el("h2", "The model"),
+    model = box(
+        "The model",
         el(
             "dl",
             [
@@ -213,7 +208,6 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
         el("p", f"Unmapped: {', '.join(row.label for row in found.mapping.unmapped)}.")
         if found.mapping.unmapped
         else None,
-        class_="card box",
     )
     unfolded = Html(
         result_part(found, Links(picture=picture)).replace("<details", "<details open").replace(" hidden>", ">")

@@ -12,7 +12,7 @@ from services.evaluation.types import Cell, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS, first_table
 from ui.evaluate.plots import confusion_table
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import button
+from ui.explore.parts import box, button, more_line, muted, small
 from ui.markup import Child, Html, el
 
 MOST_LABELS = 14
@@ -30,7 +30,7 @@ def card(title: Child, value: Child, more: Child, link: str | None = None, name:
         "div",
         el("h3", title),
         el("p", shown, class_="value" if value != CANNOT_TELL else "value none"),
-        el("p", more, class_="mut small"),
+        small(more),
         acts,
         class_="card figure",
         id=f"card-{name}",
@@ -55,7 +55,7 @@ def validity_card(found: Evaluated, links: Links) -> Html:
         why = held.by_strata.why if held is not None else "no study has judged an image of these test cases"
         acts: Child = None
         if isinstance(links.study, str):
-            acts = el("p", links.study, class_="mut small")
+            acts = small(links.study)
         elif links.study is not None:
             plan = links.study
             draft = button("Draft a study", look="s", data_send="draft-evaluation-study", title=plan.words, id="draft")
@@ -86,8 +86,8 @@ def folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: 
     body: list[Child] = [el("table", top, el("tbody", rows[:SHOWN_ROWS]), class_="stacks")]
     if len(rows) > SHOWN_ROWS:
         rest = el("table", el("tbody", rows[SHOWN_ROWS:]), class_="stacks")
-        body.append(el("details", el("summary", f"{len(rows) - SHOWN_ROWS} more"), rest, class_="more-line"))
-    return el("section", el("h2", title), el("p", words, class_="mut"), body, class_="card box", id=name)
+        body.append(more_line(f"{len(rows) - SHOWN_ROWS} more", rest))
+    return box(title, muted(words), body, id=name)
 
 
 def linked(text: str, link: str | None) -> Child:
@@ -117,13 +117,11 @@ def validity_table(found: Evaluated) -> Html | None:
         )
     ]
     missing = f"Nobody judged an image of: {', '.join(held.not_judged_in)}." if held.not_judged_in else None
-    return el(
-        "section",
-        el("h2", "What validity does to it"),
-        el("p", f"{count_of(held.judged, 'image')} judged by people", class_="mut"),
+    return box(
+        "What validity does to it",
+        muted(f"{count_of(held.judged, 'image')} judged by people"),
         el("table", el("tbody", rows)),
-        el("p", missing, class_="mut small") if missing else None,
-        class_="card box",
+        small(missing) if missing else None,
         id="validity",
     )
 
@@ -146,12 +144,10 @@ def confusions(
         confusion_table("original", labels, before, chosen, links.opened, "any other", "confusion before"),
         confusion_table("generated", labels, after, chosen, links.opened, "any other"),
     ]
-    return el(
-        "section",
-        el("h2", title),
-        el("p", said, class_="mut"),
+    return box(
+        title,
+        muted(said),
         el("div", tables, class_="confusions wide" if len(chosen) > MOST_NARROW else "confusions"),
-        class_="card box",
         id="confusion",
     )
 

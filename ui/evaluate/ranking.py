@@ -11,7 +11,7 @@ from core.evaluation_results import BUDGETS, Order
 from core.words import count_of
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
 from ui.evaluate.plots import found_plot
-from ui.explore.parts import problem
+from ui.explore.parts import box, problem, small
 from ui.markup import Child, Html, el
 
 OPENED = 100
@@ -38,12 +38,12 @@ def most_shown(cases: int) -> int:
 def ranking_waited_for() -> Html:
     """The section before the order is known; a script asks for it."""
     words = el("p", "The test cases are being ranked.", class_="working mut", id="ranking-said")
-    return el("section", el("h2", TITLE), words, class_="card box", id="part-ranking", data_wanted=True)
+    return box(TITLE, words, id="part-ranking", data_wanted=True)
 
 
 def ranking_refused(words: str) -> Html:
     """The section where there is no order, with the reason."""
-    return el("section", el("h2", TITLE), problem(words), class_="card box", id="part-ranking")
+    return box(TITLE, problem(words), id="part-ranking")
 
 
 def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | None]) -> Html:
@@ -58,7 +58,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
     )
     orders = {one.name: one for one in found.orders} if found.known >= FEW_KNOWN else {}
     pictures = [_picture(one, entries, listed, picture, found) for one in first[:PICTURES]]
-    notes = [el("p", note, class_="mut small") for note in found.notes]
+    notes = [small(note) for note in found.notes]
     return el(
         "section",
         el("header", el("h2", TITLE), el("span", class_="grow"), open_first, class_="card-head"),

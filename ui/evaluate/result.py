@@ -28,6 +28,7 @@ from ui.evaluate.parts import (
 from ui.evaluate.plots import calibration_plot, change_axis, change_plot, parts_bar
 from ui.evaluate.segmenter import of_segmenter
 from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
+from ui.explore.parts import box, muted, small
 from ui.markup import Child, Html, el
 
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
@@ -47,7 +48,7 @@ def result_part(found: Evaluated, links: Links) -> Html:
         el(
             "div",
             el("p", _answer(found), id="answer"),
-            el("p", found.mapping.summary, class_="mut small", id="not-mapped") if found.mapping.unmapped else None,
+            small(found.mapping.summary, id="not-mapped") if found.mapping.unmapped else None,
             class_="card answer",
         ),
         body,
@@ -180,17 +181,13 @@ def _sources(held: Effectiveness, links: Links) -> Html:
         rows.append(("error, times the original", f"{CANNOT_TELL}: {held.factor.why}"))
     if held.left_out:
         rows.append(("cannot be compared", linked(f"{held.left_out:,}", links.opened(Cell("left out")))))
-    return el(
-        "section",
-        el("h2", "Sources and flips"),
-        el(
-            "p",
-            f"{count_of(together.all_wrong + together.some_wrong + together.none_wrong, 'source')} by their test cases",
-            class_="mut",
+    return box(
+        "Sources and flips",
+        muted(
+            f"{count_of(together.all_wrong + together.some_wrong + together.none_wrong, 'source')} by their test cases"
         ),
         bar,
         el("dl", [[el("dt", name), el("dd", value)] for name, value in rows], class_="facts-list"),
-        class_="card box",
         id="flips",
     )
 
@@ -207,20 +204,18 @@ def _calibration(held: Effectiveness) -> Html:
         )
         for number, (name, one) in enumerate(named)
     ]
-    return el(
-        "section",
-        el("h2", "Is it as sure as it is right?"),
+    return box(
+        "Is it as sure as it is right?",
         el(
             "div",
             calibration_plot(named),
             el(
                 "div",
-                el("p", "Across: how sure. Up: how often right. Below the line it is too sure.", class_="mut small"),
+                small("Across: how sure. Up: how often right. Below the line it is too sure."),
                 el("p", "Expected calibration error", class_="small"),
                 el("ul", legend, class_="legend"),
             ),
             class_="calibration-box",
         ),
-        class_="card box",
         id="calibration",
     )

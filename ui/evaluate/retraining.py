@@ -22,7 +22,7 @@ from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
-from ui.explore.parts import bar, button, left, problem
+from ui.explore.parts import acts, bar, button, left, more_line, muted, problem, small
 from ui.markup import Child, Html, el, join
 from ui.study.fields import field, number_input, select, tick
 
@@ -47,7 +47,7 @@ _PRESETS = (
 
 def retraining_waited_for() -> Html:
     """The place of the part, until its script has fetched it."""
-    return el("section", el("p", "…", class_="mut"), id=PART, class_="card part retraining", data_wait=True)
+    return el("section", muted("…"), id=PART, class_="card part retraining", data_wait=True)
 
 
 def retraining_part(
@@ -65,11 +65,9 @@ def retraining_part(
     active = work is not None and work.active
     body: list[Child] = [
         el("h2", "What retraining gains"),
-        el(
-            "p",
+        muted(
             "The model is trained further on some of the sources and on what was made of them, and measured on sources "
-            "that it has not learnt from. All arms have equal updates: they differ in their images alone.",
-            class_="mut",
+            "that it has not learnt from. All arms have equal updates: they differ in their images alone."
         ),
     ]
     if work is not None and active:
@@ -94,7 +92,7 @@ def _disk(disk: int) -> Html:
         f"All trainings of this studio take {in_bytes(disk)}: “python -m evaluation trainings” lists them, and removes "
         "old ones."
     )
-    return el("p", words, class_="mut small", id="trainings-disk")
+    return small(words, id="trainings-disk")
 
 
 def _progress(work: WorkView, doing: str) -> Html:
@@ -103,12 +101,10 @@ def _progress(work: WorkView, doing: str) -> Html:
     told = f"{words}{f': {done}' if done and doing else ''}{left(work.seconds_left)}"
     return el(
         "div",
-        el(
-            "div",
+        acts(
             el("p", "Stopping: what was trained is kept." if work.stopping else told, id="retraining-progress"),
             el("span", class_="grow"),
             button("Cancel", look="s", data_retrain="cancel", data_work=work.id, disabled=work.stopping),
-            class_="acts",
         ),
         bar(work.done / work.total if work.total else None),
         class_="stack wide",
@@ -132,9 +128,8 @@ def _form(choices: RetrainingChoices, opened: bool) -> Html:
             else None,
             class_="fields",
         ),
-        el(
-            "details",
-            el("summary", "More"),
+        more_line(
+            "More",
             el(
                 "div",
                 field("updates", "Updates", number_input("updates", 0), {}, "0: as above"),
@@ -149,14 +144,13 @@ def _form(choices: RetrainingChoices, opened: bool) -> Html:
                 field("split_seed", "Seed of the sides", number_input("split_seed", 0), {}, "another one: other sides"),
                 class_="fields",
             ),
-            class_="more-line",
         ),
         el("p", "", class_="wrong", data_problem="retraining", role="alert"),
-        el("div", el("button", "Begin to train", type="submit", class_="btn p", id="begin-retraining"), class_="acts"),
+        acts(el("button", "Begin to train", type="submit", class_="btn p", id="begin-retraining")),
         id="retraining-form",
         class_="model-form",
     )
-    return el("details", el("summary", "Train it further"), body, class_="more-line", open=opened, id="retrain")
+    return more_line("Train it further", body, open=opened, id="retrain")
 
 
 def _wrong(name: str) -> Html:
@@ -170,16 +164,14 @@ def _result(kept: KeptResult, place: Place, weights: Sequence[ArmWeights]) -> Ht
         el("p", kept.note, class_="notice") if kept.note else None,
         el("p", minus(found.answer), class_="said", id="retraining-answer"),
         _table(found, lambda one: _images(place, kept, one)),
-        el("p", sides_words(found), class_="mut small"),
+        small(sides_words(found)),
         _left_out(found),
-        el(
-            "p",
+        small(
             _when(kept),
             " · ",
             el("a", "Markdown", href=place.to("retraining/markdown"), download=True),
             " · ",
             el("a", "data", href=place.to("retraining/json"), download=True),
-            class_="mut small",
         ),
         _weights(kept, place, weights) if weights else None,
         class_="result",
@@ -199,7 +191,7 @@ def _weights(kept: KeptResult, place: Place, weights: Sequence[ArmWeights]) -> H
         "model under test (“a checkpoint file”); one of transformers belongs into the folder of its model, as "
         "model.safetensors."
     )
-    inside = [el("p", hint, class_="mut small"), el("ul", lines, class_="small")]
+    inside = [small(hint), el("ul", lines, class_="small")]
     return el("details", el("summary", "Weights"), inside, class_="more-line weights", id="retraining-weights")
 
 
@@ -272,7 +264,7 @@ def _table(found: RetrainingResult, address: Callable[[OpenedImages], str]) -> H
     )
     if found.opened:
         caption += f" A number opens {_BEHIND[found.kind]}; of originals, the test cases that were made of them."
-    return join(el("div", table, class_="arms-table"), el("p", caption, class_="mut small"))
+    return join(el("div", table, class_="arms-table"), small(caption))
 
 
 def _opens_words(one: OpenedImages, kind: TaskKind) -> str:
@@ -305,7 +297,7 @@ def _earlier(kept: Sequence[KeptResult]) -> Html | None:
     if not kept:
         return None
     lines = [el("li", el("b", _when(one)), el("span", minus(one.found.answer))) for one in kept[:MOST_EARLIER]]
-    return el("details", el("summary", f"Earlier ({len(kept)})"), el("ul", lines, class_="small"), class_="more-line")
+    return more_line(f"Earlier ({len(kept)})", el("ul", lines, class_="small"))
 
 
 def _when(kept: KeptResult) -> str:

@@ -25,7 +25,7 @@ from ui.evaluate.parts import (
 )
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import button
+from ui.explore.parts import box, button, muted
 from ui.markup import Child, Html, el
 
 
@@ -164,12 +164,10 @@ def _sources(held: SegmentationEffect, losses: LossEffect, unchecked: int, links
     if links.can_check and unchecked:
         check = button("Check the masks", look="s", data_send="check-masks", id="check-masks")
     rows.append(("mIoU where the mask holds", [linked(holding, link("kept", held.kept)), " ", check]))
-    return el(
-        "section",
-        el("h2", "Sources and lost classes"),
-        el("p", f"{count_of(losses.sources, 'source')} by their test cases", class_="mut"),
+    return box(
+        "Sources and lost classes",
+        muted(f"{count_of(losses.sources, 'source')} by their test cases"),
         bar,
         el("dl", [[el("dt", name), el("dd", value)] for name, value in rows], class_="facts-list"),
-        class_="card box",
         id="flips",
     )

@@ -10,7 +10,7 @@ from services.runs.life_cycle import task_problem
 from services.runs.state import ProfileOptions, RunState
 from ui.explore.bulk_settings import common, settings_of_all
 from ui.explore.large import image_url
-from ui.explore.parts import about, bar, button, icon, left, pill
+from ui.explore.parts import about, acts, bar, button, icon, left, pill
 from ui.markup import Child, Html, el
 
 
@@ -24,14 +24,7 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
         "header",
         el("h2", f"{number} pictures together" if number > 1 else "One picture"),
         el("span", class_="grow"),
-        el(
-            "button",
-            "Close",
-            type="button",
-            class_="btn s q",
-            data_close_together=True,
-            title="The runs stay in the list",
-        ),
+        button("Close", look="s q", data_close_together=True, title="The runs stay in the list"),
     )
     rows = [_row(state) for state in together.runs]
     names = ("", "picture", "label", "how far", "", "")
@@ -101,7 +94,7 @@ def _for_all(together: TogetherState, profile: ProfileOptions, runs: str) -> Htm
         "div",
         _task(together, profile, runs),
         settings_of_all(together.runs, profile, runs),
-        el("div", run, draw, stop, save if accepted else None, words, class_="acts"),
+        acts(run, draw, stop, save if accepted else None, words),
         class_="for-all",
     )
 
@@ -178,11 +171,9 @@ def _row(state: RunState) -> Html:
             aria_label=f"Label of {run.name}",
         )
     link = el("a", run.name, href=f"?run={run.id}", data_go="open", data_run=run.id)
-    away = el(
-        "button",
+    away = button(
         icon("cross"),
-        type="button",
-        class_="btn s q icon-only",
+        look="s q icon-only",
         data_unpick=run.id,
         aria_label=f"Take {run.name} out of this table",
         title="Take it out of this table",

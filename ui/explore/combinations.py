@@ -10,7 +10,7 @@ from core.words import count_of
 from services.runs.combinations import STAGE, Grid, grid_of, pairs_of
 from services.runs.state import RunState
 from ui.explore.forms import setting_input
-from ui.explore.parts import button
+from ui.explore.parts import button, small
 from ui.markup import Child, Html, el
 
 NOT_ASKED = (
@@ -46,7 +46,7 @@ def combinations_part(state: RunState) -> Html | None:
     if grid.at_once == 1 and others:
         parts.append(el("div", _by_caption(grid, others), class_="scroll"))
     if len(grid.listed) < grid.total:
-        parts.append(el("p", f"{len(grid.listed)} of {grid.total} are listed.", class_="mut small"))
+        parts.append(small(f"{len(grid.listed)} of {grid.total} are listed."))
     return el("details", el("summary", said, id="combinations-said"), parts, class_="combinations", id="combinations")
 
 

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from core.settings import ConditioningSettings, ControlKind
 from services.runs.state import ProfileOptions, RunState
 from ui.explore.large import image_url
-from ui.explore.parts import bar, button, picture
+from ui.explore.parts import acts, bar, button, muted, picture, small
 from ui.explore.stage import panel
 from ui.markup import Child, Html, el
 
@@ -42,7 +42,7 @@ def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
         parts.append(el("div", controls, class_="sliders"))
     back = button("Back to the profile's settings", "default-settings", "s", data_sections="conditioning")
     changed = settings != profile.conditioning
-    parts.append(el("div", back, class_="acts") if changed else None)
+    parts.append(acts(back) if changed else None)
     return panel("conditioning", NOTE, el("div", parts, class_="conditioning", data_control_of=state.run.id))
 
 
@@ -67,7 +67,7 @@ def _kinds(settings: ConditioningSettings, profile: ProfileOptions) -> Html:
     kinds = profile.control_kinds
     if len(kinds) == 1:
         words = f"{NAMES[kinds[0]]}: the only kind that the models of this profile were trained on."
-        return el("p", words, class_="mut small", id="control-kind")
+        return small(words, id="control-kind")
     chips = [
         button(
             NAMES[kind],
@@ -83,7 +83,7 @@ def _kinds(settings: ConditioningSettings, profile: ProfileOptions) -> Html:
     return el(
         "div",
         el("div", chips, class_="choice wrap", role="group", aria_label="Kind of control image"),
-        el("p", MEANINGS[settings.kind], class_="mut small"),
+        small(MEANINGS[settings.kind]),
         id="control-kind",
     )
 
@@ -131,13 +131,13 @@ def _to_be_drawn(state: RunState, settings: ConditioningSettings) -> Html:
         return el(
             "div",
             bar(None),
-            el("p", doing, class_="mut", role="status", id="control-drawing"),
-            el("p", "The first time its model is loaded too, or fetched.", class_="mut small"),
+            muted(doing, role="status", id="control-drawing"),
+            small("The first time its model is loaded too, or fetched."),
             class_="missing",
         )
     return el(
         "div",
-        el("p", f"A model draws this kind ({NAMES[settings.kind].lower()}).", class_="mut"),
+        muted(f"A model draws this kind ({NAMES[settings.kind].lower()})."),
         button("Draw it now", "draw-control", "s", id="draw-control", disabled=active),
         class_="missing",
     )

@@ -11,7 +11,7 @@ from services.runs.state import RunState
 from ui.diff import shortened, word_diff
 from ui.explore.combinations import combinations_part
 from ui.explore.forms import setting_input
-from ui.explore.parts import Tone, button, differences, icon, pill
+from ui.explore.parts import Tone, button, differences, icon, muted, pill
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 
@@ -50,7 +50,7 @@ def counterfactuals_card(state: RunState) -> Html:
             el("div", [_line(place, item, source, state) for place, item in enumerate(value.items)], class_="captions")
         )
     else:
-        parts.append(el("p", HINT, class_="mut"))
+        parts.append(muted(HINT))
     if source and "alternatives" in state.run.values:  # a value says what it was made from
         parts.append(_add(source))
     return stage_card("counterfactuals", state, parts)
@@ -202,7 +202,7 @@ def _kept(source: str, task: Task) -> Html:
 
 
 def _add(source: str) -> Html:
-    opener = el("button", icon("plus"), "write one yourself", type="button", class_="btn s q", data_edit=True)
+    opener = button([icon("plus"), "write one yourself"], look="s q", data_edit=True)
     form = el(
         "span",
         el(

@@ -14,7 +14,7 @@ from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
 from ui.explore.conditioning import conditioning_panel, what_it_is
 from ui.explore.forms import setting_input, settings_form
-from ui.explore.parts import Tone, about, bar, button, differences, icon, key, left, notice, problem
+from ui.explore.parts import Tone, about, bar, button, differences, icon, key, left, muted, notice, problem
 from ui.explore.stage import more_toggle, panel, panel_toggle, running_stage, state_pill, title
 from ui.markup import Child, Html, el
 
@@ -56,11 +56,9 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
     how = f"{method.title} · {steps} steps" if steps is not None else method.title
     if conditioned:
         how = f"{what_it_is(state.settings.conditioning)} · {how}"
-    toggle = el(
-        "button",
+    toggle = button(
         "Conditioning",
-        type="button",
-        class_="btn s q",
+        look="s q",
         data_panel_of="conditioning",
         aria_expanded="false",
         id="toggle-conditioning",
@@ -236,7 +234,7 @@ def _negative(drawing: GenerationSettings) -> Html:
 def _gate(state: RunState) -> Html:
     gate = state.gate
     if gate.plan is None:
-        return el("div", el("p", gate.closed, class_="mut"), class_="gate closed", id="gate")
+        return el("div", muted(gate.closed), class_="gate closed", id="gate")
     number, captions = len(gate.plan.images), gate.plan.captions
     words = f"{count_of(number, 'image')} from {count_of(captions, 'caption')}"
     return el(

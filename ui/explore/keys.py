@@ -12,7 +12,7 @@ from core.types import stage_title
 from services.runs.words import DEFAULT_ARTIFACTS
 from ui.explore.counterfactuals import FAILED
 from ui.explore.large import modes
-from ui.explore.parts import icon, key
+from ui.explore.parts import button, icon, key, small
 from ui.explore.words import EXPLAINED
 from ui.markup import Html, el
 
@@ -60,19 +60,15 @@ def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
         el("section", el("h3", name), el("dl", [_row(keys, words) for keys, words in rows]))
         for name, rows in GROUPS.items()
     ]
-    close = el(
-        "button", icon("cross"), type="button", class_="btn s q icon-only", data_keys_close=True, aria_label="Close"
-    )
+    close = button(icon("cross"), look="s q icon-only", data_keys_close=True, aria_label="Close")
     note = "They do nothing while you are typing in a field, but for those with Ctrl."
     parts = (("keys", "Keys"), ("stages", "The stages"), ("checks", "The checks"))
-    links = [
-        el("button", words, type="button", class_="btn s q", data_scroll_to=f"help-{name}") for name, words in parts
-    ]
+    links = [button(words, look="s q", data_scroll_to=f"help-{name}") for name, words in parts]
     return el(
         "dialog",
         el("header", el("h2", "Help"), links, el("span", class_="grow"), close),
         el("div", groups, class_="groups", id="help-keys"),
-        el("p", note, class_="mut small"),
+        small(note),
         _stages(),
         _checks(thresholds or {}),
         id="keys-window",
@@ -117,11 +113,9 @@ def _checks(thresholds: Mapping[str, float]) -> Html:
 
 def keys_button() -> Html:
     """What opens the window."""
-    return el(
-        "button",
+    return button(
         "?",
-        type="button",
-        class_="btn s q icon-only",
+        look="s q icon-only",
         id="keys-button",
         data_keys_open=True,
         aria_label="Help",

@@ -14,7 +14,7 @@ from core.stored_runs import StoredTestCase
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from services.runs.words import artifacts_of, edit_words
-from ui.explore.parts import icon, picture
+from ui.explore.parts import button, icon, picture
 from ui.markup import Child, Html, el
 
 
@@ -263,13 +263,4 @@ def _legend(classes: object) -> Child:
 
 
 def _tool(name: str, label: str, title: str, shown: Child) -> Html:
-    return el(
-        "button",
-        shown,
-        type="button",
-        class_="btn s q tool",
-        id=f"tool-{name}",
-        data_tool=name,
-        aria_label=label,
-        title=title,
-    )
+    return button(shown, look="s q tool", id=f"tool-{name}", data_tool=name, aria_label=label, title=title)

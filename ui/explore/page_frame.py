@@ -17,7 +17,7 @@ from ui import frame
 from ui.explore.keys import keys_button
 from ui.explore.large import image_url
 from ui.explore.masks import mask_row
-from ui.explore.parts import CONTROL, button, icon, key, left, notice, pill, problem
+from ui.explore.parts import CONTROL, button, icon, key, left, muted, notice, pill, problem
 from ui.explore.stage import more_toggle
 from ui.explore.words import COUNTERFACTUAL_TESTING, EXPLAINED, PLAIN
 from ui.markup import Child, Html, el
@@ -43,18 +43,16 @@ def header(
         pill(f"saved {clock(saved)}", "ok", id="saved") if saved is not None else None,
         _turn("undo", "Undo", "Ctrl+Z", steps.next_undo) if steps is not None else None,
         _turn("redo", "Redo", "Ctrl+Shift+Z", steps.next_redo) if steps is not None else None,
-        el(
-            "button",
+        button(
             icon("rows"),
-            type="button",
-            class_="btn s q icon-only tool",
+            look="s q icon-only tool",
             id="tool-open",
             data_tool="open",
             aria_label="Everything in the open",
             title="Every setting in the open, or only what is often needed",
         ),
         keys_button(),
-        tools=el("button", icon("list"), "Runs", type="button", class_="btn s runs-toggle", data_toggle_runs=True),
+        tools=button([icon("list"), "Runs"], look="s runs-toggle", data_toggle_runs=True),
         data_go="new",
     )
 
@@ -140,7 +138,7 @@ def upload_note(profile: ProfileOptions) -> Html:
         "div",
         el("div", id="upload-problem", data_own=True, role="alert"),
         el("p", folder, " ", paste, class_="ways"),
-        el("p", formats, " ", known, class_="mut"),
+        muted(formats, " ", known),
         class_="upload-note",
     )
 

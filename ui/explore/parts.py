@@ -64,9 +64,39 @@ def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:
     return el("span", text, class_=f"pill {tone}".strip(), **attributes)
 
 
-def button(text: Child, do: str = "", look: str = "", **attributes: str | int | bool | None) -> Html:
+def button(text: Child, do: str = "", look: str = "", **attributes: Attribute) -> Html:
     """A button that does the action `do` with its `data_...` attributes. `look`: "p" primary, "s" small, "q" quiet."""
     return el("button", text, type="button", class_=f"btn {look}".strip(), data_do=do or None, **attributes)
+
+
+def icon_button(name: str, words: str, **attributes: Attribute) -> Html:
+    """A small button with an icon. Its words are read aloud and shown on the pointer."""
+    return button(icon(name), "", "s q icon-only", **{"aria_label": words, "title": words, **attributes})
+
+
+def acts(*buttons: Child, **attributes: Attribute) -> Html:
+    """Buttons in a line."""
+    return el("div", *buttons, class_="acts", **attributes)
+
+
+def muted(*words: Child, **attributes: Attribute) -> Html:
+    """A quiet line of text."""
+    return el("p", *words, class_="mut", **attributes)
+
+
+def small(*words: Child, **attributes: Attribute) -> Html:
+    """A quiet line of small text."""
+    return el("p", *words, class_="mut small", **attributes)
+
+
+def box(title: Child, *content: Child, **attributes: Attribute) -> Html:
+    """A card with a title."""
+    return el("section", el("h2", title), *content, class_="card box", **attributes)
+
+
+def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
+    """A line that opens to show more."""
+    return el("details", el("summary", title), *content, class_="more-line", **attributes)
 
 
 def key(name: str) -> Html:

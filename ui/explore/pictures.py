@@ -11,7 +11,7 @@ from ui.explore.checks import checks_list, verdict_line
 from ui.explore.drawing import MODE as DRAWING
 from ui.explore.drawing import drawing_figure, drawing_thumb
 from ui.explore.large import View, large_picture, mode_bar, source_picture, usable_mode
-from ui.explore.parts import button, differences, seconds, short_model
+from ui.explore.parts import button, differences, seconds, short_model, small
 from ui.explore.review import review_bar
 from ui.explore.saving import save_links
 from ui.explore.strip import strip, strip_of
@@ -73,7 +73,7 @@ def _facts(state: RunState, case: StoredTestCase, comparison: ModelComparison) -
         title=f"Generate the next images with the seed of this one ({lineage.seed})",
         data_case=case.id,
     )
-    notes = [el("p", check.note, class_="mut small") for check in failed(comparison.checks(case)) if check.note]
+    notes = [small(check.note) for check in failed(comparison.checks(case)) if check.note]
     return el(
         "div",
         el("p", differences(shortened(pieces)), class_="diff"),

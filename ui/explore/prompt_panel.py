@@ -10,7 +10,7 @@ from core.stored_runs import StoredValue
 from core.types import PromptSlot, StageName
 from services.edit_conflicts import clock
 from services.runs.state import RunState
-from ui.explore.parts import button, pill, seconds, short_model
+from ui.explore.parts import button, muted, pill, seconds, short_model, small
 from ui.markup import Child, Html, el
 
 Summary = Callable[[Any], str]
@@ -51,7 +51,7 @@ def _said(stage: StageName, state: RunState) -> Child:
         return _exchange("The last try, which could not be read", held.prompt, held.raw_reply)
     asked = [version for version in state.histories.get(stage, ()) if version.value.trace.prompt]
     if not asked:
-        return el("p", "Nothing was asked yet.", class_="mut")
+        return muted("Nothing was asked yet.")
     trace, created = asked[-1].value.trace, asked[-1].created
     name = short_model(trace.model, state.model_names)
     tries = "at the first try" if trace.attempts == 1 else f"at try {trace.attempts}"
@@ -101,7 +101,7 @@ def _editor(stage: StageName, slot: PromptSlot, further: bool, state: RunState) 
         "div",
         el("h3", f"{title} ", pill("edited", "acc") if edited else None),
         field,
-        el("p", note, class_="mut small"),
+        small(note),
         el("span", button("Save this prompt", "", "s p", data_submit=True), back, class_="acts"),
         class_="prompt-form",
         data_form="prompt-save",

@@ -56,12 +56,9 @@ def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None 
             title="Draw the same caption again with another seed",
             **data,
         ),
-        el(
-            "button",
-            "Edit caption",
-            key("E"),
-            type="button",
-            class_="btn s",
+        button(
+            ["Edit caption", key("E")],
+            look="s",
             id="edit-caption",
             data_again=case.lineage.counterfactual.text,
             title="Change the caption that it was drawn from and go round again",

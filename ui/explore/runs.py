@@ -12,7 +12,7 @@ from services.jobs import JobView
 from services.runs.life_cycle import Listing
 from services.runs.words import text_progress
 from ui.explore.large import image_url
-from ui.explore.parts import CONTROL, button, describe_task, icon
+from ui.explore.parts import CONTROL, acts, button, describe_task, icon, muted, small
 from ui.markup import Child, Html, el
 
 SEARCH_FROM = 7
@@ -27,10 +27,8 @@ def run_list(
     """
     now = today or datetime.now().astimezone()
     items = [_item(run, listed.jobs.get(run.id), run.id == run_id, now) for run in listed.runs]
-    new = el("button", icon("plus"), "New", type="button", class_="btn s", data_go="new", id="new-run")
-    choose = el(
-        "button", "Select", type="button", class_="btn s", data_select_runs=True, id="select-runs", aria_pressed="false"
-    )
+    new = button([icon("plus"), "New"], look="s", data_go="new", id="new-run")
+    choose = button("Select", look="s", data_select_runs=True, id="select-runs", aria_pressed="false")
     head = el("header", el("h2", "Runs"), el("span", class_="grow"), choose if listed.runs else None, new)
     return el(
         "div",
@@ -120,9 +118,7 @@ def _menu(run: RunSummary, job: JobView | None) -> Html:
     results = f" and its {run.test_cases} results" if run.test_cases > 1 else ""
     results = results or (" and its result" if run.test_cases else "")
     busy = job is not None
-    remove = el(
-        "button", "Delete", type="button", class_="btn s bad", data_remove_run=run.id, data_name=run.name, disabled=busy
-    )
+    remove = button("Delete", look="s bad", data_remove_run=run.id, data_name=run.name, disabled=busy)
     asked = el(
         "div",
         el(
@@ -131,20 +127,18 @@ def _menu(run: RunSummary, job: JobView | None) -> Html:
             if not busy
             else "It is being worked on: cancel it first.",
         ),
-        el("div", remove, el("button", "Keep", type="button", class_="btn s", data_keep_run=True), class_="acts"),
+        acts(remove, button("Keep", look="s", data_keep_run=True)),
         class_="asked",
     )
-    acts = el(
-        "div",
-        el("button", "Rename", type="button", class_="btn s", data_rename_run=run.id),
+    menu = acts(
+        button("Rename", look="s", data_rename_run=run.id),
         button(
             "Duplicate", "run-duplicate", "s", data_run=run.id, title="The same picture, task and texts, without images"
         ),
         el("details", el("summary", "Delete…", class_="btn s"), asked, class_="ask", data_key=f"ask-{run.id}"),
-        class_="acts",
     )
     more = el("summary", icon("dots"), class_="btn s q icon-only", aria_label=f"More about {run.name}", title="More")
-    return el("details", more, acts, class_="menu", data_key=f"menu-{run.id}")
+    return el("details", more, menu, class_="menu", data_key=f"menu-{run.id}")
 
 
 def _picked() -> Html:
@@ -158,20 +152,18 @@ def _picked() -> Html:
         id="save-picked",
         title="A ZIP file with all accepted images of these runs, their masks, and metadata.jsonl",
     )
-    remove = el("button", "Delete", type="button", class_="btn s bad", data_remove_picked=True)
-    keep = el("button", "Keep", type="button", class_="btn s", data_keep_run=True)
+    remove = button("Delete", look="s bad", data_remove_picked=True)
+    keep = button("Keep", look="s", data_keep_run=True)
     words = el("p", "Delete these runs with all their images? They can be put back.")
-    asked = el("div", words, el("div", remove, keep, class_="acts"), class_="asked")
+    asked = el("div", words, acts(remove, keep), class_="asked")
     return el(
         "div",
         el("span", el("b", id="picked-count", data_own=True), class_="said"),
-        el("button", "All shown", type="button", class_="btn s q", data_pick_all=True),
-        el(
-            "div",
+        button("All shown", look="s q", data_pick_all=True),
+        acts(
             save,
-            el("button", "Show together", type="button", class_="btn s", data_go="new", id="open-picked"),
+            button("Show together", look="s", data_go="new", id="open-picked"),
             el("details", el("summary", "Delete…", class_="btn s"), asked, class_="ask", id="delete-picked"),
-            class_="acts",
         ),
         class_="picked",
         id="picked",
@@ -196,12 +188,12 @@ def _search(listed: Listing) -> Child:
 
 def _said(listed: Listing) -> Child:
     if not listed.total:
-        return el("p", "Every picture you work on is kept here.", class_="mut")
+        return muted("Every picture you work on is kept here.")
     if not listed.found:
-        return el("p", f"No run has “{listed.find}” in its name or label.", class_="mut", id="found-none")
+        return muted(f"No run has “{listed.find}” in its name or label.", id="found-none")
     if listed.found > len(listed.runs):
         words = f"The latest {len(listed.runs)} of {listed.found} are shown: find others by their name."
-        return el("p", words, class_="mut small")
+        return small(words)
     return None
 
 
@@ -223,11 +215,11 @@ def _removed(listed: Listing, now: datetime) -> Child:
 
 def _edited(shares: tuple[EditedShare, ...] | None) -> Html:
     """How many of the values of each stage people changed, by profile. Read when it is opened, and while it is open."""
-    shown: Child = el("p", "One moment.", class_="mut")
+    shown: Child = muted("One moment.")
     if shares is not None:
         shown = [_of_profile(name, list(held)) for name, held in groupby(shares, lambda one: one.profile)]
         note = "Runs whose value at the stage is a person's and not one that a model gave there."
-        shown = [shown or el("p", "No stage has a value yet.", class_="mut"), el("p", note, class_="mut small")]
+        shown = [shown or muted("No stage has a value yet."), small(note)]
     return el("details", el("summary", "What people changed"), shown, class_="removed edited", id="edited-values")
 
 

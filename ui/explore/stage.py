@@ -15,7 +15,7 @@ from services.runs.execution import RunStage
 from services.runs.life_cycle import task_problem
 from services.runs.state import Problem, RunState
 from ui.explore.forms import settings_form
-from ui.explore.parts import Tone, bar, button, icon, left, notice, pill, problem, seconds, short_model
+from ui.explore.parts import Tone, bar, button, icon, left, muted, notice, pill, problem, seconds, short_model
 from ui.explore.prompt_panel import has_prompt, history, prompt_panel, prompt_pill
 from ui.explore.words import PLAIN
 from ui.markup import Child, Html, el, join
@@ -87,11 +87,9 @@ def title(words: str, stage: StageName) -> Html:
 
 def more_toggle(what: str) -> Html:
     """On a screen that is too small for all of a card, the button for what is rarely needed."""
-    return el(
-        "button",
+    return button(
         icon("dots"),
-        type="button",
-        class_="btn s q icon-only more-toggle",
+        look="s q icon-only more-toggle",
         data_more_of=True,
         aria_label=f"More of {what}",
         title="Settings, prompt, history and whatever else is rarely needed",
@@ -194,7 +192,7 @@ def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, 
 
 def panel_toggle(text: str, panel: str) -> Html:
     """The button of a card's head that opens one of its panels."""
-    return el("button", text, type="button", class_="btn s q rare", data_panel_of=panel, aria_expanded="false")
+    return button(text, look="s q rare", data_panel_of=panel, aria_expanded="false")
 
 
 def _working(job: JobView) -> Html:
@@ -220,7 +218,7 @@ def _problem(held: Problem, stage: StageName) -> Html:
                 "details",
                 el("summary", "What the model said"),
                 el("pre", held.raw_reply),
-                el("p", "Fill in what you need of it below by hand, or run the stage again.", class_="mut"),
+                muted("Fill in what you need of it below by hand, or run the stage again."),
                 class_="raw",
             )
         )
@@ -253,4 +251,4 @@ def _panels(name: StageName, state: RunState) -> Child:
 
 def panel(name: str, note: str, content: Child) -> Html:
     """A part of a card that a button of its head opens."""
-    return el("div", el("p", note, class_="mut"), content, class_="panel", data_panel=name, data_key=f"panel-{name}")
+    return el("div", muted(note), content, class_="panel", data_panel=name, data_key=f"panel-{name}")

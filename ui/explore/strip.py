@@ -13,7 +13,7 @@ from services.runs.state import RunState
 from services.runs.words import edit_words
 from ui.explore.drawing import drawing_thumb
 from ui.explore.large import View, image_url
-from ui.explore.parts import icon, key
+from ui.explore.parts import button, icon, key, small
 from ui.explore.review import review_badge
 from ui.explore.saving import save_accepted
 from ui.markup import Child, Html, el
@@ -88,16 +88,12 @@ def strip(
     thumbs: list[Child] = [drawing_thumb(state, following)]
     thumbs += [_thumb(case, state, comparison, case.id == shown.id and not following) for case in held.cases]
     if not held.cases:
-        thumbs.append(el("p", "None of the results.", class_="mut small", id="none-of-them"))
+        thumbs.append(small("None of the results.", id="none-of-them"))
     number = len(held.all)
     following_case = held.next_unreviewed(shown)
-    onward = el(
-        "button",
-        "Next",
-        el("span", "unreviewed", class_="word"),
-        key("N"),
-        type="button",
-        class_="btn s q",
+    onward = button(
+        ["Next", el("span", "unreviewed", class_="word"), key("N")],
+        look="s q",
         id="next-unreviewed",
         title="The next result that nobody has accepted or rejected",
         data_view_case=following_case.id if following_case is not None else None,

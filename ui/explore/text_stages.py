@@ -19,7 +19,7 @@ from core.words import protected_spans, protected_words_in
 from services.runs.life_cycle import task_problem
 from services.runs.state import RunState
 from ui.explore.forms import setting_input
-from ui.explore.parts import button, icon, problem, select_type
+from ui.explore.parts import button, icon, muted, problem, select_type
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 
@@ -53,7 +53,7 @@ def caption_card(state: RunState) -> Html:
     unsaved = el("small", "Not saved yet: Enter saves, Escape takes it back.", class_="unsaved")
     parts: list[Child] = [el("div", field, marks, unsaved, class_="caption-box")]
     if not text:
-        parts.append(el("p", HINTS["caption"], class_="mut"))
+        parts.append(muted(HINTS["caption"]))
     elif protected_spans(text, state.run.task):
         task = el("b", state.run.task.describe())
         parts.append(el("p", "Underlined words are protected by the task ", task, ".", class_="mut small rare"))
@@ -83,7 +83,7 @@ def keywords_card(state: RunState) -> Html:
     if locked:
         words = [el("span", word, class_="chip lock", data_key=f"lock-{word}") for word in locked]
         chips.append(el("span", icon("lock"), "protected", words, class_="locked rare"))
-    hint = None if value.items else el("p", HINTS["keywords"], class_="mut")
+    hint = None if value.items else muted(HINTS["keywords"])
     return stage_card("keywords", state, [hint, el("div", chips, class_="chips")])
 
 
@@ -114,9 +114,9 @@ def alternatives_card(state: RunState) -> Html:
         if keyword.used and "keywords" not in state.stale:
             rows.setdefault(keyword.text, KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced))
     if not rows:
-        return stage_card("alternatives", state, el("p", HINTS["alternatives"], class_="mut"))
+        return stage_card("alternatives", state, muted(HINTS["alternatives"]))
     lines = [_row(item, state) for item in rows.values()]
-    head = el("p", HINTS["alternatives"], class_="mut") if not value.items else _threshold(state, value)
+    head = muted(HINTS["alternatives"]) if not value.items else _threshold(state, value)
     return stage_card("alternatives", state, [head, el("div", lines, class_="rows")])
 
 

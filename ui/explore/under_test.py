@@ -11,7 +11,7 @@ from core.types import Task
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from ui.explore.model_form import model_fields
-from ui.explore.parts import Tone, button, icon, pill, problem
+from ui.explore.parts import Tone, button, icon, muted, pill, problem, small
 from ui.markup import Child, Html, el
 
 STANDINGS: dict[Standing, tuple[Tone, str]] = {
@@ -57,11 +57,11 @@ def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Child:
 def _body(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Child:
     before, after = comparison.source, comparison.results.get(case.id)
     if comparison.wanted is None:
-        return el("p", "None is chosen for this task: pick one to see what your test cases do to it.", class_="mut")
+        return muted("None is chosen for this task: pick one to see what your test cases do to it.")
     if comparison.problem:
         return [problem(comparison.problem, "under-test-problem"), button("Try again", "under-test-again", "s")]
     if before is None or after is None:
-        return el("p", "It is being asked.", class_="mut", role="status", id="under-test-waits")
+        return muted("It is being asked.", role="status", id="under-test-waits")
     if before.kind == "segmentation":
         return _classes(comparison.figures.get(case.id, ()), comparison.masked)
     return _guesses(before, after, case.task)
@@ -97,7 +97,7 @@ def _bars(found: Prediction, name: str, label: str) -> Html:
 
 def _classes(figures: tuple[ClassFigures, ...], masked: bool) -> Child:
     if not figures:
-        return el("p", "It knows none of the protected classes of this task.", class_="mut")
+        return muted("It knows none of the protected classes of this task.")
     rows = [
         el(
             "tr",
@@ -118,7 +118,7 @@ def _classes(figures: tuple[ClassFigures, ...], masked: bool) -> Child:
         else "There is no mask: how well its map of the generated image agrees with its map of the source."
     )
     table = el("table", el("tr", el("th", "class"), el("th", "source"), el("th", "generated")), rows, id="class-table")
-    return [table, el("p", note, class_="mut small")]
+    return [table, small(note)]
 
 
 def _figure(value: float | None) -> str:
@@ -147,7 +147,7 @@ def _chooser(state: RunState, comparison: ModelComparison) -> Html:
     form = el(
         "div",
         model_fields(chosen, with_profile=True),
-        el("p", hint, class_="mut small"),
+        small(hint),
         button("Use it", "", "s p", data_submit=True),
         class_="choose",
         data_form="under-test",

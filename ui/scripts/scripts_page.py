@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.tokens import Token
 from services.commands import Command, Commands
 from services.tokens import MakeToken, NewToken, ScriptTokens, WithdrawToken
-from ui.explore.parts import Tone, pill
+from ui.explore.parts import Tone, button, muted, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.replies import FRESH
@@ -68,12 +68,10 @@ def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked:
             "@gradio/client for JavaScript, or plain HTTP. It gets the same checks and the same sentences.",
         ),
         el("pre", el("code", _EXAMPLE.format(address=here.rstrip("/"), token=shown)), class_="code-block"),
-        el(
-            "p",
+        muted(
             "What is answered is plain data. A mistake comes back as one sentence, and the title of the error is the "
             "field that it belongs to. Work that takes time gives a job, which is watched, shown and cancelled by its "
-            "number; it goes on when the script ends.",
-            class_="mut",
+            "number; it goes on when the script ends."
         ),
     )
     head = el("div", el("h1", "Scripts"), class_="study-head")
@@ -85,7 +83,7 @@ def _agents(here: str, locked: bool, mcp: bool) -> Html:
     """Where an agent finds the tools."""
     if not mcp:
         words = "Agents cannot call this studio: start it with app.py --mcp, and its endpoints are MCP tools as well."
-        return card(None, "Agents", el("p", words, class_="mut"), id="part-agents")
+        return card(None, "Agents", muted(words), id="part-agents")
     address = f"{here.rstrip('/')}{MCP}/"
     header = " Its requests carry the header “Authorization: Bearer TOKEN”." if locked else ""
     return card(
@@ -93,7 +91,7 @@ def _agents(here: str, locked: bool, mcp: bool) -> Html:
         "Agents",
         el("p", "The endpoints are tools of MCP (streamable HTTP) as well. Give your agent this address:"),
         el("p", el("code", address, id="mcp-address", class_="link-text")),
-        el("p", f"The studio explains its stages to the agent that connects.{header}", class_="mut"),
+        muted(f"The studio explains its stages to the agent that connects.{header}"),
         id="part-agents",
     )
 
@@ -103,7 +101,7 @@ def _open() -> Html:
         "No password is set, so the studio opens on this machine only, and its scripts need no token. Set a password "
         "(app.py --set-password) to let scripts of other machines in."
     )
-    return card(None, "Tokens", el("p", words, class_="mut"), id="part-tokens")
+    return card(None, "Tokens", muted(words), id="part-tokens")
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:
@@ -111,20 +109,16 @@ def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:
     return card(
         None,
         "Tokens",
-        el(
-            "p",
-            "A script shows a token instead of the password. The log says under its name what it did.",
-            class_="mut",
-        ),
+        muted("A script shows a token instead of the password. The log says under its name what it did."),
         _made(made) if made is not None else None,
         _form(),
-        _table(tokens) if tokens else el("p", "There is none yet.", class_="mut"),
+        _table(tokens) if tokens else muted("There is none yet."),
         id="part-tokens",
     )
 
 
 def _made(made: NewToken) -> Html:
-    copy = el("button", "Copy", type="button", class_="btn p s", data_copy_from="#token-text", id="copy-token")
+    copy = button("Copy", look="p s", data_copy_from="#token-text", id="copy-token")
     return el(
         "div",
         el("p", f"The token “{made.token.name}” is shown this once: copy it now, and keep it as you keep a password."),
@@ -165,7 +159,7 @@ def _row(token: Token) -> Html:
             "details",
             el("summary", "Withdraw …", class_="btn s q", id=f"withdraw-{token.id}"),
             el("span", "It stops at once, for good. ", class_="mut small"),
-            el("button", "Withdraw it", type="button", class_="btn s bad", data_withdraw=token.id),
+            button("Withdraw it", look="s bad", data_withdraw=token.id),
             class_="withdraw",
         )
         if words == "in use"

@@ -15,6 +15,7 @@ from core.errors import UserError
 from services.limits import TooMany
 from services.passwords import beyond_this_machine
 from services.sign_in import HOURS, LeadSignIn
+from ui.explore.parts import muted
 from ui.frame import document, theme_switch
 from ui.markup import Html, el
 from ui.replies import FRESH
@@ -130,7 +131,7 @@ def _sign_in_card(wanted: str, problem: str) -> Html:
     form = el(
         "form",
         el("h1", "Sign in"),
-        el("p", "This studio asks for the study lead's password.", class_="mut"),
+        muted("This studio asks for the study lead's password."),
         # Password managers keep a password under a name.
         el("input", type="text", name="name", value="study lead", autocomplete="username", hidden=True),
         el("input", type="hidden", name="next", value=wanted),

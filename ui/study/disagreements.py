@@ -16,7 +16,7 @@ from core.study_report import Disagreement, StudyReport
 from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
 from ui.diff import word_diff
-from ui.explore.parts import Size, bar, differences, key, picture, pill
+from ui.explore.parts import Size, bar, box, button, differences, key, muted, picture, pill, small
 from ui.markup import Child, Html, el
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar
@@ -83,7 +83,7 @@ def _facts(item: Item) -> Html:
         known.append((item.model or "model under test", "right" if item.model_right else "wrong"))
     known.extend((str(name), _short(value)) for name, value in item.origin.items())
     rows = [el("tr", el("th", name, scope="row"), el("td", value)) for name, value in known if value not in ("", None)]
-    return el("section", el("h2", "This image"), el("table", el("tbody", rows), class_="r-known"), class_="card box")
+    return box("This image", el("table", el("tbody", rows), class_="r-known"))
 
 
 def _short(value: object) -> str:
@@ -115,7 +115,7 @@ def _outcomes(report: StudyReport, item: Item) -> Html | None:
             )
         )
     table = el("table", el("tbody", rows), class_="outcomes")
-    return el("section", el("h2", "Where its votes differ"), el("div", table, class_="scroll"), class_="card box")
+    return box("Where its votes differ", el("div", table, class_="scroll"))
 
 
 def decide_address(report: StudyReport, item: int, question: str) -> str:
@@ -129,11 +129,11 @@ def _votes(report: StudyReport, data: StudyData, item: Item) -> Html:
     excluded = {exclusion.worker for exclusion in data.exclusions}
     first = {vote.assignment for vote in counted(of_item, data.study.rules.votes, excluded).get(item.id, ())}
     if not of_item:
-        return el("section", el("h2", "Votes"), el("p", "Nobody has judged it yet.", class_="mut"), class_="card box")
+        return box("Votes", muted("Nobody has judged it yet."))
     rows = [_vote(report, vote, item, excluded, first) for vote in of_item]
     head = [el("th", words, scope="col") for words in ("worker", "answers", "time", "when", "")]
     table = el("table", el("thead", el("tr", head)), el("tbody", rows), class_="item-votes")
-    return el("section", el("h2", "Votes"), el("div", table, class_="scroll"), class_="card box")
+    return box("Votes", el("div", table, class_="scroll"))
 
 
 def _vote(report: StudyReport, vote: Vote, item: Item, excluded: set[str], first: set[int]) -> Html:
@@ -210,7 +210,7 @@ def disagreements_box(report: StudyReport, data: StudyData) -> Html:
     ]
     if not found:
         words = "No two votes on the same image differ by much." if report.votes_counted else "There is no vote yet."
-        body: Child = el("p", words, class_="mut")
+        body: Child = muted(words)
     else:
         body = tiles(report, found[:SHOWN], items)
     return el("section", el("header", head), body, class_="card box", id="part-divided")
@@ -279,7 +279,7 @@ def all_disagreements(report: StudyReport, data: StudyData, wanted: Disagreement
     return el(
         "section",
         el("header", el("h2", count_of(len(found), "disagreement")), el("span", class_="grow"), choices),
-        tiles(report, part, items) if part else el("p", "None of these.", class_="mut"),
+        tiles(report, part, items) if part else muted("None of these."),
         el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
         class_="card box",
     )
@@ -414,7 +414,7 @@ def _case(report: StudyReport, case: Disagreement, item: Item, asked: Question) 
             data_keep=f"{case.item} {case.question}",
         ),
         el("p", id="refused", class_="problem", role="alert", hidden=True),
-        el("button", "Take it back", type="button", class_="btn s q", data_answer="") if decided is not None else None,
+        button("Take it back", look="s q", data_answer="") if decided is not None else None,
         el(
             "details",
             el("summary", "The votes ", key("v")),
@@ -439,11 +439,9 @@ def _end(asked: Question, answer: str) -> str:
 
 def _rules(report: StudyReport) -> Html:
     needed = f"{report.study.rules.consensus} of {report.study.rules.votes}"
-    return el(
-        "p",
+    return small(
         f"Only questions without a consensus ({needed} equal answers) come here. What you decide stands beside the "
-        "result of the workers, never in it.",
-        class_="mut small",
+        "result of the workers, never in it."
     )
 
 
@@ -456,7 +454,7 @@ def _nothing(report: StudyReport) -> Html:
         words = "There is no vote yet."
     else:
         words = "Every image has a consensus."
-    return el("section", el("h2", "Nothing to adjudicate"), el("p", words), class_="card box", id="adjudicating")
+    return box("Nothing to adjudicate", el("p", words), id="adjudicating")
 
 
 def _all_decided(report: StudyReport, found: Sequence[Disagreement]) -> Html:
@@ -480,11 +478,4 @@ def _all_decided(report: StudyReport, found: Sequence[Disagreement]) -> Html:
         for case in found
         if case.adjudication is not None
     ]
-    return el(
-        "section",
-        el("h2", "All decided"),
-        message,
-        el("table", el("tbody", rows), class_="decisions"),
-        class_="card box",
-        id="adjudicating",
-    )
+    return box("All decided", message, el("table", el("tbody", rows), class_="decisions"), id="adjudicating")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from core.form_numbers import form_numbers
-from ui.explore.parts import icon
+from ui.explore.parts import muted
 from ui.markup import Child, Html, el, join
 
 Problems = Mapping[str, str]
@@ -91,17 +91,10 @@ def card(number: int | None, title: str, *content: Child, lead: Child = None, **
     return el(
         "section",
         head,
-        el("p", lead, class_="mut") if lead is not None else None,
+        muted(lead) if lead is not None else None,
         join(*content),
         class_="card part",
         **attributes,
-    )
-
-
-def icon_button(name: str, words: str, **attributes: str | int | bool | None) -> Html:
-    """A small button without words of its own."""
-    return el(
-        "button", icon(name), type="button", class_="btn s q icon-only", aria_label=words, title=words, **attributes
     )
 
 

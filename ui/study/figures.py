@@ -12,6 +12,7 @@ from datetime import datetime
 from core.figures import percent
 from core.study_report import NONE, QuestionResult, Slice, Slices, StudyReport
 from core.words import count_of
+from ui.explore.parts import box, muted, small
 from ui.markup import Child, Html, el
 from ui.study.plots import (
     LOW,
@@ -69,7 +70,7 @@ def by_question(report: StudyReport) -> Html:
     if others:
         body.append(el("table", el("tbody", [_other_row(result) for result in others]), class_="plots plain"))
     legend = _legend(report, telling) if telling else None
-    return el("section", el("h2", "By question"), body, legend, class_="card box", id="part-questions")
+    return box("By question", body, legend, id="part-questions")
 
 
 def _legend(report: StudyReport, telling: Sequence[QuestionResult]) -> Html:
@@ -80,7 +81,7 @@ def _legend(report: StudyReport, telling: Sequence[QuestionResult]) -> Html:
         sentences.append("Ring: before exclusions.")
     if any(result.after.rate.value is not None and result.after.rate.value < LOW for result in telling):
         sentences.append(f"Orange: below {100 * LOW:.0f} %.")
-    return el("p", " ".join(sentences), class_="mut small")
+    return small(" ".join(sentences))
 
 
 def _question_row(result: QuestionResult, axis: Axis) -> Html:
@@ -139,7 +140,7 @@ def slice_box(title: str, words: str, parts: Sequence[Slice]) -> Html:
         body.append(
             el("details", el("summary", f"{len(rows) - FOLDED} more"), rest, id=f"more-{words.replace(' ', '-')}")
         )
-    return el("section", el("h2", title), body, class_="card box")
+    return box(title, body)
 
 
 def slices_of_question(result: QuestionResult) -> Html | None:
@@ -213,9 +214,9 @@ def agreement_box(report: StudyReport) -> Html:
         )
         if found.prevalence is not None:
             on += f"; {percent(found.prevalence)} of votes are “{found.frequent}”"
-        body.append(el("p", on, class_="mut small"))
+        body.append(small(on))
     body.append(el("p", found.words))
-    return el("section", el("h2", "Agreement"), body, _meanings(), class_="card box", id="part-agreement")
+    return box("Agreement", body, _meanings(), id="part-agreement")
 
 
 def _meanings() -> Html:
@@ -230,9 +231,8 @@ def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
     drawn = votes_over_time(times, needed)
     if drawn is None or report.first is None or report.last is None:
         return None
-    return el(
-        "section",
-        el("h2", "Votes over time"),
+    return box(
+        "Votes over time",
         drawn,
         el(
             "p",
@@ -241,7 +241,6 @@ def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
             el("span", when(report.last)),
             class_="mut small r-ends",
         ),
-        class_="card box",
         id="part-timeline",
     )
 
@@ -249,13 +248,7 @@ def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
 def questions_in_detail(report: StudyReport) -> Html:
     """Every question, folded; the only one of a study unfolded."""
     alone = len(report.questions) == 1
-    return el(
-        "section",
-        el("h2", "Each question"),
-        [_question(result, report, alone) for result in report.questions],
-        class_="card box",
-        id="part-details",
-    )
+    return box("Each question", [_question(result, report, alone) for result in report.questions], id="part-details")
 
 
 def _question(result: QuestionResult, report: StudyReport, alone: bool) -> Html:
@@ -361,16 +354,16 @@ def _agreement(result: QuestionResult) -> list[Child]:
     if before.ac1.value != found.ac1.value and before.raw.value is not None:
         measures = ((before.raw, "raw"), (before.alpha, "alpha"), (before.ac1, "AC1"), (before.fleiss, "kappa"))
         values = ", ".join(f"{name} {measure.words}" for measure, name in measures if measure.value is not None)
-        body.append(el("p", f"Before exclusions: {values}.", class_="mut small"))
+        body.append(small(f"Before exclusions: {values}."))
     return body
 
 
 def _remarks(result: QuestionResult, report: StudyReport) -> Html:
     """What was written."""
     if not result.remarks:
-        return el("p", "Nobody has written anything yet.", class_="mut")
+        return muted("Nobody has written anything yet.")
     lines = [
         el("li", remark.text, " ", el("small", remark.worker, class_="mut")) for remark in result.remarks[:REMARKS]
     ]
     more = len(result.remarks) - REMARKS
-    return el("div", el("ul", lines, class_="words"), el("p", f"and {more} more", class_="mut") if more > 0 else None)
+    return el("div", el("ul", lines, class_="words"), muted(f"and {more} more") if more > 0 else None)

@@ -10,7 +10,7 @@ from core.studies import LONGEST_WHY, Item, Question, Rules, Study, asked, wordi
 from core.words import count_of
 from services.studies.control_items import MADE
 from services.studies.item_filter import model_name
-from ui.explore.parts import Size, button, picture, pill
+from ui.explore.parts import Size, acts, button, more_line, muted, picture, pill, small
 from ui.markup import Child, Html, el
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
@@ -55,7 +55,7 @@ def items_card(study: Study, items: Sequence[Item], models: Sequence[str], kind:
         draw_form(models, kind),
         files_form(),
         wrong("items", problems),
-        el("p", "", class_="mut small", id="items-said", role="status"),
+        small("", id="items-said", role="status"),
         items_shown(items),
         lead="Every image is judged on its own. Draw them by a rule, not by hand: then the result speaks for all that "
         "the rule could have drawn.",
@@ -116,12 +116,7 @@ def files_form(study: Study | None = None) -> Html:
     return el(
         "details",
         el("summary", "Or bring images that were made elsewhere"),
-        el(
-            "p",
-            BROUGHT,
-            " They come in at once, and cannot be taken out again." if study is not None else None,
-            class_="mut small",
-        ),
+        small(BROUGHT, " They come in at once, and cannot be taken out again." if study is not None else None),
         el(
             "input",
             type="file",
@@ -131,7 +126,7 @@ def files_form(study: Study | None = None) -> Html:
             aria_label="File with images",
         ),
         el("p", "", class_="wrong", data_problem="bring", role="alert"),
-        el("p", "", class_="mut", id="bring-note", role="status"),
+        muted("", id="bring-note", role="status"),
         el("div", button("Add them", look="p s", id="bring-go"), class_="field", id="bring-ready", hidden=True)
         if study is not None
         else None,
@@ -226,15 +221,13 @@ def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]
                 class_="known-line",
             ),
             wrong("expected", {}),
-            el(
-                "div",
+            acts(
                 button("Use as control item", look="s", data_known="control", data_of=item.id),
                 button("Use as quiz item", look="s", data_known="quiz", data_of=item.id),
                 button("Use as training item", look="s", data_known="training", data_of=item.id),
                 button("Judge it like the others", look="s", data_known="item", data_of=item.id)
                 if item.kind != "item"
                 else None,
-                class_="acts",
             ),
             class_="known",
         )
@@ -247,12 +240,10 @@ def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]
         "div",
         el("div", pictures, class_="pair"),
         el("div", [pill([name, " ", el("b", value)]) for name, value in facts if value], class_="chips"),
-        el("p", item.counterfactual or item.caption, class_="mut") if item.counterfactual or item.caption else None,
+        muted(item.counterfactual or item.caption) if item.counterfactual or item.caption else None,
         known,
-        el("p", MADE_ONCE, class_="mut small") if draft and MADE in item.origin else None,
-        el("div", button("Remove from the study", look="s", data_remove_item=item.id), class_="acts")
-        if draft
-        else None,
+        small(MADE_ONCE) if draft and MADE in item.origin else None,
+        acts(button("Remove from the study", look="s", data_remove_item=item.id)) if draft else None,
         class_="item-window",
     )
 
@@ -286,12 +277,8 @@ def given_shown(items: Sequence[Item], kind: str, name: str) -> Html:
     return el(
         "div",
         el("p", el("b", count), ": ", ", ".join(summary), "."),
-        el(
-            "details",
-            el("summary", "Show them"),
-            el("div", [thumb(item) for item in there], class_="item-grid"),
-            data_keep=f"{kind}-shown",
-            class_="more-line",
+        more_line(
+            "Show them", el("div", [thumb(item) for item in there], class_="item-grid"), data_keep=f"{kind}-shown"
         ),
         id=f"part-{kind}",
     )

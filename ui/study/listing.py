@@ -8,7 +8,7 @@ from core.stored_studies import LogEntry
 from core.studies import Study
 from core.words import count_of
 from services.studies.templates import TEMPLATES, Template
-from ui.explore.parts import bar, icon, pill
+from ui.explore.parts import acts, bar, icon, muted, pill, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input, wrong
@@ -37,14 +37,12 @@ def _restore() -> Html:
     return el(
         "details",
         el("summary", "Restore a study from its study.zip"),
-        el(
-            "p",
+        small(
             "With its rules, images, votes, workers and decisions, as it was. One that was running comes back paused. "
-            "Codes, sign-ins and what concerns people of a panel are not in the file.",
-            class_="mut small",
+            "Codes, sign-ins and what concerns people of a panel are not in the file."
         ),
         el("input", type="file", id="restore", accept=".zip", aria_label="study.zip"),
-        el("p", "", class_="mut", id="restore-note", role="status"),
+        muted("", id="restore-note", role="status"),
         el("p", "", class_="wrong", data_problem="restore", role="alert"),
         class_="more-line files",
         data_keep="restore",
@@ -63,11 +61,9 @@ def _none() -> Html:
     return el(
         "section",
         el("h2", "There is no study yet"),
-        el(
-            "p",
+        muted(
             "A study asks people whether generated images still show what they should, the way the paper did it: five "
-            "votes an image, each by another worker, control items, and a consensus of four.",
-            class_="mut",
+            "votes an image, each by another worker, control items, and a consensus of four."
         ),
         el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
         el("div", el("a", icon("plus"), "New study", href="/study/new", class_="btn p", id="new-study")),
@@ -122,11 +118,9 @@ def new_page(signed_in: bool) -> str:
         ),
         el("fieldset", el("legend", "It begins with the questions of"), choices, class_="templates"),
         wrong("template", {}),
-        el(
-            "div",
+        acts(
             el("button", "Create the draft", type="submit", class_="btn p", id="create"),
             el("a", "Cancel", href="/study/", class_="btn q"),
-            class_="acts",
         ),
         el("p", "", class_="wrong", data_problem="", role="alert"),
         id="new-study-form",
@@ -176,13 +170,13 @@ def log_page(study: Study, entries: Sequence[LogEntry], limit: int, names: Mappi
         )
     ]
     if not entries:
-        body: Child = el("p", "Nothing has happened yet.", class_="mut")
+        body: Child = muted("Nothing has happened yet.")
     else:
         columns = ["time (UTC)", "event", "worker", "detail", *(["study"] if names is not None else [])]
         rows = [_row(entry, names) for entry in entries]
         head = el("thead", el("tr", [el("th", words, scope="col") for words in columns]))
         body = el("div", el("table", head, el("tbody", rows), class_="log"), class_="scroll")
-    more = el("p", f"The latest {limit} events.", class_="mut small") if len(entries) >= limit else None
+    more = small(f"The latest {limit} events.") if len(entries) >= limit else None
     return el("section", el("span", ways, class_="chips"), body, more, class_="card box")
 
 

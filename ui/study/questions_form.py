@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from core.studies import Question, QuestionKind, Rules
 from services.studies.draft_form import short_name
 from services.studies.templates import TEMPLATES
-from ui.explore.parts import button, icon
+from ui.explore.parts import acts, button, icon, icon_button, more_line
 from ui.markup import Child, Html, el
-from ui.study.fields import Problems, area, card, field, icon_button, select, text_input, tick, wrong
+from ui.study.fields import Problems, area, card, field, select, text_input, tick, wrong
 
 Namer = Callable[[str], str]
 """The name of one of a question's fields in the form."""
@@ -45,12 +45,7 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
         "Questions",
         el("ol", lines, class_="questions", id="questions") if lines else _none(),
         wrong("questions", problems),
-        el(
-            "div",
-            button([icon("plus"), "Add a question"], look="s", data_question="add", id="add-question"),
-            begin,
-            class_="acts",
-        ),
+        acts(button([icon("plus"), "Add a question"], look="s", data_question="add", id="add-question"), begin),
         shown,
         proposals,
         lead="What is asked of every image. Nothing is ever pre-selected. Write {label} where the class of the image "
@@ -179,9 +174,8 @@ def _more(place: int, question: Question, questions: Sequence[Question], name: N
         summary.append(f"only of images that show “{question.only_with}”")
     if question.follows:
         summary.append(f"only after “{question.follows}” = {question.follows_answer}")
-    return el(
-        "details",
-        el("summary", " · ".join(summary)),
+    return more_line(
+        " · ".join(summary),
         el(
             "div",
             field(
@@ -204,5 +198,4 @@ def _more(place: int, question: Question, questions: Sequence[Question], name: N
             class_="fields",
         ),
         data_keep=f"question-{place}",
-        class_="more-line",
     )

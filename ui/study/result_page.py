@@ -8,7 +8,7 @@ from core.figures import percent
 from core.studies import Study, StudyData
 from core.study_report import Agreement, StudyReport
 from core.words import count_of
-from ui.explore.parts import bar, icon, notice
+from ui.explore.parts import bar, box, button, icon, muted, notice
 from ui.markup import Child, Html, el, fingerprint
 from ui.study.disagreements import disagreements_box, item_address
 from ui.study.figures import agreement_box, by_question, questions_in_detail, slices, timeline
@@ -100,7 +100,7 @@ def export_menu(study: Study) -> Html:
 
 def copy_methods() -> Html:
     """The button in the head of the page."""
-    return el("button", "Copy methods paragraph", type="button", class_="btn", data_copy_from="#methods-text")
+    return button("Copy methods paragraph", data_copy_from="#methods-text")
 
 
 def methods(paragraph: str) -> Html:
@@ -111,7 +111,7 @@ def methods(paragraph: str) -> Html:
             "header",
             el("h2", "Methods paragraph"),
             el("span", class_="grow"),
-            el("button", "Copy", type="button", class_="btn s", data_copy_from="#methods-text", id="copy-methods"),
+            button("Copy", look="s", data_copy_from="#methods-text", id="copy-methods"),
         ),
         el("p", paragraph, id="methods-text", class_="methods"),
         class_="card box",
@@ -134,12 +134,10 @@ def _comments(report: StudyReport, data: StudyData) -> Html | None:
         for remark in report.comments[:COMMENTS]
     ]
     more = len(report.comments) - COMMENTS
-    return el(
-        "section",
-        el("h2", "Comments"),
+    return box(
+        "Comments",
         el("ul", lines, class_="words"),
-        el("p", f"and {more} more, in the exports", class_="mut") if more > 0 else None,
-        class_="card box",
+        muted(f"and {more} more, in the exports") if more > 0 else None,
         id="part-comments",
     )
 
@@ -191,7 +189,7 @@ def _tile(title: str, figure_text: str, *lines: Child, name: str) -> Html:
         "section",
         el("h2", title),
         el("p", figure_text, class_="figure"),
-        [el("p", line, class_="mut") for line in lines if line],
+        [muted(line) for line in lines if line],
         class_="card figure-tile",
         id=f"tile-{name}",
     )

@@ -11,7 +11,7 @@ from core.studies import Question, Rules, Study, Worker
 from core.words import count_of
 from services.studies.life_cycle import NewCodes
 from services.studies.templates import task_of
-from ui.explore.parts import bar, button, pill
+from ui.explore.parts import acts, bar, button, more_line, muted, pill, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card, field, number_input, text_input, wrong
@@ -108,11 +108,9 @@ def progress_part(study: Study) -> Html:
         None,
         "Progress",
         el("div", bar(share), el("b", f"{100 * share:.0f} %" if share < 1 else "100 %"), class_="progress-line"),
-        el(
-            "p",
+        muted(
             f"{study.votes:,} of {study.needed:,} votes that count, {missing:,} missing; "
-            f"{count_of(study.workers, 'annotator')}. {now}",
-            class_="mut",
+            f"{count_of(study.workers, 'annotator')}. {now}"
         ),
         id="part-progress",
     )
@@ -126,18 +124,14 @@ def _invite(study: Study, invited: Invited, panel: Panel) -> Html:
         link: Child = el(
             "div",
             _link(f"{named}#join={study.link}", id="link"),
-            el(
-                "div",
+            acts(
                 button("Copy the link", look="p s", data_copy_from="#link", id="copy-link"),
                 button("End the invitation …", look="s", data_act="end-invitation", id="link-off"),
-                class_="acts",
             ),
             class_="stack",
         )
     else:
-        link = el(
-            "div", button("Open the invitation …", look="s", data_act="open-invitation", id="link-on"), class_="acts"
-        )
+        link = acts(button("Open the invitation …", look="s", data_act="open-invitation", id="link-on"))
     codes = el(
         "div",
         field(
@@ -153,24 +147,18 @@ def _invite(study: Study, invited: Invited, panel: Panel) -> Html:
         None,
         "Invite annotators",
         el("h3", "An open link", pill("on", "ok") if study.link else pill("off")),
-        el(
-            "p",
+        small(
             f"It takes those whom {panel.parameter} names, each as one worker under a made-up name."
             if panel.parameter
-            else "Whoever has it can take part under a made-up name.",
-            class_="mut small",
+            else "Whoever has it can take part under a made-up name."
         ),
         link,
         el("h3", "Personal codes"),
-        el("p", "Each code is one worker; nobody can vote twice with it.", class_="mut small"),
+        small("Each code is one worker; nobody can vote twice with it."),
         codes,
         el("div", id="part-codes"),
         _others(invited.others),
-        el(
-            "p",
-            f"{invited.here:,} can take part now. Who has lost a code gets another one on the page Workers.",
-            class_="mut small",
-        )
+        small(f"{invited.here:,} can take part now. Who has lost a code gets another one on the page Workers.")
         if invited.here
         else None,
         el(
@@ -208,7 +196,7 @@ def _others(workers: Sequence[Worker]) -> Html | None:
         el("h3", "Workers of your other studies"),
         el("div", chips, el("span", more, class_="mut small") if more else None, class_="chips"),
         wrong("workers", {}),
-        el("div", button("Add those who are ticked …", look="s", data_act="enrol-workers", id="enrol"), class_="acts"),
+        acts(button("Add those who are ticked …", look="s", data_act="enrol-workers", id="enrol")),
         class_="stack",
     )
 
@@ -241,11 +229,9 @@ def codes_part(made: NewCodes) -> Html:
             class_="codes",
             id="codes-table",
         ),
-        el(
-            "div",
+        acts(
             button("Print", look="s", data_print=True, id="print-codes"),
             button("Copy the list", look="s", data_copy_table="#codes-table", id="copy-codes"),
-            class_="acts",
         ),
         id="part-codes",
         class_="stack made-codes",
@@ -253,7 +239,7 @@ def codes_part(made: NewCodes) -> Html:
 
 
 def _over(study: Study) -> Html:
-    return card(None, "Invitations", el("p", "The study is closed: nobody can be invited any more.", class_="mut"))
+    return card(None, "Invitations", muted("The study is closed: nobody can be invited any more."))
 
 
 def _panel(panel: Panel) -> Html:
@@ -291,7 +277,7 @@ def _panel(panel: Panel) -> Html:
             "{participant} in it becomes the id.",
         ),
         field("questions", "Questions about the person", asked, {}, questions),
-        el("div", button("Save …", look="s", data_act="set-panel", id="set-panel"), class_="acts"),
+        acts(button("Save …", look="s", data_act="set-panel", id="set-panel")),
         lead="For Prolific and sites like it. Who did how much is in the export “Payment”.",
     )
 
@@ -376,21 +362,17 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
         f"Rules, version {rules.version}",
         el("ol", [_question(question) for question in rules.questions], class_="asked"),
         el("dl", [[el("dt", name), el("dd", words)] for name, words in facts], class_="facts-list"),
-        el(
-            "details",
-            el("summary", "Instructions and consent"),
+        more_line(
+            "Instructions and consent",
             el("pre", rules.instructions or "(none)"),
             el("pre", rules.consent or "(none)"),
-            class_="more-line",
             data_keep="texts",
         ),
         el("h3", "Versions") if len(versions) > 1 else None,
         el("ul", versions, class_="mut small versions"),
-        el(
-            "div",
+        acts(
             button("New draft with these rules", look="s", data_like=study.id, id="again"),
             button("Copy with its images", look="s", data_like=study.id, data_images=True, id="copy-study"),
-            class_="acts",
         ),
     )
 
@@ -411,12 +393,10 @@ def votes_card(heading: str = "Bring votes from Mechanical Turk") -> Html:
     return card(
         None,
         heading,
-        el(
-            "p",
+        small(
             "A result file (CSV) as Mechanical Turk gives it, or one that a study here exported. Its images have to be "
             "images of this study, under their item names or the names of the files that they came from. Workers keep "
-            "their names, with “imported-” before them.",
-            class_="mut small",
+            "their names, with “imported-” before them."
         ),
         el("input", type="file", id="votes-file", accept=".csv", aria_label="Result file of Mechanical Turk"),
         el("p", "", id="votes-note", role="status"),

@@ -13,7 +13,7 @@ from core.study_report import PowerPlan
 from services.studies.draft_form import LONGEST_NAME
 from services.studies.drafts import DraftState, power_of
 from services.studies.templates import task_of
-from ui.explore.parts import button, icon, pill
+from ui.explore.parts import acts, button, icon, icon_button, more_line, muted, pill, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import (
@@ -21,7 +21,6 @@ from ui.study.fields import (
     area,
     card,
     field,
-    icon_button,
     number_field,
     text_input,
     wrong,
@@ -105,11 +104,9 @@ def dialogs() -> Html:
 
 def votes_card(rules: Rules, problems: Problems) -> Html:
     """How many votes, and when they count."""
-    rare = el(
-        "details",
-        el("summary", "Time limits and the drawing of lots"),
+    rare = more_line(
+        "Time limits and the drawing of lots",
         _numbers(rules, problems, "lease_minutes", "too_fast_seconds", "seed"),
-        class_="more-line",
         data_keep="rare",
     )
     return card(
@@ -208,11 +205,7 @@ def examples_part(examples: Sequence[InstructionExample], problems: Problems) ->
         el("h3", "Examples"),
         el("ol", lines, class_="examples") if lines else el("p", "No example yet.", class_="empty"),
         wrong("examples", problems),
-        el(
-            "div",
-            button([icon("plus"), "Add an example"], look="s", data_example_pick=True, id="add-example"),
-            class_="acts",
-        ),
+        acts(button([icon("plus"), "Add an example"], look="s", data_example_pick=True, id="add-example")),
         id="part-examples",
     )
 
@@ -278,10 +271,10 @@ def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
     try:
         images, planned = power_of(rules, items, assumed.width, assumed.valid, assumed.accuracy, assumed.minutes)
     except ValueError as error:
-        return _plan_part(el("p", str(error), class_="mut"))
+        return _plan_part(muted(str(error)))
     needed = f"An interval of {100 * assumed.width:g} points takes {images:,} images."
     if planned is None:
-        return _plan_part(el("p", "Add images to see what they will be able to say. ", needed, class_="mut"))
+        return _plan_part(muted("Add images to see what they will be able to say. ", needed))
     tiles = [
         _tile(f"{100 * planned.width:.1f} points", "width of the 95 % interval"),
         _tile(f"{100 * planned.low:.1f} to {100 * planned.high:.1f} %", "the interval to expect"),
@@ -291,8 +284,8 @@ def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
     return _plan_part(
         _scale(planned),
         el("div", tiles, class_="figures"),
-        el("p", planned.words, class_="mut small"),
-        el("p", needed, class_="mut small"),
+        small(planned.words),
+        small(needed),
     )
 
 
@@ -344,11 +337,9 @@ def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[
         "div",
         el("h2", "Before the start"),
         el("ul", lines, class_="missing"),
-        el(
-            "div",
+        acts(
             el("a", "Preview", href=study_address(study.id, "preview"), class_="btn", target="_blank", id="preview"),
             button("Start the study …", look="p", data_act="start-study", id="start", disabled=bool(stops)),
-            class_="acts",
         ),
         id="part-missing",
         class_="before",

@@ -9,7 +9,7 @@ from core.figures import Proportion, percent
 from core.studies import WORK, Item, Study, StudyData, Vote, right
 from core.study_report import StudyReport, WorkerFigures
 from core.words import count_of
-from ui.explore.parts import Tone, pill
+from ui.explore.parts import Tone, box, button, muted, pill, small
 from ui.markup import Attribute, Child, Html, el
 from ui.study.disagreements import item_address, said_answers, worker_address
 from ui.study.frame import study_address
@@ -54,15 +54,13 @@ def workers_box(report: StudyReport) -> Html:
 def all_workers(report: StudyReport) -> Html:
     """Everybody, with what a lead can decide."""
     if not report.workers:
-        return el("section", el("h2", "Workers"), _nobody(), class_="card box", id="part-all-workers")
+        return box("Workers", _nobody(), id="part-all-workers")
     study = report.study
     fit = [worker for worker in report.workers if worker.exclusion is None and worker.decided["pending"]]
     waiting = sum(worker.decided["pending"] for worker in fit)
-    approve = el(
-        "button",
+    approve = button(
         f"Approve {count_of(waiting, 'pending assignment')} of {count_of(len(fit), 'worker')}",
-        type="button",
-        class_="btn s",
+        look="s",
         id="approve-all",
         data_decide=f"/study/api/{study.id}/approve-all",
         data_ask="Approve all pending assignments of everybody who is not excluded? Each approval can be reversed.",
@@ -73,17 +71,7 @@ def all_workers(report: StudyReport) -> Html:
     drawn = worker_scatter(report.workers, study.rules.too_fast_seconds)
     rows = [row(report, worker, actions_of(study, worker)) for worker in report.workers]
     table = el("table", head(True, sorts=True), el("tbody", rows), class_="workers sortable")
-    scatter = el(
-        "section",
-        el("h2", "Speed and agreement"),
-        drawn,
-        el(
-            "p",
-            _SCATTER,
-            class_="mut small",
-        ),
-        class_="card box",
-    )
+    scatter = box("Speed and agreement", drawn, small(_SCATTER))
     return el(
         "div",
         el(
@@ -98,7 +86,7 @@ def all_workers(report: StudyReport) -> Html:
                 approve if fit else None,
             ),
             el("div", table, class_="scroll"),
-            el("p", _policy(report), class_="mut small"),
+            small(_policy(report)),
             class_="card box",
         ),
         scatter if drawn is not None else None,
@@ -108,7 +96,7 @@ def all_workers(report: StudyReport) -> Html:
 
 
 def _nobody() -> Html:
-    return el("p", "Nobody has joined yet. Invitations are under “Invite and run”.", class_="mut")
+    return muted("Nobody has joined yet. Invitations are under “Invite and run”.")
 
 
 def _policy(report: StudyReport) -> str:
@@ -245,11 +233,10 @@ def _act(
     study: Study, title: str, what: str, worker: str, words: str = "", reason: bool = False, **sent: Attribute
 ) -> Html:
     """A button that sends something, after a question and with a reason where they are given."""
-    return el(
-        "button",
+    return button(
         title,
-        type="button",
-        class_="btn s",
+        "",
+        "s",
         id="-".join(map(str, (what, *sent.values(), worker))),
         data_decide=f"/study/api/{study.id}/{what}",
         data_title=f"{title.rstrip('…')} {worker}",
@@ -284,17 +271,12 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
     )
     return el(
         "div",
-        el("section", el("h2", worker.worker), el("div", figures, class_="scroll"), class_="card box"),
-        el(
-            "section",
-            el(
-                "h2",
-                count_of(len(votes) - trained, "vote")
-                + (f" and {count_of(trained, 'training answer')}" if trained else ""),
-            ),
-            el("div", table, class_="scroll") if shown else el("p", "No vote yet.", class_="mut"),
+        box(worker.worker, el("div", figures, class_="scroll")),
+        box(
+            count_of(len(votes) - trained, "vote")
+            + (f" and {count_of(trained, 'training answer')}" if trained else ""),
+            el("div", table, class_="scroll") if shown else muted("No vote yet."),
             el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
-            class_="card box",
         ),
         class_="r-stack",
         id="part-worker",
@@ -372,14 +354,7 @@ def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
         f"{good} of {len(found)} control items were answered right by everybody. Those that were answered wrong most "
         "often come first: where most workers are wrong, look whether the item is."
     )
-    return el(
-        "section",
-        el("h2", "Control items"),
-        el("p", sentence, class_="mut small"),
-        el("div", tiles, class_="divided"),
-        class_="card box",
-        id="part-controls",
-    )
+    return box("Control items", small(sentence), el("div", tiles, class_="divided"), id="part-controls")
 
 
 def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:
