@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import Request
 
-from ui.explore.parts import button, icon
+from ui.explore.parts import button, here_link, icon
 from ui.markup import Child, Html, el, join
 from ui.theme import LEAD, asset_address
 
@@ -144,14 +144,7 @@ def signed_in(request: Request) -> bool:
 
 def _navigation(here: str, **attributes: str) -> Html:
     links = [
-        el(
-            "a",
-            words,
-            href=address,
-            class_="on" if name == here else None,
-            aria_current="page" if name == here else None,
-            **(attributes if name == here else {}),
-        )
+        here_link(words, address, name == here, current="page", **attributes if name == here else {})
         for name, words, address in NAVIGATION
     ]
     return el("nav", links, aria_label="Pages")

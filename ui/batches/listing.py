@@ -9,7 +9,7 @@ from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, batch_address, duration, state_words
-from ui.explore.parts import acts, button, icon, muted, pill
+from ui.explore.parts import acts, button, first_steps, icon, page_head, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import area, card, field
@@ -104,16 +104,13 @@ def _none() -> Html:
         ("Look", "All captions are written first. You see a sample of them before a single image is drawn."),
         ("Go on", "It may be paused, or end with the machine, at any time: it goes on where it was, each image once."),
     )
-    return el(
-        "div",
-        el("h2", "A whole data set at once"),
-        muted(
-            "A batch makes test cases of thousands of images. They come into the gallery of Curate while it goes on, "
-            "and each of them opens in Explore."
-        ),
-        el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
+    return first_steps(
+        "A whole data set at once",
+        "A batch makes test cases of thousands of images. They come into the gallery of Curate while it goes on, and "
+        "each of them opens in Explore.",
+        steps,
         acts(el("a", "Plan the first batch", href=NEW, class_="btn p")),
-        class_="card part first-batch",
+        "first-batch",
     )
 
 
@@ -144,12 +141,7 @@ def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[st
     """Where a plan is written, begun with one of those that are offered, or brought from a file; `text` is what stands
     there at first.
     """
-    head = el(
-        "div",
-        el("p", el("a", "All batches", href=BATCHES), class_="back small"),
-        el("div", el("h1", "New batch"), class_="title"),
-        class_="batch-head",
-    )
+    head = page_head("All batches", BATCHES, el("h1", "New batch"), class_="batch-head")
     form = el(
         "form",
         _starts(text, offered),

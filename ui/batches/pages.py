@@ -13,7 +13,7 @@ from services.curation.views import gallery_address
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
 from ui.diff import shortened, word_diff
-from ui.explore.parts import acts, button, differences, muted, pill, problem, small
+from ui.explore.parts import acts, button, differences, heading, muted, page_head, pill, problem, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card
@@ -61,18 +61,16 @@ def parts(details: BatchDetails) -> Mapping[str, Html]:
 
 def _head(view: BatchStatus) -> Html:
     words, tone = state_words(view)
-    return el(
-        "div",
-        el("p", el("a", "All batches", href=BATCHES), class_="back small"),
-        el(
-            "div",
+    return page_head(
+        "All batches",
+        BATCHES,
+        [
             el("h1", view.batch.name),
             pill(words, tone, id="state", data_state=view.state),
             el("span", about(view), class_="mut"),
             el("span", class_="grow"),
             _acts(view),
-            class_="title",
-        ),
+        ],
         muted(_meaning(view)),
         id="part-head",
         class_="batch-head",
@@ -326,10 +324,8 @@ def _latest(details: BatchDetails) -> Html:
     ]
     return el(
         "section",
-        el(
-            "header",
-            el("h2", "Latest images"),
-            el("span", class_="grow"),
+        heading(
+            "Latest images",
             el("a", "See all of them in Curate", href=_in_curate(details.status), class_="btn s", id="to-curate"),
             class_="card-head",
         ),

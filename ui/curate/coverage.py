@@ -37,7 +37,7 @@ from services.curation.views import View, gallery_address
 from ui.curate.frame import curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
-from ui.explore.parts import button, muted, short_model
+from ui.explore.parts import button, here_link, muted, short_model
 from ui.frame import signed_in
 from ui.markup import Child, Html, el
 from ui.replies import FRESH
@@ -191,7 +191,7 @@ def _toolbar(look: Look, table: CoverageTable, model: str) -> Html:
 
 
 def _choice(words: str, then: Look, on: bool) -> Html:
-    return el("a", words, href=then.address, class_="on" if on else None, aria_current="true" if on else None)
+    return here_link(words, then.address, on)
 
 
 def _models(look: Look, table: CoverageTable, model: str) -> Html | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from ui.explore.parts import here_link
 from ui.frame import document, header
 from ui.markup import Child, Html, el, join
 from ui.theme import LEAD
@@ -48,15 +49,5 @@ def curate_page(
 
 
 def _pages(tab: Tab) -> Html:
-    links = [
-        el(
-            "a",
-            words,
-            href=address,
-            class_="on" if name == tab else None,
-            aria_current="page" if name == tab else None,
-            data_page=name,
-        )
-        for name, words, address in PAGES
-    ]
+    links = [here_link(words, address, name == tab, current="page", data_page=name) for name, words, address in PAGES]
     return el("nav", links, class_="sub", aria_label="Pages of Curate")

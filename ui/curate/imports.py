@@ -26,7 +26,20 @@ from services.test_sets.exports import FORMAT_TITLES, file_stem
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
 from ui.curate.sets_words import SETS, set_address
-from ui.explore.parts import acts, bar, button, icon, left, more_line, muted, pill
+from ui.explore.parts import (
+    acts,
+    bar,
+    button,
+    head_table,
+    here_link,
+    icon,
+    left,
+    more_line,
+    muted,
+    page_head,
+    pill,
+    save_link,
+)
 from ui.frame import signed_in
 from ui.markup import Child, Html, el, join
 from ui.replies import FRESH, attached, fetched, shown, with_file
@@ -155,11 +168,8 @@ def _page(title: str, content: Html, signed: bool) -> str:
 
 
 def _head(*acts: Child) -> Html:
-    return el(
-        "div",
-        el("p", el("a", "All test sets", href=SETS), class_="back small"),
-        el("div", el("h1", "Import images"), el("span", class_="grow"), acts, class_="title"),
-        class_="set-head",
+    return page_head(
+        "All test sets", SETS, [el("h1", "Import images"), el("span", class_="grow"), acts], class_="set-head"
     )
 
 
@@ -331,8 +341,7 @@ def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[t
             )
             for _, row in shown
         ]
-        head = el("tr", [el("th", words, scope="col") for words in ("file", "", "what became of it")])
-        body = el("div", el("table", el("thead", head), el("tbody", lines), class_="report"), class_="scroll")
+        body = el("div", head_table(("file", "", "what became of it"), lines, class_="report"), class_="scroll")
     gallery = el(
         "a",
         "Its images",
@@ -341,28 +350,13 @@ def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[t
         id="to-images",
     )
     name = file_stem(held.name, "import")
-    save = el(
-        "a",
-        icon("down"),
-        "Save as CSV",
-        href=f"{here}/{name}.csv?{said}",
-        class_="btn",
-        download=True,
-        id="save-report",
-    )
+    save = save_link("Save as CSV", f"{here}/{name}.csv?{said}", look="", id="save-report")
     return el(
         "div",
-        el(
-            "div",
-            el("p", el("a", "Import images", href=IMPORT), class_="back small"),
-            el(
-                "div",
-                el("h1", held.name),
-                el("span", class_="grow"),
-                save if held.rows else None,
-                gallery,
-                class_="title",
-            ),
+        page_head(
+            "Import images",
+            IMPORT,
+            [el("h1", held.name), el("span", class_="grow"), save if held.rows else None, gallery],
             muted(f"{_counts(held)} · {held.source} · {when(held.created)}"),
             class_="set-head",
         ),
@@ -395,12 +389,4 @@ def _into_set(held: Import) -> Html:
 
 
 def _kind_link(here: str, kind: RowKind | None, words: str, number: int, on: bool) -> Html:
-    return el(
-        "a",
-        words,
-        " ",
-        el("small", f"{number:,}"),
-        href=f"{here}?kind={kind}" if kind else here,
-        class_="chip on" if on else "chip",
-        aria_current="true" if on else None,
-    )
+    return here_link([words, " ", el("small", f"{number:,}")], f"{here}?kind={kind}" if kind else here, on, look="chip")

@@ -18,7 +18,7 @@ from ui.curate.sets_words import (
     splits_in_words,
     version_title,
 )
-from ui.explore.parts import pill
+from ui.explore.parts import here_link, page_head, pill
 from ui.markup import Child, Html, el
 
 KINDS: tuple[tuple[str, str, str], ...] = (
@@ -49,13 +49,11 @@ def difference_page(
     address = set_address(new.test_set, "/compare")
     query = {"old": reference(old), "new": reference(new)}
     tiles = [
-        el(
-            "a",
-            el("b", f"{len(changes[name]):,}"),
-            el("span", words),
-            href=set_address(new.test_set, "/compare", **query, kind=name),
-            class_="tile on" if name == kind else "tile",
-            aria_current="true" if name == kind else None,
+        here_link(
+            [el("b", f"{len(changes[name]):,}"), el("span", words)],
+            set_address(new.test_set, "/compare", **query, kind=name),
+            name == kind,
+            look="tile",
             title=means,
             data_kind=name,
         )
@@ -71,12 +69,7 @@ def difference_page(
         grid = el("p", "No image.", class_="empty")
     return el(
         "div",
-        el(
-            "div",
-            el("p", el("a", new.set_name, href=set_address(new.test_set)), class_="back small"),
-            el("div", el("h1", "What is different"), class_="title"),
-            class_="set-head",
-        ),
+        page_head(new.set_name, set_address(new.test_set), el("h1", "What is different"), class_="set-head"),
         _choice(old, new, sets),
         el("div", tiles, class_="tiles", id="figures"),
         el("div", el("b", _words(kind, len(changes[kind]))), el("span", class_="grow"), places, class_="toolbar"),

@@ -8,7 +8,7 @@ from core.test_sets import SetVersion, TestSet
 from core.words import count_of
 from ui.curate.frame import curate_page
 from ui.curate.sets_words import set_address, splits_in_words, version_title
-from ui.explore.parts import acts, button, icon, muted, pill
+from ui.explore.parts import acts, button, first_steps, icon, pill
 from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input
 from ui.study.words import when
@@ -68,16 +68,13 @@ def _none() -> Html:
         ("Split", "Train, validation and test are parted by source, so that nothing leaks from one to another."),
         ("Release", "A version gets an id that says what is in it. It never changes, and loads in five lines."),
     )
-    return el(
-        "section",
-        el("h2", "A view is a question, a test set is a list"),
-        muted(
-            "A filter of the gallery finds other images tomorrow. A test set holds the same ones for ever: each with "
-            "its label, its split, its mask and where it came from."
-        ),
-        el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
+    return first_steps(
+        "A view is a question, a test set is a list",
+        "A filter of the gallery finds other images tomorrow. A test set holds the same ones for ever: each with its "
+        "label, its split, its mask and where it came from.",
+        steps,
         _new_form("Create the first test set"),
-        class_="card part first-set",
+        "first-set",
     )
 
 

@@ -31,7 +31,7 @@ from ui.curate.sets_words import (
     version_title,
 )
 from ui.evaluate.words import evaluate_address
-from ui.explore.parts import bar, box, button, icon, left, pill
+from ui.explore.parts import bar, box, button, facts, heading, here_link, icon, left, page_head, pill
 from ui.markup import Child, Html, el
 from ui.study.words import when
 
@@ -89,12 +89,7 @@ def _head(shown: ShownVersion) -> Html:
                 id="next",
             )
         )
-    return el(
-        "div",
-        el("p", el("a", "All test sets", href=SETS), class_="back small"),
-        el("div", el("h1", held.name), el("span", class_="grow"), acts, class_="title"),
-        class_="set-head",
-    )
+    return page_head("All test sets", SETS, [el("h1", held.name), el("span", class_="grow"), acts], class_="set-head")
 
 
 def _versions(shown: ShownVersion) -> Html:
@@ -103,14 +98,16 @@ def _versions(shown: ShownVersion) -> Html:
         on = version.number == shown.version.number
         told = when(version.released) if version.released is not None else "may change until it is released"
         lines.append(
-            el(
-                "a",
-                el("b", f"Version {version.place}"),
-                pill("draft", "warn") if version.is_draft else None,
-                el("small", f"{count_of(version.entries, 'image')} · {told}", class_="mut"),
-                href=set_address(shown.held.id, version=version_key(version)),
-                class_="version-line on" if on else "version-line",
-                aria_current="page" if on else None,
+            here_link(
+                [
+                    el("b", f"Version {version.place}"),
+                    pill("draft", "warn") if version.is_draft else None,
+                    el("small", f"{count_of(version.entries, 'image')} · {told}", class_="mut"),
+                ],
+                set_address(shown.held.id, version=version_key(version)),
+                on,
+                look="version-line",
+                current="page",
             )
         )
     return el("nav", lines, class_="card versions-list", aria_label="Versions")
@@ -136,7 +133,7 @@ def _about(shown: ShownVersion) -> Html | None:
         return None
     return el(
         "section",
-        el("dl", [(el("dt", name), el("dd", told)) for name, told in rows], class_="facts-list"),
+        facts(rows),
         class_="card box",
     )
 
@@ -161,9 +158,7 @@ def _counts(shown: ShownVersion) -> Html | None:
         if not images:
             return el("td", el("span", "·", class_="mut"))
         to = _link(shown, SetPlace() if on else SetPlace(meant))
-        return el(
-            "td", el("a", f"{images:,}", href=to, class_="on" if on else None, aria_current="true" if on else None)
-        )
+        return el("td", here_link(f"{images:,}", to, on))
 
     head = el(
         "tr",
@@ -261,10 +256,8 @@ def _before_release(shown: ShownVersion) -> Html:
     full = shown.version.entries > 0
     return el(
         "section",
-        el(
-            "header",
-            el("h2", "Before a release"),
-            el("span", class_="grow"),
+        heading(
+            "Before a release",
             button("Add accepted images", look="s", data_send="add-to-test-set", id="add-accepted"),
             button("Split …", look="s", data_open_window="split", disabled=not full, id="open-split"),
             button("Delete the draft …", look="s q", data_open_window="delete", id="open-delete"),
@@ -304,10 +297,8 @@ def work_line(view: WorkView, words: str = "") -> Html:
 def _released(shown: ShownVersion) -> Html:
     return el(
         "section",
-        el(
-            "header",
-            el("h2", "Use it"),
-            el("span", class_="grow"),
+        heading(
+            "Use it",
             button("Is it still whole?", look="s", data_verify=True, id="verify"),
             button("Leak check …", look="s", data_open_window="leaks", id="open-leaks"),
             button([icon("down"), "Export …"], look="s p", data_open_window="export", id="open-export"),

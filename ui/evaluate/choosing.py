@@ -18,7 +18,7 @@ from services.evaluation.types import ClassMapping, ModelChoice, Pending, Subjec
 from services.work_queue import WorkView
 from ui.evaluate.words import EVALUATE, Place, evaluate_address
 from ui.explore.model_form import model_fields
-from ui.explore.parts import acts, bar, button, left, more_line, muted, notice, pill, problem, small
+from ui.explore.parts import acts, bar, button, head_table, left, more_line, muted, pill, problem, small
 from ui.markup import Child, Html, el
 from ui.study.fields import area, field
 
@@ -370,8 +370,7 @@ def _mapped_row(row: MappingRow) -> Html:
 
 
 def _rows_folded(head: Sequence[str], rows: Sequence[Html], name: str) -> Html:
-    top = el("thead", el("tr", [el("th", words, scope="col") for words in head]))
-    first = el("table", top, el("tbody", rows[:SHOWN]), id=name)
+    first = head_table(head, rows[:SHOWN], id=name)
     if len(rows) <= SHOWN:
         return first
     rest = el("details", el("summary", f"{len(rows) - SHOWN} more"), el("table", el("tbody", rows[SHOWN:])))
@@ -403,9 +402,3 @@ def _own_mapping(place: Place, open_: bool) -> Html:
     )
     shown = open_ or bool(place.mapping)
     return more_line("Map labels by lines of your own", form, open=shown, id="own-mapping")
-
-
-def plain_problem(words: str) -> Html:
-    """Why there is nothing here, with the way back."""
-    back = el("a", "Choose another test set", href=EVALUATE, class_="btn s")
-    return el("section", notice(words), acts(back), class_="card part", id="part-problem")

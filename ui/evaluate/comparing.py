@@ -10,8 +10,8 @@ from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.segmenter import change_of
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
-from ui.explore.parts import more_line, muted, small
-from ui.markup import Child, Html, el
+from ui.explore.parts import first_rows, head_table, heading, muted, small
+from ui.markup import Html, el
 
 Pair = tuple[Evaluated, Evaluated]
 Say = Callable[[Figure], str]
@@ -35,19 +35,16 @@ def comparison_part(pair: Pair, places: tuple[Place, Place]) -> Html:
         )
         for name, place, look in zip(names, places, ("first", "second"), strict=True)
     ]
-    table = el(
-        "table",
-        el("thead", el("tr", el("th", "", scope="col"), heads)),
-        el("tbody", [_figure_row(words, figures, say) for words, figures, say in _figures(pair)]),
+    table = head_table(
+        [el("th", "", scope="col"), heads],
+        [_figure_row(words, figures, say) for words, figures, say in _figures(pair)],
         class_="side-by-side",
     )
     both = [_edits(pair, table_name) for table_name in EDIT_TABLES if table_name != "class"]
     return el(
         "section",
-        el(
-            "header",
-            el("h2", "Side by side"),
-            el("span", class_="grow"),
+        heading(
+            "Side by side",
             el("a", "Show one alone", href=places[0].to(beside="", other=None), class_="btn s"),
             class_="card-head",
         ),
@@ -171,7 +168,7 @@ def _class_changes(held: Evaluated) -> dict[str, Figure]:
 def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool = False) -> Html:
     axis = change_axis([one for figures in both.values() for one in figures])
     say = points if in_points else signed
-    drawn: list[Child] = [
+    drawn = [
         el(
             "tr",
             el("th", name, scope="row"),
@@ -180,8 +177,4 @@ def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool =
         )
         for name, figures in both.items()
     ]
-    body: list[Child] = [el("table", el("tbody", drawn[:SHOWN_ROWS]), class_="edits stacks")]
-    if len(drawn) > SHOWN_ROWS:
-        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits stacks")
-        body.append(more_line(f"{len(drawn) - SHOWN_ROWS} more", rest))
-    return el("div", el("h3", title), body)
+    return el("div", el("h3", title), first_rows((), drawn, SHOWN_ROWS, class_="edits stacks"))

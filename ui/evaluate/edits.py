@@ -6,7 +6,7 @@ from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot
 from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed
-from ui.explore.parts import more_line, muted, small
+from ui.explore.parts import first_rows, muted, small
 from ui.markup import Child, Html, el
 
 SHOWN_ROWS = 10
@@ -56,22 +56,15 @@ def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]
     rows = found.edits[table][:MOST_ROWS]
     axis = change_axis([one.row.change for one in rows])
     drawn = [_edit_row(one, axis, found, links) for one in rows]
-    head = el(
-        "thead",
-        el(
-            "tr",
-            el("th", table, scope="col"),
-            el("th", "hurts ← 0 → helps", scope="col", class_="plot-cell"),
-            el("th", "change", scope="col", class_="n"),
-            el("th", "n", scope="col", class_="n"),
-            el("th", _wrong(found), scope="col", class_="n"),
-            el("th", "worst ones", scope="col"),
-        ),
-    )
-    body: list[Child] = [el("table", head, el("tbody", drawn[:SHOWN_ROWS]), class_="edits stacks")]
-    if len(drawn) > SHOWN_ROWS:
-        rest = el("table", el("tbody", drawn[SHOWN_ROWS:]), class_="edits stacks")
-        body.append(more_line(f"{len(drawn) - SHOWN_ROWS} more", rest))
+    head = [
+        table,
+        el("th", "hurts ← 0 → helps", scope="col", class_="plot-cell"),
+        el("th", "change", scope="col", class_="n"),
+        el("th", "n", scope="col", class_="n"),
+        el("th", _wrong(found), scope="col", class_="n"),
+        "worst ones",
+    ]
+    body = first_rows(head, drawn, SHOWN_ROWS, class_="edits stacks")
     further = len(found.edits[table]) - len(rows)
     if further:
         words = f"{further:,} further rows, which hurt less or have too few test cases, are in the report as CSV."

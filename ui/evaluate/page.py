@@ -15,7 +15,7 @@ from ui.evaluate.ranking import ranking_part, ranking_waited_for
 from ui.evaluate.result import result_part
 from ui.evaluate.retraining import retraining_waited_for
 from ui.evaluate.words import EVALUATE, Links, Place
-from ui.explore.parts import box, muted, pill, problem
+from ui.explore.parts import box, muted, page_head, pill, problem
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.theme import ASSETS
@@ -121,10 +121,10 @@ def _head(
         )
         about += [pill(stand.model, "acc", id="model"), change, el("span", class_="grow")]
         about += [_compare(place, choices, versions), _report(place) if stand.ready else None]
-    return el(
-        "div",
-        el("p", el("a", "All test sets", href=EVALUATE), class_="back small"),
-        el("div", about, class_="title"),
+    return page_head(
+        "All test sets",
+        EVALUATE,
+        about,
         class_="study-head eval-head",
         id="evaluation" if stand is not None else None,
         data_query=place.to()[len(EVALUATE) :].removeprefix("?") if stand is not None else None,

@@ -12,7 +12,7 @@ from services.evaluation.types import Cell, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS, first_table
 from ui.evaluate.plots import confusion_table
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import box, button, more_line, muted, small
+from ui.explore.parts import box, button, first_rows, muted, small
 from ui.markup import Child, Html, el
 
 MOST_LABELS = 14
@@ -82,12 +82,8 @@ def cards_of(*cards: Html) -> Html:
 
 def folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:
     """A table of which the first rows stand in sight."""
-    top = el("thead", el("tr", [el("th", text, scope="col", class_=look or None) for text, look in head]))
-    body: list[Child] = [el("table", top, el("tbody", rows[:SHOWN_ROWS]), class_="stacks")]
-    if len(rows) > SHOWN_ROWS:
-        rest = el("table", el("tbody", rows[SHOWN_ROWS:]), class_="stacks")
-        body.append(more_line(f"{len(rows) - SHOWN_ROWS} more", rest))
-    return box(title, muted(words), body, id=name)
+    cells = [el("th", text, scope="col", class_=look or None) for text, look in head]
+    return box(title, muted(words), first_rows(cells, rows, SHOWN_ROWS, class_="stacks"), id=name)
 
 
 def linked(text: str, link: str | None) -> Child:

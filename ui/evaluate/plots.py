@@ -15,6 +15,7 @@ from core.evaluation_results import Calibration, Order
 from core.figures import Figure, Floats
 from services.evaluation.types import Cell, CellKind
 from ui.evaluate.words import signed
+from ui.explore.parts import head_table
 from ui.markup import Child, Html, el
 
 Open = Callable[[Cell], str | None]
@@ -92,7 +93,7 @@ def confusion_table(
     return el(
         "figure",
         el("figcaption", title),
-        el("table", el("thead", el("tr", el("td"), head)), el("tbody", rows), class_="confusion"),
+        head_table([el("td"), head], rows, class_="confusion"),
     )
 
 

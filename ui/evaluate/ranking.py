@@ -11,7 +11,7 @@ from core.evaluation_results import BUDGETS, Order
 from core.words import count_of
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
 from ui.evaluate.plots import found_plot
-from ui.explore.parts import box, problem, small
+from ui.explore.parts import box, head_table, heading, problem, small
 from ui.markup import Child, Html, el
 
 OPENED = 100
@@ -61,7 +61,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
     notes = [small(note) for note in found.notes]
     return el(
         "section",
-        el("header", el("h2", TITLE), el("span", class_="grow"), open_first, class_="card-head"),
+        heading(TITLE, open_first, class_="card-head"),
         el("p", _sentence(orders, found), id="ranking-said"),
         el(
             "div",
@@ -130,7 +130,7 @@ def _table(found: Ranking, listed: Listed) -> Html:
                 data_order=name,
             )
         )
-    return el("table", el("thead", el("tr", heads)), el("tbody", rows), class_="orders stacks", id="orders")
+    return head_table(heads, rows, class_="orders stacks", id="orders")
 
 
 def _curves(orders: dict[str, Order], images: int) -> Html:

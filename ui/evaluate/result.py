@@ -28,7 +28,7 @@ from ui.evaluate.parts import (
 from ui.evaluate.plots import calibration_plot, change_axis, change_plot, parts_bar
 from ui.evaluate.segmenter import of_segmenter
 from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
-from ui.explore.parts import box, muted, small
+from ui.explore.parts import box, facts, muted, small
 from ui.markup import Child, Html, el
 
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
@@ -187,7 +187,7 @@ def _sources(held: Effectiveness, links: Links) -> Html:
             f"{count_of(together.all_wrong + together.some_wrong + together.none_wrong, 'source')} by their test cases"
         ),
         bar,
-        el("dl", [[el("dt", name), el("dd", value)] for name, value in rows], class_="facts-list"),
+        facts(rows),
         id="flips",
     )
 

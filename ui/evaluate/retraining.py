@@ -22,7 +22,7 @@ from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
-from ui.explore.parts import acts, bar, button, left, more_line, muted, problem, small
+from ui.explore.parts import acts, bar, button, head_table, left, more_line, muted, problem, small
 from ui.markup import Child, Html, el, join
 from ui.study.fields import field, number_input, select, tick
 
@@ -256,7 +256,7 @@ def _table(found: RetrainingResult, address: Callable[[OpenedImages], str]) -> H
                 class_="main" if arm == found.main else None,
             )
         )
-    table = el("table", el("thead", el("tr", head)), el("tbody", body))
+    table = head_table(head, body)
     what = "pixels" if found.kind == "segmentation" else "images"
     untold = next((f" Won back: {share.why}." for share in won.values() if share.value is None), "")
     caption = (

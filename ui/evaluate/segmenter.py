@@ -25,7 +25,7 @@ from ui.evaluate.parts import (
 )
 from ui.evaluate.plots import ChangeAxis, change_axis, change_plot, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import box, button, muted
+from ui.explore.parts import box, button, facts, muted
 from ui.markup import Child, Html, el
 
 
@@ -168,6 +168,6 @@ def _sources(held: SegmentationEffect, losses: LossEffect, unchecked: int, links
         "Sources and lost classes",
         muted(f"{count_of(losses.sources, 'source')} by their test cases"),
         bar,
-        el("dl", [[el("dt", name), el("dd", value)] for name, value in rows], class_="facts-list"),
+        facts(rows),
         id="flips",
     )

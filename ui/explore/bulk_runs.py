@@ -10,7 +10,7 @@ from services.runs.life_cycle import task_problem
 from services.runs.state import ProfileOptions, RunState
 from ui.explore.bulk_settings import common, settings_of_all
 from ui.explore.large import image_url
-from ui.explore.parts import about, acts, bar, button, icon, left, pill
+from ui.explore.parts import about, acts, bar, button, head_table, heading, icon, left, pill, save_link, toggle
 from ui.markup import Child, Html, el
 
 
@@ -20,20 +20,13 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
         return Html("")
     runs = ",".join(together.ids)
     number = len(together.runs)
-    head = el(
-        "header",
-        el("h2", f"{number} pictures together" if number > 1 else "One picture"),
-        el("span", class_="grow"),
+    head = heading(
+        f"{number} pictures together" if number > 1 else "One picture",
         button("Close", look="s q", data_close_together=True, title="The runs stay in the list"),
     )
     rows = [_row(state) for state in together.runs]
     names = ("", "picture", "label", "how far", "", "")
-    table = el(
-        "table",
-        el("thead", el("tr", [el("th", name, scope="col") for name in names])),
-        el("tbody", rows),
-        class_="together-runs",
-    )
+    table = head_table(names, rows, class_="together-runs")
     return el(
         "section",
         head,
@@ -74,13 +67,10 @@ def _for_all(together: TogetherState, profile: ProfileOptions, runs: str) -> Htm
         disabled=not together.images or writing,
         title="Once the stages of all are done" if writing else None,
     )
-    save = el(
-        "a",
-        icon("down"),
+    save = save_link(
         f"Save {accepted} accepted",
-        href="download/accepted.zip?" + "&".join(f"run={run_id}" for run_id in together.ids),
-        class_="btn",
-        download=True,
+        "download/accepted.zip?" + "&".join(f"run={run_id}" for run_id in together.ids),
+        look="",
         id="together-save",
     )
     said: list[Child] = []
@@ -103,13 +93,12 @@ def _task(together: TogetherState, profile: ProfileOptions, runs: str) -> Html:
     kind: TaskKind = together.runs[0].run.task.kind
     kinds: tuple[TaskKind, ...] = ("classification", "segmentation")
     chips = [
-        button(
+        toggle(
             name,
             "together-task",
-            f"chip{' on' if all(state.run.task.kind == name for state in together.runs) else ''}",
+            all(state.run.task.kind == name for state in together.runs),
             data_runs=runs,
             data_kind=name,
-            aria_pressed="true" if all(state.run.task.kind == name for state in together.runs) else "false",
             disabled=all(state.run.task.kind == name for state in together.runs),
             data_key=f"together-{name}",
         )

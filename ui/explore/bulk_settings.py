@@ -12,7 +12,7 @@ from services.runs.state import ProfileOptions, RunState
 from services.runs.words import section_title
 from ui.explore.forms import setting_input
 from ui.explore.generation import preset_chips
-from ui.explore.parts import button
+from ui.explore.parts import button, toggle
 from ui.markup import Child, Html, el
 
 NAMES = {
@@ -55,13 +55,12 @@ def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
 def _recipes(states: Sequence[RunState], runs: str) -> Child:
     chosen = common(states, lambda state: state.recipe.name)
     chips = [
-        button(
+        toggle(
             recipe.title,
             "together-recipe",
-            f"chip{' on' if recipe.name == chosen else ''}",
+            recipe.name == chosen,
             data_runs=runs,
             data_recipe=recipe.name,
-            aria_pressed="true" if recipe.name == chosen else "false",
             title=recipe.description,
             data_key=f"together-recipe-{recipe.name}",
         )
@@ -136,14 +135,13 @@ def _row(states: Sequence[RunState], profile: ProfileOptions, section: str, name
             takes = list(profile.control_kinds)
         held = common(states, lambda state: getattr(getattr(state.settings, section), name))
         chips = [
-            button(
+            toggle(
                 value,
                 "together-setting",
-                f"chip{' on' if value == held else ''}",
+                value == held,
                 data_runs=runs,
                 data_setting=f"{section}.{name}",
                 data_value=value,
-                aria_pressed="true" if value == held else "false",
                 data_key=f"{field_id}-{value}",
             )
             for value in takes

@@ -10,7 +10,7 @@ from core.words import count_of
 from services.runs.combinations import STAGE, Grid, grid_of, pairs_of
 from services.runs.state import RunState
 from ui.explore.forms import setting_input
-from ui.explore.parts import button, small
+from ui.explore.parts import small, toggle
 from ui.markup import Child, Html, el
 
 NOT_ASKED = (
@@ -64,13 +64,12 @@ def _ways(grid: Grid, settings: CounterfactualSettings) -> Html:
     if settings.chosen:
         ways.append(("chosen", f"chosen: {len(settings.chosen)}", "Those that were ticked one by one"))
     chips = [
-        button(
+        toggle(
             words,
             "combinations",
-            f"chip{' on' if settings.combinations == how else ''}",
+            settings.combinations == how,
             data_how=how,
             title=title,
-            aria_pressed="true" if settings.combinations == how else "false",
             data_key=f"combinations-{how.replace(' ', '-')}",
         )
         for how, words, title in ways

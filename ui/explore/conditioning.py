@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from core.settings import ConditioningSettings, ControlKind
 from services.runs.state import ProfileOptions, RunState
 from ui.explore.large import image_url
-from ui.explore.parts import acts, bar, button, muted, picture, small
+from ui.explore.parts import acts, bar, button, muted, picture, small, toggle
 from ui.explore.stage import panel
 from ui.markup import Child, Html, el
 
@@ -69,13 +69,12 @@ def _kinds(settings: ConditioningSettings, profile: ProfileOptions) -> Html:
         words = f"{NAMES[kinds[0]]}: the only kind that the models of this profile were trained on."
         return small(words, id="control-kind")
     chips = [
-        button(
+        toggle(
             NAMES[kind],
             "setting",
-            f"chip{' on' if kind == settings.kind else ''}",
+            kind == settings.kind,
             data_setting="conditioning.kind",
             data_value=kind,
-            aria_pressed="true" if kind == settings.kind else "false",
             title=MEANINGS[kind],
         )
         for kind in kinds

@@ -11,7 +11,7 @@ from services.runs.state import RunState
 from ui.diff import shortened, word_diff
 from ui.explore.combinations import combinations_part
 from ui.explore.forms import setting_input
-from ui.explore.parts import Tone, button, differences, icon, muted, pill
+from ui.explore.parts import Tone, button, differences, icon, muted, pill, toggle
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 
@@ -59,13 +59,12 @@ def counterfactuals_card(state: RunState) -> Html:
 def _choices(settings: CounterfactualSettings, value: CounterfactualCaptions) -> Html:
     fields = type(settings).model_fields
     chips = [
-        button(
+        toggle(
             words,
             "setting",
-            f"chip{' on' if settings.edits_at_once == number else ''}",
+            settings.edits_at_once == number,
             data_setting="counterfactuals.edits_at_once",
             data_value=number,
-            aria_pressed="true" if settings.edits_at_once == number else "false",
         )
         for number, words in EDITS_AT_ONCE
     ]

@@ -14,7 +14,7 @@ from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
 from ui.explore.conditioning import conditioning_panel, what_it_is
 from ui.explore.forms import setting_input, settings_form
-from ui.explore.parts import Tone, about, bar, button, differences, icon, key, left, muted, notice, problem
+from ui.explore.parts import Tone, about, bar, button, differences, icon, key, left, muted, notice, problem, toggle
 from ui.explore.stage import more_toggle, panel, panel_toggle, running_stage, state_pill, title
 from ui.markup import Child, Html, el
 
@@ -160,18 +160,7 @@ def preset_chips(drawings: Sequence[GenerationSettings], presets: Presets, do: s
         on = all(one[field] == value for one in held for field, value in sets.items())
         chosen = chosen or on
         told = ", ".join(f"{FIELDS.get(field, field.replace('_', ' '))} {value}" for field, value in sets.items())
-        chips.append(
-            button(
-                name,
-                do,
-                f"chip{' on' if on else ''}",
-                data_preset=name,
-                aria_pressed="true" if on else "false",
-                title=told,
-                data_key=f"{do}-{name}",
-                **data,
-            )
-        )
+        chips.append(toggle(name, do, on, data_preset=name, title=told, data_key=f"{do}-{name}", **data))
     if not chosen and len(drawings) == 1:
         chips.append(el("span", "own", class_="chip on own", data_key="preset-own", title="Settings of your own"))
     return el("span", el("span", "preset", class_="mut"), chips, class_="choice", role="group", aria_label="Preset")
@@ -179,13 +168,12 @@ def preset_chips(drawings: Sequence[GenerationSettings], presets: Presets, do: s
 
 def _seeds(drawing: GenerationSettings) -> Html:
     chips: list[Child] = [
-        button(
+        toggle(
             SEEDS[mode][0],
             "setting",
-            f"chip{' on' if mode == drawing.seed_mode else ''}",
+            mode == drawing.seed_mode,
             data_setting="generation.seed_mode",
             data_value=mode,
-            aria_pressed="true" if mode == drawing.seed_mode else "false",
             title=SEEDS[mode][1],
             data_key=f"seed-{mode}",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from core.types import EDIT_TYPES, Task
@@ -74,6 +74,26 @@ def icon_button(name: str, words: str, **attributes: Attribute) -> Html:
     return button(icon(name), "", "s q icon-only", **{"aria_label": words, "title": words, **attributes})
 
 
+def toggle(text: Child, do: str, on: bool, **attributes: Attribute) -> Html:
+    """A chip that is pressed in or not."""
+    look = "chip on" if on else "chip"
+    return button(text, do, look, **{"aria_pressed": "true" if on else "false", **attributes})
+
+
+def here_link(
+    words: Child, address: str, on: bool, look: str = "", current: str = "true", **attributes: Attribute
+) -> Html:
+    """A link that is marked if it leads to what is shown already."""
+    shown = f"{look} on".strip() if on else look
+    marks = {"href": address, "class_": shown or None, "aria_current": current if on else None}
+    return el("a", words, **marks, **attributes)
+
+
+def save_link(words: str, address: str, look: str = "s", **attributes: Attribute) -> Html:
+    """A link to a file that the browser saves."""
+    return el("a", icon("down"), words, href=address, class_=f"btn {look}".strip(), download=True, **attributes)
+
+
 def acts(*buttons: Child, **attributes: Attribute) -> Html:
     """Buttons in a line."""
     return el("div", *buttons, class_="acts", **attributes)
@@ -92,6 +112,47 @@ def small(*words: Child, **attributes: Attribute) -> Html:
 def box(title: Child, *content: Child, **attributes: Attribute) -> Html:
     """A card with a title."""
     return el("section", el("h2", title), *content, class_="card box", **attributes)
+
+
+def heading(title: Child, *right: Child, **attributes: Attribute) -> Html:
+    """The head of a card: its title, and what stands at the right end."""
+    return el("header", el("h2", title), el("span", class_="grow"), *right, **attributes)
+
+
+def page_head(back: str, address: str, title: Child, *below: Child, **attributes: Attribute) -> Html:
+    """The head of a page: a link back to an address, and the line of its title."""
+    link = el("p", el("a", back, href=address), class_="back small")
+    return el("div", link, el("div", title, class_="title"), *below, **attributes)
+
+
+def head_table(head: Sequence[Child], rows: Child, **attributes: Attribute) -> Html:
+    """A table. Names of columns are made its head; cells of a head stand as they are."""
+    cells = [el("th", cell, scope="col") if type(cell) is str else cell for cell in head]
+    return el("table", el("thead", el("tr", cells)), el("tbody", rows), **attributes)
+
+
+def facts(named: Iterable[tuple[Child, Child]]) -> Html:
+    """Names with their values."""
+    return el("dl", [[el("dt", name), el("dd", value)] for name, value in named], class_="facts-list")
+
+
+def first_steps(title: str, lead: str, steps: Iterable[tuple[str, str]], begin: Child, look: str) -> Html:
+    """The card of a list that is empty: what its things are, the steps to one, and how to begin."""
+    lines = [el("li", el("b", name), el("span", words, class_="mut")) for name, words in steps]
+    return el(
+        "section", el("h2", title), muted(lead), el("ol", lines, class_="steps"), begin, class_=f"card part {look}"
+    )
+
+
+def first_rows(head: Sequence[Child], rows: Sequence[Html], shown: int, **attributes: Attribute) -> list[Child]:
+    """A table whose first rows stand in sight, and a line that opens to show the others. `head` may be empty."""
+    top = (
+        el("table", el("tbody", rows[:shown]), **attributes)
+        if not head
+        else head_table(head, rows[:shown], **attributes)
+    )
+    rest = el("table", el("tbody", rows[shown:]), **attributes)
+    return [top, more_line(f"{len(rows) - shown} more", rest) if len(rows) > shown else None]
 
 
 def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:

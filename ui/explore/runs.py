@@ -12,7 +12,7 @@ from services.jobs import JobView
 from services.runs.life_cycle import Listing
 from services.runs.words import text_progress
 from ui.explore.large import image_url
-from ui.explore.parts import CONTROL, acts, button, describe_task, icon, muted, small
+from ui.explore.parts import CONTROL, acts, button, describe_task, heading, icon, muted, small
 from ui.markup import Child, Html, el
 
 SEARCH_FROM = 7
@@ -29,7 +29,7 @@ def run_list(
     items = [_item(run, listed.jobs.get(run.id), run.id == run_id, now) for run in listed.runs]
     new = button([icon("plus"), "New"], look="s", data_go="new", id="new-run")
     choose = button("Select", look="s", data_select_runs=True, id="select-runs", aria_pressed="false")
-    head = el("header", el("h2", "Runs"), el("span", class_="grow"), choose if listed.runs else None, new)
+    head = heading("Runs", choose if listed.runs else None, new)
     return el(
         "div",
         head,

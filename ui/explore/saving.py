@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.stored_runs import Run, StoredTestCase
 from services.runs.accepted import accepted_of
-from ui.explore.parts import icon
-from ui.markup import Html, el, join
+from ui.explore.parts import save_link
+from ui.markup import Html, join
 
 
 def save_accepted(run: Run) -> Html | None:
@@ -16,42 +16,15 @@ def save_accepted(run: Run) -> Html | None:
     words = (
         "A ZIP file with all accepted images, their masks, and metadata.jsonl: label, caption, edits and seed of each"
     )
-    return el(
-        "a",
-        icon("down"),
-        f"Save {number} accepted",
-        href=f"download/accepted.zip?run={run.id}",
-        class_="btn s",
-        download=True,
-        id="save-accepted",
-        title=words,
-    )
+    return save_link(f"Save {number} accepted", f"download/accepted.zip?run={run.id}", id="save-accepted", title=words)
 
 
 def save_links(run: Run, case: StoredTestCase) -> Html:
     """The buttons below an image. The server names the files."""
     keeps = "A PNG that carries this whole run: drop it on the page, here or in another workspace, to get it back"
-    image = el(
-        "a",
-        icon("down"),
-        "Save image",
-        href=f"download/{case.id}.png",
-        class_="btn s",
-        download=True,
-        id="save-image",
-        title=keeps,
-    )
+    image = save_link("Save image", f"download/{case.id}.png", id="save-image", title=keeps)
     if run.mask_sha is None:
         return image
     words = "A ZIP file with the image, its mask at the same size, and the names of the classes"
-    both = el(
-        "a",
-        icon("down"),
-        "With mask",
-        href=f"download/{case.id}.zip",
-        class_="btn s",
-        download=True,
-        id="save-mask",
-        title=words,
-    )
+    both = save_link("With mask", f"download/{case.id}.zip", id="save-mask", title=words)
     return join(image, both)

@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.tokens import Token
 from services.commands import Command, Commands
 from services.tokens import MakeToken, NewToken, ScriptTokens, WithdrawToken
-from ui.explore.parts import Tone, button, muted, pill
+from ui.explore.parts import Tone, button, head_table, muted, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.replies import FRESH
@@ -146,10 +146,7 @@ def _form() -> Html:
 
 def _table(tokens: Sequence[Token]) -> Html:
     columns = ("name", "may", "made", "ends", "", "")
-    head = el("thead", el("tr", [el("th", words, scope="col") for words in columns]))
-    return el(
-        "div", el("table", head, el("tbody", [_row(token) for token in tokens]), class_="tokens"), class_="scroll"
-    )
+    return el("div", head_table(columns, [_row(token) for token in tokens], class_="tokens"), class_="scroll")
 
 
 def _row(token: Token) -> Html:

@@ -16,7 +16,21 @@ from core.study_report import Disagreement, StudyReport
 from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
 from ui.diff import word_diff
-from ui.explore.parts import Size, bar, box, button, differences, key, muted, picture, pill, small
+from ui.explore.parts import (
+    Size,
+    bar,
+    box,
+    button,
+    differences,
+    head_table,
+    heading,
+    here_link,
+    key,
+    muted,
+    picture,
+    pill,
+    small,
+)
 from ui.markup import Child, Html, el
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar
@@ -131,8 +145,7 @@ def _votes(report: StudyReport, data: StudyData, item: Item) -> Html:
     if not of_item:
         return box("Votes", muted("Nobody has judged it yet."))
     rows = [_vote(report, vote, item, excluded, first) for vote in of_item]
-    head = [el("th", words, scope="col") for words in ("worker", "answers", "time", "when", "")]
-    table = el("table", el("thead", el("tr", head)), el("tbody", rows), class_="item-votes")
+    table = head_table(("worker", "answers", "time", "when", ""), rows, class_="item-votes")
     return box("Votes", el("div", table, class_="scroll"))
 
 
@@ -278,7 +291,7 @@ def all_disagreements(report: StudyReport, data: StudyData, wanted: Disagreement
     ]
     return el(
         "section",
-        el("header", el("h2", count_of(len(found), "disagreement")), el("span", class_="grow"), choices),
+        heading(count_of(len(found), "disagreement"), choices),
         tiles(report, part, items) if part else muted("None of these."),
         el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
         class_="card box",
@@ -292,14 +305,7 @@ def _choices(
     if len(values) < 2:
         return None
     links = [
-        el(
-            "a",
-            value or "all",
-            href=way(value).address(study),
-            class_="chip on" if value == chosen else "chip",
-            aria_current="true" if value == chosen else None,
-        )
-        for value in ("", *values)
+        here_link(value or "all", way(value).address(study), value == chosen, look="chip") for value in ("", *values)
     ]
     return el("span", links, class_="chips", role="group", aria_label=name)
 

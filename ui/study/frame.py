@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.studies import Study, StudyState
-from ui.explore.parts import Tone, pill
+from ui.explore.parts import Tone, here_link, page_head, pill
 from ui.markup import Child, Html, el, join
 
 TABS = (
@@ -40,20 +40,11 @@ def study_head(study: Study, tab: str = "", *actions: Child) -> Html:
         )
         facts.append(pill(f"{rules.votes} votes an item · consensus {rules.consensus}"))
         facts.append(pill(f"{100 * rules.controls.share:.4g} % controls"))
-    tabs = [
-        el(
-            "a",
-            title,
-            href=study_address(study.id, end),
-            class_="on" if name == tab else None,
-            aria_current="page" if name == tab else None,
-        )
-        for name, title, end in TABS
-    ]
-    return el(
-        "div",
-        el("p", el("a", "All studies", href="/study/"), class_="back small"),
-        el("div", el("h1", study.name), facts, el("span", class_="grow"), join(*actions), class_="title"),
+    tabs = [here_link(title, study_address(study.id, end), name == tab, current="page") for name, title, end in TABS]
+    return page_head(
+        "All studies",
+        "/study/",
+        [el("h1", study.name), facts, el("span", class_="grow"), join(*actions)],
         el("nav", tabs, class_="tabs", aria_label="Pages of this study") if study.state != "draft" else None,
         class_="study-head",
     )

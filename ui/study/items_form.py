@@ -10,7 +10,7 @@ from core.studies import LONGEST_WHY, Item, Question, Rules, Study, asked, wordi
 from core.words import count_of
 from services.studies.control_items import MADE
 from services.studies.item_filter import model_name
-from ui.explore.parts import Size, acts, button, more_line, muted, picture, pill, small
+from ui.explore.parts import Size, acts, button, head_table, more_line, muted, picture, pill, small
 from ui.markup import Child, Html, el
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
@@ -142,10 +142,10 @@ def items_shown(items: Sequence[Item]) -> Html:
         return el("div", el("p", "No image yet.", class_="empty"), id="part-items", data_items=0)
     groups = Counter(item.group for item in plain)
     lines = [_group(group, [item for item in plain if item.group == group]) for group in groups]
-    head = el("tr", [el("th", words) for words in ("sample", "images", "classes", "model under test", "")])
+    head = ("sample", "images", "classes", "model under test", "")
     return el(
         "div",
-        el("div", el("table", el("thead", head), el("tbody", lines), class_="samples-table"), class_="scroll"),
+        el("div", head_table(head, lines, class_="samples-table"), class_="scroll"),
         thumbs(plain, 0),
         id="part-items",
         data_items=len(plain),

@@ -8,7 +8,7 @@ from core.stored_studies import LogEntry
 from core.studies import Study
 from core.words import count_of
 from services.studies.templates import TEMPLATES, Template
-from ui.explore.parts import acts, bar, icon, muted, pill, small
+from ui.explore.parts import acts, bar, first_steps, head_table, here_link, icon, muted, pill, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input, wrong
@@ -58,16 +58,13 @@ def _none() -> Html:
         ),
         ("Report it", "Validity with its interval, agreement, discards and exclusions, and a methods paragraph."),
     )
-    return el(
-        "section",
-        el("h2", "There is no study yet"),
-        muted(
-            "A study asks people whether generated images still show what they should, the way the paper did it: five "
-            "votes an image, each by another worker, control items, and a consensus of four."
-        ),
-        el("ol", [el("li", el("b", title), el("span", words, class_="mut")) for title, words in steps], class_="steps"),
+    return first_steps(
+        "There is no study yet",
+        "A study asks people whether generated images still show what they should, the way the paper did it: five "
+        "votes an image, each by another worker, control items, and a consensus of four.",
+        steps,
         el("div", el("a", icon("plus"), "New study", href="/study/new", class_="btn p", id="new-study")),
-        class_="card part first-study",
+        "first-study",
     )
 
 
@@ -163,7 +160,7 @@ def log_page(study: Study, entries: Sequence[LogEntry], limit: int, names: Mappi
     """
     address = study_address(study.id, "log")
     ways = [
-        el("a", words, href=to, class_="chip on" if here else "chip", aria_current="true" if here else None)
+        here_link(words, to, here, look="chip")
         for words, to, here in (
             ("this study", address, names is None),
             ("all studies, sign-ins and refusals", f"{address}?all=1", names is not None),
@@ -174,8 +171,7 @@ def log_page(study: Study, entries: Sequence[LogEntry], limit: int, names: Mappi
     else:
         columns = ["time (UTC)", "event", "worker", "detail", *(["study"] if names is not None else [])]
         rows = [_row(entry, names) for entry in entries]
-        head = el("thead", el("tr", [el("th", words, scope="col") for words in columns]))
-        body = el("div", el("table", head, el("tbody", rows), class_="log"), class_="scroll")
+        body = el("div", head_table(columns, rows, class_="log"), class_="scroll")
     more = small(f"The latest {limit} events.") if len(entries) >= limit else None
     return el("section", el("span", ways, class_="chips"), body, more, class_="card box")
 

@@ -8,7 +8,7 @@ from core.figures import percent
 from core.studies import Study, StudyData
 from core.study_report import Agreement, StudyReport
 from core.words import count_of
-from ui.explore.parts import bar, box, button, icon, muted, notice
+from ui.explore.parts import bar, box, button, heading, icon, muted, notice
 from ui.markup import Child, Html, el, fingerprint
 from ui.study.disagreements import disagreements_box, item_address
 from ui.study.figures import agreement_box, by_question, questions_in_detail, slices, timeline
@@ -107,12 +107,7 @@ def methods(paragraph: str) -> Html:
     """The paragraph, ready to paste."""
     return el(
         "section",
-        el(
-            "header",
-            el("h2", "Methods paragraph"),
-            el("span", class_="grow"),
-            button("Copy", look="s", data_copy_from="#methods-text", id="copy-methods"),
-        ),
+        heading("Methods paragraph", button("Copy", look="s", data_copy_from="#methods-text", id="copy-methods")),
         el("p", paragraph, id="methods-text", class_="methods"),
         class_="card box",
         id="part-methods",

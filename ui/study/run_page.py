@@ -11,7 +11,7 @@ from core.studies import Question, Rules, Study, Worker
 from core.words import count_of
 from services.studies.life_cycle import NewCodes
 from services.studies.templates import task_of
-from ui.explore.parts import acts, bar, button, more_line, muted, pill, small
+from ui.explore.parts import acts, bar, button, facts, head_table, more_line, muted, pill, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card, field, number_input, text_input, wrong
@@ -222,13 +222,7 @@ def codes_part(made: NewCodes) -> Html:
         "div",
         el("p", "These codes are shown this once: print or copy them now.", class_="notice"),
         el("h3", made.study.name, class_="only-print"),
-        el(
-            "table",
-            el("thead", el("tr", el("th", "worker"), el("th", "code"), el("th", "link"))),
-            el("tbody", lines),
-            class_="codes",
-            id="codes-table",
-        ),
+        head_table(("worker", "code", "link"), lines, class_="codes", id="codes-table"),
         acts(
             button("Print", look="s", data_print=True, id="print-codes"),
             button("Copy the list", look="s", data_copy_table="#codes-table", id="copy-codes"),
@@ -307,7 +301,7 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
     """The frozen rules as they are, and their versions."""
     rules = study.rules
     wanted, policy = rules.eligibility, rules.controls
-    facts = [
+    known = [
         ("Votes", f"{rules.votes} of different workers an image, consensus {rules.consensus}"),
         ("A person judges", f"{rules.most_items:,} images at most" if rules.most_items else "as many as there are"),
         (
@@ -361,7 +355,7 @@ def _rules(history: Sequence[tuple[Rules, datetime]], study: Study) -> Html:
         None,
         f"Rules, version {rules.version}",
         el("ol", [_question(question) for question in rules.questions], class_="asked"),
-        el("dl", [[el("dt", name), el("dd", words)] for name, words in facts], class_="facts-list"),
+        facts(known),
         more_line(
             "Instructions and consent",
             el("pre", rules.instructions or "(none)"),

@@ -9,7 +9,7 @@ from core.figures import Proportion, percent
 from core.studies import WORK, Item, Study, StudyData, Vote, right
 from core.study_report import StudyReport, WorkerFigures
 from core.words import count_of
-from ui.explore.parts import Tone, box, button, muted, pill, small
+from ui.explore.parts import Tone, box, button, head_table, muted, pill, small
 from ui.markup import Attribute, Child, Html, el
 from ui.study.disagreements import item_address, said_answers, worker_address
 from ui.study.frame import study_address
@@ -256,11 +256,9 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
     items = {item.id: item for item in data.items}
     shown = [vote for vote in votes[(page - 1) * PAGE : page * PAGE] if vote.item in items]
     outcomes = _outcomes(data, {vote.item for vote in shown})
-    columns = [
-        el("th", words, scope="col") for words in ("", "kind", "answers", "found by all", "time", "when", "decided")
-    ]
+    columns = ("", "kind", "answers", "found by all", "time", "when", "decided")
     rows = [_vote_row(report, vote, items[vote.item], outcomes.get(vote.item, {})) for vote in shown]
-    table = el("table", el("thead", el("tr", columns)), el("tbody", rows), class_="votes")
+    table = head_table(columns, rows, class_="votes")
     address = worker_address(report, worker.worker)
     turn = [
         el("a", str(n), href=f"{address}?page={n}", class_="btn s" + (" p" if n == page else ""))
