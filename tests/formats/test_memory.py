@@ -53,7 +53,10 @@ def write_out(workspace: Path, version: int, layout: str) -> None:
         export_version(opened, held, workspace / "out", layout, replace=True)
 
 
-@pytest.mark.parametrize("layout", ["imagefolder", "torchvision", "csv", "webdataset", "yolo", "parquet"])
+OTHERS = [pytest.param(layout, marks=pytest.mark.soak) for layout in ("torchvision", "csv", "yolo")]
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "webdataset", "parquet", *OTHERS])
 def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path) -> None:
     maker = Maker(tmp_path / "images")
     held = examples(maker, 240, 16, LONG)
@@ -64,7 +67,7 @@ def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path) -> 
     assert many < 50_000_000, "no more was asked for than there is"
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("layout", ["parquet", "webdataset"])
 def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_path: Path) -> None:
     """Rows come by 64, and some more are worked on at once."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.batches import main
 from core.errors import UserError
 from services.batches import planning, shards
 from services.batches.engine import Engine
@@ -209,27 +210,33 @@ def test_half_files_of_shards_stay_until_their_lots_are_merged(workspace: Worksp
 
 
 @pytest.mark.slow
-def test_the_commands_do_a_batch_in_shards(tmp_path: Path) -> None:
+def test_the_commands_do_a_batch_in_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Work is done by the command in a process of its own; what only reads and writes the batch, in this process."""
     drawn_data(tmp_path / "data", 4)
     plan, folder = plan_file(tmp_path, tmp_path / "data", captions=1), tmp_path / "workspace"
-    assert run(folder, "plan", plan).returncode == 0
-    out = run(folder, "hand-out", 1)
-    assert out.returncode == 0 and "1 lots wait for shards" in out.stdout, out.stderr
-    assert run(folder, "run", "1").returncode == 2  # it says that shards have it
+
+    def batch(*arguments: object) -> tuple[int, str]:
+        code = main(["--workspace", str(folder), *map(str, arguments)])
+        return code, capsys.readouterr().out
+
+    assert batch("plan", plan)[0] == 0
+    code, printed = batch("hand-out", 1)
+    assert code == 0 and "2 lots wait for shards" in printed
+    assert batch("run", "1")[0] == 2  # it says that shards have it
     for _ in ("captions", "language"):
         found = run(folder, "run", 1, "--shard", "1/1", "--workers", 1)
-        assert found.returncode == 0 and "1 of 1 lots are done" in found.stdout, found.stderr
-        found = run(folder, "merge", 1)
-    assert found.returncode == 4, found.stderr  # the captions wait for a yes
-    assert run(folder, "approve", 1).returncode == 0
-    assert run(folder, "hand-out", 1).returncode == 0
+        assert found.returncode == 0 and "2 of 2 lots are done" in found.stdout, found.stderr
+        code, printed = batch("merge", 1)
+    assert code == 4, printed  # the captions wait for a yes
+    assert batch("approve", 1)[0] == 0
+    assert batch("hand-out", 1)[0] == 0
     hidden = folder / "studio.db"
     os.rename(hidden, tmp_path / "elsewhere.db")  # a shard needs no database
     assert run(folder, "run", 1, "--shard", "2/2", "--workers", 1).returncode == 0
     assert run(folder, "run", 1, "--shard", "1/2", "--workers", 1).returncode == 0
     os.rename(tmp_path / "elsewhere.db", hidden)
-    assert "With shards: 1 of 1 lots" in run(folder, "status", 1).stdout
-    assert run(folder, "merge", 1).returncode == 0
+    assert "With shards: 1 of 1 lots" in batch("status", 1)[1]
+    assert batch("merge", 1)[0] == 0
     with Workspace(folder) as workspace:
         assert len(workspace.batches.images(1)) == 4
-    assert run(folder, "run", 1, "--shard", "3/2").returncode == 2
+    assert batch("run", 1, "--shard", "3/2")[0] == 2
