@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
+from core.csv_tables import facts
+
 LONGEST_NAME = 200
 """Characters in the name of a test set, and in a label."""
 
@@ -136,15 +138,7 @@ def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float],
     the hash of their image. Numbers of this workspace are not in it, so equal versions have one id everywhere.
     """
     lines = [
-        {
-            "image": entry.image,
-            "label": entry.label,
-            "mask": entry.mask or "",
-            "mask_classes": {str(number): named for number, named in entry.mask_classes.items()},
-            "role": entry.role,
-            "source": entry.source,
-            "split": entry.split,
-        }
+        facts(entry, "image label mask_classes role source split", mask=entry.mask or "")
         for entry in sorted(entries, key=lambda entry: entry.image)
     ]
     held = {

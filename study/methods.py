@@ -165,8 +165,7 @@ def _people(rules: Rules) -> list[str]:
     if required.quiz and required.min_finished:
         sentence += (
             f"; a quiz of {count_of(required.quiz, 'item')}, of which {_share(required.quiz_pass)} had to be right, "
-            "stood in for "
-            "a shorter record"
+            "stood in for a shorter record"
         )
     return [f"{sentence}."]
 
@@ -212,8 +211,7 @@ def _collected(report: StudyReport) -> list[str]:
     voted = [worker for worker in report.workers if worker.votes]
     sentences = [
         f"{_when(report.first, report.last)}, {count_of(len(voted), 'worker')} cast "
-        f"{count_of(report.votes_cast, 'vote')} on these "
-        "images."
+        f"{count_of(report.votes_cast, 'vote')} on these images."
     ]
     if report.exclusions:
         votes = {worker.worker: worker.votes for worker in report.workers}
@@ -225,8 +223,7 @@ def _collected(report: StudyReport) -> list[str]:
         ]
         sentences.append(
             f"{count_of(len(listed), 'worker')} {_were(len(listed))} excluded with "
-            f"{count_of(report.votes_excluded, 'vote')}: "
-            f"{'; '.join(listed)}."
+            f"{count_of(report.votes_excluded, 'vote')}: {'; '.join(listed)}."
         )
     else:
         sentences.append("No worker was excluded.")
@@ -341,8 +338,7 @@ def _agreement(found: Agreement) -> str:
     common = f"; {percent(found.prevalence)} of votes are “{found.frequent}”" if found.prevalence is not None else ""
     return (
         f"Agreement: {', '.join(measures)} ({count_of(found.raw.n_items, 'image')}, {found.raw.raters:.3g} "
-        "votes each on "
-        f"average{common})."
+        f"votes each on average{common})."
     )
 
 

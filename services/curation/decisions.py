@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from core.csv_tables import facts
 from core.errors import UserError
 from core.stored_runs import Verdict
 from core.types import LONGEST_REASON
@@ -28,8 +29,6 @@ from storage.curation.decisions import (
     LONGEST_TAG,
     MOST_AT_ONCE,
     Change,
-    Decision,
-    DecisionKind,
     Target,
 )
 from storage.workspace import Workspace
@@ -144,15 +143,9 @@ class ReviewFigures(Query, name="review-figures"):
 
 
 @dataclass(frozen=True)
-class Decided:
-    """What came of a decision."""
+class Decided(Change):
+    """What came of a decision, in words too."""
 
-    decision: int
-    """Its number, by which it is taken back; 0 where nothing was changed."""
-    changed: int
-    """Images that it changed."""
-    same: int
-    """Images that stay as they were."""
     said: str
     """In one or two sentences."""
     repeat: int = 0
@@ -211,24 +204,14 @@ class CurationDecisions:
 
     def listed(self, asked: ListDecisions) -> Plain:
         found = self._decisions.all(asked.limit, asked.after, asked.by)
-        return {"decisions": [_facts(one) for one in found], "next": found[-1].id if len(found) == asked.limit else 0}
+        names = "kind author what undoes undone created"
+        rows = [facts(one, names, decision=one.id, count=one.entries) for one in found]
+        return {"decisions": rows, "next": found[-1].id if len(found) == asked.limit else 0}
 
     def history(self, asked: DecisionHistory) -> Plain:
         """Raises UserError for an unknown image."""
-        return {
-            "history": [
-                {
-                    "kind": said.kind,
-                    "what": said.what,
-                    "reason": said.reason,
-                    "author": said.author,
-                    "decision": said.decision,
-                    "restored": said.restored,
-                    "created": said.created.isoformat(),
-                }
-                for said in self._decisions.of_entry(asked.entry)
-            ]
-        }
+        names = "kind what reason author decision restored created"
+        return {"history": [facts(said, names) for said in self._decisions.of_entry(asked.entry)]}
 
     def answer_repeat(self, sent: AnswerRepeat) -> dict[str, bool]:
         """Raises UserError for an image that the session does not show once more."""
@@ -240,19 +223,15 @@ class CurationDecisions:
         seconds = (held.last - held.first).total_seconds() if held.first and held.last else 0.0
         share = wilson(held.agreed, held.repeated, nothing="no image was shown once more yet")
         return {
+            **facts(held, "author decisions images"),
+            **facts(share, "low high words"),
             "session": held.id,
-            "author": held.author,
-            "decisions": held.decisions,
-            "images": held.images,
             "seconds": seconds,
             # From the first to the last there is one decision less.
             "an_hour": 3600 * (held.decisions - 1) / seconds if seconds > 0 else None,
             "repeats": held.repeated,
             "same": held.agreed,
             "share": share.value,
-            "low": share.low,
-            "high": share.high,
-            "words": share.words,
         }
 
     def _repeat(self, session: int) -> int:
@@ -278,17 +257,3 @@ def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
 def _safe(text: str) -> str:
     """As a part of a template."""
     return text.replace("{", "{{").replace("}", "}}")
-
-
-def _facts(one: Decision) -> Plain:
-    kind: DecisionKind = one.kind
-    return {
-        "decision": one.id,
-        "kind": kind,
-        "author": one.author,
-        "what": one.what,
-        "count": one.entries,
-        "undoes": one.undoes,
-        "undone": one.undone,
-        "created": one.created.isoformat(),
-    }

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from core.csv_tables import Cell, Kind, Row, csv_text, plain
+from core.csv_tables import Cell, Kind, Row, csv_text, facts, plain
 from core.studies import StudyData, asked, wording
 from core.study_report import StudyReport
 from core.version import version
@@ -191,9 +191,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
             "kind": "DILLEMA Studio study",
             "program": version(),
             "exported": _now(),
-            "study": study.data.study.id,
-            "name": study.data.study.name,
-            "state": study.data.study.state,
+            **facts(study.data.study, "name state", study=study.data.study.id),
             "items": len(study.data.items),
             "votes": len(study.data.votes),
             "pictures": pictures,

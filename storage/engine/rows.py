@@ -67,7 +67,7 @@ def whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def checked_text(text: str, what: str, longest: int, field: str, one_line: bool = True) -> str:
+def checked_text(text: str, what: str, longest: int, field: str = "", one_line: bool = True) -> str:
     """What a person typed, as it is kept. Raises UserError about the `field` where it is longer; `what` names it."""
     text = whole(" ".join(text.split()) if one_line else text.strip())
     if len(text) > longest:

@@ -23,7 +23,17 @@ from core.run_record import RunRecord
 from core.stored_runs import EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
 from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, stage_kinds
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, now, pack, pack_value, record_of, require_run, run_exists, unpack_value
+from storage.engine.rows import (
+    Row,
+    checked_text,
+    now,
+    pack,
+    pack_value,
+    record_of,
+    require_run,
+    run_exists,
+    unpack_value,
+)
 from storage.images import Images, file_name, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, LatestRun, begin_from, latest_of_sources
 from storage.runs.rows import (
@@ -419,12 +429,9 @@ def mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: M
 
 
 def _name(name: str) -> str:
-    name = " ".join(name.split())
+    name = checked_text(name, "The name of the run", LONGEST_NAME, "title")
     if not name:
         raise UserError("The run has no name; give it one.", field="title")
-    if len(name) > LONGEST_NAME:
-        text = f"The name of the run has {len(name)} characters; give it one of at most {LONGEST_NAME}."
-        raise UserError(text, field="title")
     return name
 
 

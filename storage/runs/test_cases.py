@@ -28,7 +28,18 @@ from core.stored_runs import (
 from core.stored_studies import Candidate
 from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, require_run, unpack_value, when
+from storage.engine.rows import (
+    Row,
+    checked_text,
+    insert_row,
+    now,
+    pack,
+    pack_value,
+    record_of,
+    require_run,
+    unpack_value,
+    when,
+)
 from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
 from storage.thumbnails import ThumbnailFiles, Thumbnails
@@ -218,9 +229,7 @@ def insert_review(
     """
     if verdict not in VERDICTS:
         raise ValueError(f"there is no verdict {verdict!r}")
-    reason = " ".join(reason.split())
-    if len(reason) > LONGEST_REASON:
-        raise UserError(f"The reason has {len(reason)} characters; say it in at most {LONGEST_REASON}.", field="reason")
+    reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
     if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
         raise _unknown_case(case_id)
     row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}

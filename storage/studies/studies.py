@@ -21,7 +21,7 @@ from core.errors import UserError
 from core.stored_studies import ImportedVote, LogEntry
 from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, when, whole
+from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.assignments import Assignments, hold_again
 from storage.studies.imported_votes import import_vote, imported_worker
 from storage.studies.next_items import look_again
@@ -459,11 +459,9 @@ def _count(db: sqlite_utils.Database, query: str, parameters: Sequence[Any]) -> 
 
 
 def _name(name: str) -> str:
-    name = whole(" ".join(name.split()))
+    name = checked_text(name, "The name of the study", LONGEST_NAME)
     if not name:
         raise UserError("The study has no name; give it one.")
-    if len(name) > LONGEST_NAME:
-        raise UserError(f"The name of the study has {len(name)} characters; give it one of at most {LONGEST_NAME}.")
     return name
 
 

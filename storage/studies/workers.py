@@ -16,7 +16,7 @@ from core.errors import UserError
 from core.stored_studies import Enrolment
 from core.studies import ApprovalVerdict, Exclusion, Worker
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import insert_row, now, record_of, sha_of, when, whole
+from storage.engine.rows import checked_text, insert_row, now, record_of, sha_of, when, whole
 from storage.studies.next_items import look_again
 from storage.studies.rows import append_log, require_study, touch
 
@@ -281,11 +281,9 @@ def insert_decision(
 
 def checked_reason(reason: str, needed: bool) -> str:
     """A reason as it is kept. Raises UserError for one that is too long, or that is missing and `needed`."""
-    reason = whole(" ".join(reason.split()))
+    reason = checked_text(reason, "The reason", LONGEST_REASON)
     if needed and not reason:
         raise UserError("Say why: the worker may ask, and the report names the reason.")
-    if len(reason) > LONGEST_REASON:
-        raise UserError(f"The reason has {len(reason)} characters; say it in at most {LONGEST_REASON}.")
     return reason
 
 
