@@ -75,6 +75,11 @@ async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]],
             return failed(error)
 
 
+def page_number(text: str) -> int:
+    """Return a number from an address; 1 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) else 1
+
+
 def attached(name: str) -> dict[str, str]:
     """Headers of a file that the browser saves under this name."""
     # A header takes ASCII only: other letters are written as RFC 8187 has it.

@@ -9,7 +9,7 @@ from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, batch_address, duration, state_words
-from ui.explore.parts import acts, button, first_steps, icon, page_head, pill
+from ui.explore.parts import acts, button, first_steps, icon, list_line, page_head, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import area, card, field
@@ -82,19 +82,15 @@ def _line(view: BatchStatus) -> Html:
     made = f"{images.number('done'):,} of {images.total:,} images" if images.total else "no images yet"
     words, tone = state_words(view)
     left = view.current.seconds_left if view.state == "running" else None
-    return el(
-        "a",
-        el("span", el("b", batch.name), el("small", about(view), class_="mut"), class_="what"),
+    told = el("small", made, f" · {duration(left)} left" if left is not None else "", class_="mut")
+    return list_line(
+        batch.name,
+        about(view),
+        batch_address(batch.id),
+        "batch-line",
         pill(words, tone),
-        el(
-            "span",
-            pass_bar(view.current),
-            el("small", made, f" · {duration(left)} left" if left is not None else "", class_="mut"),
-            class_="progress",
-        ),
-        el("small", when(batch.created), class_="mut when"),
-        href=batch_address(batch.id),
-        class_="card batch-line",
+        el("span", pass_bar(view.current), told, class_="progress"),
+        when=when(batch.created),
     )
 
 

@@ -13,7 +13,7 @@ from services.curation.views import gallery_address
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
 from ui.diff import shortened, word_diff
-from ui.explore.parts import acts, button, differences, heading, muted, page_head, pill, problem, small
+from ui.explore.parts import acts, button, differences, heading, muted, page_head, pill, problem, small, thumb_url
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card
@@ -315,7 +315,7 @@ def _latest(details: BatchDetails) -> Html:
     shots = [
         el(
             "a",
-            el("img", src=f"/thumbs/{sha}.webp", width=160, height=160, alt=f"Test case {case}", loading="lazy"),
+            el("img", src=thumb_url(sha), width=160, height=160, alt=f"Test case {case}", loading="lazy"),
             href=f"/?run={run}&image={case}",
             title="Open in Explore",
             data_case=case,

@@ -136,7 +136,7 @@ def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str
             class_="empty",
         )
     else:
-        content = (_gaps(look, gaps(table)), _table(look, table, model), _notes(look, table, model))
+        content = (_gaps(look, gaps(table)), _table(look, table, model), _notes(table, model))
     return curate_page(
         "Coverage",
         "coverage",
@@ -427,7 +427,7 @@ def _told(what: str, figures: Figures, model: str) -> str:
     return " ".join(said)
 
 
-def _notes(look: Look, table: CoverageTable, model: str) -> Html:
+def _notes(table: CoverageTable, model: str) -> Html:
     """What is not shown, and how the cells are to be read."""
     line, place = table.facets
     named = [(table.lines, table.all_lines, PLURALS[line]), (table.places, table.all_places, PLURALS[place])]

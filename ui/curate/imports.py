@@ -34,6 +34,7 @@ from ui.explore.parts import (
     here_link,
     icon,
     left,
+    list_line,
     more_line,
     muted,
     page_head,
@@ -291,14 +292,14 @@ def _earlier(imports: Sequence[Import]) -> Html:
 
 def _line(held: Import) -> Html:
     told = ", ".join(f"{held.rows[kind]:,} {words}" for kind, words in KIND_WORDS.items() if held.rows.get(kind))
-    return el(
-        "a",
-        el("span", el("b", held.name), el("small", _counts(held), class_="mut"), class_="what"),
+    return list_line(
+        held.name,
+        _counts(held),
+        f"{IMPORT}/{held.id}",
+        "set-line",
         pill("finished", "ok") if held.state == "done" else pill("unfinished", "warn"),
         el("span", told or el("small", "nothing to tell", class_="mut"), class_="versions-line"),
-        el("small", when(held.created), class_="mut when"),
-        href=f"{IMPORT}/{held.id}",
-        class_="card set-line",
+        when=when(held.created),
     )
 
 

@@ -8,7 +8,7 @@ from core.catalogue import GRIDS
 from core.words import count_of
 from services.curation.coverage import facets_of
 from services.curation.plans import MOST_SOURCES, CellCommand, CellPlan, PlannedSource
-from ui.explore.parts import acts, button, muted, seconds
+from ui.explore.parts import acts, button, muted, seconds, thumb_url
 from ui.markup import Html, el
 
 _NONE: Mapping[str, str] = {
@@ -87,7 +87,7 @@ def _source(one: PlannedSource) -> Html:
     waits = f", {count_of(one.waiting, 'run', 'waits')} already" if one.waiting else ""
     return el(
         "li",
-        el("img", src=f"/thumbs/{one.source_sha}.webp", alt="", width=56, height=56, loading="lazy"),
+        el("img", src=thumb_url(one.source_sha), alt="", width=56, height=56, loading="lazy"),
         el("span", el("b", one.name), el("small", f"{has}{waits}", class_="mut")),
     )
 

@@ -39,7 +39,7 @@ from ui.curate.sets_words import (
 from ui.explore.parts import left
 from ui.frame import signed_in
 from ui.markup import Html
-from ui.replies import FRESH, add_posted, fetched, shown
+from ui.replies import FRESH, add_posted, fetched, page_number, shown
 
 PATIENCE = 1.5
 """Seconds that a request waits for work that may be short; after that its page asks again."""
@@ -87,7 +87,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
             before = services.version_of(old) if old else first
             after = services.version_of(new) if new else last
             found = services.versions.difference(before, after)
-            content = difference_page(before, after, found, kind, _page(number), services.stored.all())
+            content = difference_page(before, after, found, kind, page_number(number), services.stored.all())
             return page(request, "What is different", content)
 
         return shown(request, ALL_SETS, make)
@@ -262,12 +262,8 @@ def place_of(request: Request) -> SetPlace:
     pairs = request.query_params.multi_items()
     parts = ImageFilter.of((name, value) for name, value in pairs if name not in _OF_PAGE and value)
     against = request.query_params.get("against", "")
-    page = _page(request.query_params.get("page", ""))
+    page = page_number(request.query_params.get("page", ""))
     return SetPlace(parts, against if against in OBSTACLE_WORDS else "", page)
-
-
-def _page(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 8 and int(text) else 1
 
 
 def _version(held: TestSet, name: str) -> SetVersion:

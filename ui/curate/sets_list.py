@@ -8,7 +8,7 @@ from core.test_sets import SetVersion, TestSet
 from core.words import count_of
 from ui.curate.frame import curate_page
 from ui.curate.sets_words import set_address, splits_in_words, version_title
-from ui.explore.parts import acts, button, first_steps, icon, pill
+from ui.explore.parts import acts, button, first_steps, icon, list_line, pill
 from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input
 from ui.study.words import when
@@ -92,19 +92,13 @@ def _line(held: TestSet, labels: int) -> Html:
     ]
     if len(released) > 3:
         known.append(el("small", f"and {len(released) - 3} more", class_="mut"))
-    return el(
-        "a",
-        el(
-            "span",
-            el("b", held.name),
-            el("small", " · ".join(fact for fact in facts if fact), class_="mut"),
-            class_="what",
-        ),
-        pill("draft", "warn", title="It may change until it is released")
-        if version.is_draft
-        else pill("released", "ok"),
+    draft = pill("draft", "warn", title="It may change until it is released")
+    return list_line(
+        held.name,
+        " · ".join(filter(None, facts)),
+        set_address(held.id),
+        "set-line",
+        draft if version.is_draft else pill("released", "ok"),
         el("span", known or el("small", "nothing released yet", class_="mut"), class_="versions-line"),
-        el("small", f"begun {when(held.created)}", class_="mut when"),
-        href=set_address(held.id),
-        class_="card set-line",
+        when=f"begun {when(held.created)}",
     )

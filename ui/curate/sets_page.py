@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 from core.image_filter import Facet, ImageFilter
+from core.model_sections import in_bytes
 from core.test_sets import SPLITS, Review, ShownEntry, Split
 from core.words import count_of
 from services.test_sets.drafts import SplitResult
@@ -26,7 +27,6 @@ from ui.curate.sets_words import (
     reference,
     set_address,
     shot,
-    size_words,
     version_key,
     version_title,
 )
@@ -334,7 +334,7 @@ def _export(view: WorkView) -> Html:
             download=ready.name,
             data_download=True,
         ),
-        el("small", f"{title} · {size_words(ready.size)} · kept for an hour", class_="mut"),
+        el("small", f"{title} · {in_bytes(ready.size)} · kept for an hour", class_="mut"),
         button("Take it away", look="s q", data_cancel=view.id),
         el("code", FORMATS[view.kind].line.replace("SET", ready.name.removesuffix(".zip")), class_="loads"),
         class_="ready",

@@ -37,7 +37,9 @@ def windows(shown: ShownVersion) -> Html:
     return join(*made)
 
 
-def _window(name: str, title: str, *content: Child, submit: str, send: str, bad: bool = False) -> Html:
+def _window(
+    name: str, title: str, *content: Child, submit: str, send: str, bad: bool = False, look: str = "window small"
+) -> Html:
     form = el(
         "form",
         el("h2", title),
@@ -51,7 +53,7 @@ def _window(name: str, title: str, *content: Child, submit: str, send: str, bad:
         data_send=send,
         novalidate=True,
     )
-    return el("dialog", form, id=name, class_="window small")
+    return el("dialog", form, id=name, class_=look)
 
 
 def _split_window(shown: ShownVersion) -> Html:
@@ -194,24 +196,19 @@ def _export_window(version: SetVersion) -> Html:
         )
         for number, (name, words) in enumerate(FORMATS.items())
     ]
-    form = el(
-        "form",
-        el("h2", f"Export version {version.place}"),
+    return _window(
+        "export",
+        f"Export version {version.place}",
         muted(
             "One .zip with a data set card, Croissant, the lineage of every image, and a manifest. The same version "
             "gives the same bytes. SET below is the unpacked folder."
         ),
         el("div", choices, class_="layouts"),
         wrong("layout", {}),
-        el("p", "", class_="wrong", data_problem="", role="alert"),
-        acts(
-            el("button", "Make the file", type="submit", class_="btn p"),
-            button("Not now", look="q", data_close_window=True),
-        ),
-        data_send="export",
-        novalidate=True,
+        submit="Make the file",
+        send="export",
+        look="window",
     )
-    return el("dialog", form, id="export", class_="window")
 
 
 def _leak_window(shown: ShownVersion) -> Html:

@@ -11,7 +11,7 @@ from core.image_filter import ImageFilter
 from core.test_sets import SPLITS, EntryCount, Review, SetEntry, SetVersion, ShownEntry, Split, TestSet
 from services.test_sets.drafts import Readiness
 from services.work_queue import WorkView
-from ui.explore.parts import Tone, icon
+from ui.explore.parts import Tone, icon, thumb_url
 from ui.markup import Child, Html, el
 
 SETS = "/curate/sets"
@@ -138,19 +138,6 @@ def splits_in_words(version: SetVersion) -> str:
     """How many images each split has, such as "train 80, test 20"; "" where it has none."""
     held = version.splits
     return ", ".join(f"{SPLIT_WORDS[split]} {held[split]:,}" for split in SPLITS if split and held.get(split))
-
-
-def size_words(size: int) -> str:
-    """A size in bytes, such as 12 MB."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size} bytes"
-
-
-def thumb_url(sha: str) -> str:
-    """Where a small picture of an image is served."""
-    return f"/thumbs/{sha}.webp"
 
 
 def shot(entry: SetEntry, *marks: Child, label: Child = None, note: Child = None, **attributes: str | None) -> Html:

@@ -168,7 +168,7 @@ def splits_part(one: SubjectView, place: Place) -> Html | None:
 # Which model
 
 
-def models_part(choices: Sequence[ModelChoice], subject: SubjectView, place: Place, total: int) -> Html:
+def models_part(choices: Sequence[ModelChoice], place: Place, total: int) -> Html:
     """The models that there are, and a form for another one."""
     lines = [
         el(

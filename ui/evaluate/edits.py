@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
-from ui.evaluate.plots import ChangeAxis, change_axis, change_plot
+from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed
 from ui.explore.parts import first_rows, muted, small
 from ui.markup import Child, Html, el
+from ui.study.plots import Axis
 
 SHOWN_ROWS = 10
 """Rows of a table that stand in sight; the rest unfolds."""
@@ -76,7 +77,7 @@ def _wrong(found: Evaluated) -> str:
     return "newly wrong" if found.kind == "classification" else "loses a class"
 
 
-def _edit_row(one: EditRow, axis: ChangeAxis, found: Evaluated, links: Links) -> Html:
+def _edit_row(one: EditRow, axis: Axis, found: Evaluated, links: Links) -> Html:
     row, link = one.row, links.opened(one.cell)
     wrong_cell = Cell(one.cell.kind, one.cell.name, one.cell.said, only_wrong=True)
     wrong_link = links.opened(wrong_cell) if row.newly_wrong else None

@@ -26,7 +26,7 @@ _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table
 
 def list_page(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], signed_in: bool) -> str:
     """What can be evaluated."""
-    return page(
+    return _page(
         "Evaluate",
         el(
             "div",
@@ -35,10 +35,7 @@ def list_page(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], 
             class_="study-head",
         ),
         subjects_part(subjects, gallery),
-        here="evaluate",
         signed_in=signed_in,
-        sheets=SHEETS,
-        scripts=SCRIPTS,
     )
 
 
@@ -48,18 +45,15 @@ def subject_page(
     """A subject of which no model is chosen yet."""
     splits = splits_part(subject, place)
     several = splits is not None and bool(subject.problem)
-    return page(
+    return _page(
         subject.title,
         _head(subject, place),
         splits,
         el("section", problem(subject.problem), class_="card part", id="part-problem")
         if subject.problem and not several
         else None,
-        models_part(choices, subject, place, total) if not subject.problem else None,
-        here="evaluate",
+        models_part(choices, place, total) if not subject.problem else None,
         signed_in=signed_in,
-        sheets=SHEETS,
-        scripts=SCRIPTS,
     )
 
 
@@ -80,15 +74,12 @@ def evaluation_page(
     if stand.ready and not stand.at_work:
         shown.insert(behind, retraining_waited_for())
         shown.insert(behind, ranking_waited_for())
-    return page(
+    return _page(
         f"{stand.model} on {stand.subject.title}",
         _head(stand.subject, place, stand, choices, versions),
         el("p", "", class_="wrong", id="said", data_problem="", role="alert"),
         shown,
-        here="evaluate",
         signed_in=signed_in,
-        sheets=SHEETS,
-        scripts=SCRIPTS,
     )
 
 
@@ -165,6 +156,10 @@ def _report(place: Place) -> Html:
         class_="menu-of",
         id="report",
     )
+
+
+def _page(title: str, *content: Child, signed_in: bool) -> str:
+    return page(title, *content, here="evaluate", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
 # The report as one file

@@ -7,7 +7,6 @@ come from the style sheet, and each drawing says in words what it shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from services.evaluation.types import Cell, CellKind
 from ui.evaluate.words import signed
 from ui.explore.parts import head_table
 from ui.markup import Child, Html, el
+from ui.study.plots import Axis
 
 Open = Callable[[Cell], str | None]
 """Where the images of a number are opened; None where nothing is."""
@@ -26,27 +26,15 @@ _FAINT = 0.005
 """Shares below it round to 0 and have no ground."""
 
 
-@dataclass(frozen=True)
-class ChangeAxis:
-    """A stretch of signed numbers with 0 in it."""
-
-    low: float
-    high: float
-
-    def place(self, value: float) -> str:
-        share = (value - self.low) / (self.high - self.low)
-        return f"{100 * min(1.0, max(0.0, share)):.2f}%"
-
-
-def change_axis(figures: Iterable[Figure]) -> ChangeAxis:
-    """The shortest that holds all intervals and 0, with some room at both ends."""
+def change_axis(figures: Iterable[Figure]) -> Axis:
+    """The shortest axis that holds all intervals and 0, with some room at both ends."""
     ends = [end for one in figures for end in (one.low, one.value, one.high) if end is not None]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     room = 0.04 * ((high - low) or 1.0)
-    return ChangeAxis(low - room, high + room)
+    return Axis(low - room, high + room, (), "")
 
 
-def change_plot(figures: Sequence[Figure], axis: ChangeAxis) -> Html:
+def change_plot(figures: Sequence[Figure], axis: Axis) -> Html:
     """Each figure as a dot on its interval, one below the other, and a dashed line at 0."""
     height = 6 + 14 * len(figures)
     zero = axis.place(0.0)

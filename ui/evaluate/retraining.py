@@ -22,7 +22,7 @@ from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
-from ui.explore.parts import acts, bar, button, head_table, left, more_line, muted, problem, small
+from ui.explore.parts import acts, button, head_table, left, more_line, muted, problem, small, work_line
 from ui.markup import Child, Html, el, join
 from ui.study.fields import field, number_input, select, tick
 
@@ -101,12 +101,11 @@ def _progress(work: WorkView, doing: str) -> Html:
     told = f"{words}{f': {done}' if done and doing else ''}{left(work.seconds_left)}"
     return el(
         "div",
-        acts(
+        work_line(
             el("p", "Stopping: what was trained is kept." if work.stopping else told, id="retraining-progress"),
-            el("span", class_="grow"),
             button("Cancel", look="s", data_retrain="cancel", data_work=work.id, disabled=work.stopping),
+            work.done / work.total if work.total else None,
         ),
-        bar(work.done / work.total if work.total else None),
         class_="stack wide",
     )
 

@@ -40,6 +40,7 @@ from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, sta
 from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
 from ui.evaluate.result import result_part
 from ui.evaluate.words import EVALUATE, Links, Place
+from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
 from ui.replies import FRESH, add_posted, attached, fetched, shown
@@ -119,7 +120,7 @@ class _Pages:
         can_make = stand.subject.can_make_control and self.evaluations.controls is not None
         return Links(
             place.images,
-            _thumbnail,
+            thumb_url,
             lambda entry, cell: place.images(cell, entry),
             control_part(stand.control, can_make),
             self._study(stand, found),
@@ -131,7 +132,7 @@ class _Pages:
         try:
             asked = self.asked(place)
             cases = self.evaluations.view(asked.subject).cases
-            return ranking_part(self.evaluations.rank(asked, most_shown(cases)), _listed, _thumbnail)
+            return ranking_part(self.evaluations.rank(asked, most_shown(cases)), _listed, thumb_url)
         except UserError as error:
             return ranking_refused(str(error))
 
@@ -153,10 +154,6 @@ class _Pages:
             return comparison_part((found, self.evaluations.evaluate(self.asked(second))), (place, second))
         except UserError as error:
             return el("section", el("p", str(error), class_="notice"), id="part-compared", class_="card part")
-
-
-def _thumbnail(sha: str) -> str:
-    return f"/thumbs/{sha}.webp"
 
 
 def _listed(entries: Sequence[int], image: int) -> str | None:

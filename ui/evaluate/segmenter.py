@@ -23,10 +23,11 @@ from ui.evaluate.parts import (
     validity_card,
     validity_table,
 )
-from ui.evaluate.plots import ChangeAxis, change_axis, change_plot, parts_bar
+from ui.evaluate.plots import change_axis, change_plot, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
 from ui.explore.parts import box, button, facts, muted
 from ui.markup import Child, Html, el
+from ui.study.plots import Axis
 
 
 def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> list[Child]:
@@ -110,9 +111,7 @@ def change_of(one: SegmentedClass) -> Figure:
     return Figure(one.iou_generated - one.iou_original)
 
 
-def _class_row(
-    one: SegmentedClass, change: Figure, axis: ChangeAxis, lost: Mapping[str, LostClass], links: Links
-) -> Html:
+def _class_row(one: SegmentedClass, change: Figure, axis: Axis, lost: Mapping[str, LostClass], links: Links) -> Html:
     link = links.opened(Cell("class", one.name)) if one.accuracy_generated is not None else None
     return el(
         "tr",

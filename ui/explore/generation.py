@@ -137,12 +137,13 @@ def _saved(job: Job) -> str:
 
 def _settings(drawing: GenerationSettings, profile: ProfileOptions, diffuses: bool) -> Html:
     """How many images of which seeds; how they are denoised only where the method reads these settings."""
+    negative = "negative prompt" if drawing.guidance > 1 else NOT_READ
     rows: list[Child] = [
         el("div", preset_chips((drawing,), profile.presets) if diffuses else None, _seeds(drawing), class_="choices"),
         el(
             "div",
             [_field(name, words, drawing) for name, words in FIELDS.items() if diffuses or name in ANY_METHOD],
-            _negative(drawing) if diffuses else None,
+            _field("negative_prompt", negative, drawing, "negative") if diffuses else None,
             class_="fields",
         ),
     ]
@@ -194,26 +195,14 @@ def _seeds(drawing: GenerationSettings) -> Html:
     )
 
 
-def _field(name: str, words: str, drawing: GenerationSettings) -> Html:
+def _field(name: str, words: str, drawing: GenerationSettings, look: str | None = None) -> Html:
     info, field_id = type(drawing).model_fields[name], f"setting-generation-{name}"
     return el(
         "label",
         el("span", words, class_="mut"),
         setting_input(STAGE, name, info, getattr(drawing, name), field_id),
         for_=field_id,
-        title=info.description,
-        data_key=field_id,
-    )
-
-
-def _negative(drawing: GenerationSettings) -> Html:
-    info, field_id = type(drawing).model_fields["negative_prompt"], "setting-generation-negative_prompt"
-    return el(
-        "label",
-        el("span", "negative prompt" if drawing.guidance > 1 else NOT_READ, class_="mut"),
-        setting_input(STAGE, "negative_prompt", info, drawing.negative_prompt, field_id),
-        for_=field_id,
-        class_="negative",
+        class_=look,
         title=info.description,
         data_key=field_id,
     )

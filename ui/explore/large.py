@@ -73,11 +73,6 @@ def image_url(sha: str) -> str:
     return f"images/{sha}.png"
 
 
-def thumb_url(sha: str) -> str:
-    """Where the thumbnail of an image of the workspace is served: WebP, 256 pixels on the longer side."""
-    return f"thumbs/{sha}.webp"
-
-
 def overlay_url(sha: str) -> str:
     """Where a mask of the workspace is served as colours to lay over its image."""
     return f"masks/{sha}.png"

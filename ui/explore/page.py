@@ -1,7 +1,7 @@
 """The explore page put together: which parts it has, and how what is done in the browser gets to the services and back.
 
 Every part has a `gr.HTML` as its place and its markup from `ui.explore`. The script in `assets/` calls the functions of
-`PageFunctions`, Gradio's `server_functions`: it sends what a person does, one batch at a time, and files that Gradio's
+`page_functions`, Gradio's `server_functions`: it sends what a person does, one batch at a time, and files that Gradio's
 `upload` has taken; the reply holds the parts that changed, and the script fits them in without touching a field that is
 being typed in. What a page looks at lives in its browser, everything else here.
 """
@@ -318,32 +318,26 @@ class Explorer:
         }
 
 
-class PageFunctions:
-    """What the script of the page calls: Gradio's `server_functions`, each with one argument. Scripts with a token have
-    endpoints of their own, and are refused.
+def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
+    """Return what the script of the page calls: Gradio's `server_functions`, each with one argument. Scripts with a
+    token have endpoints of their own, and are refused.
     """
 
-    def __init__(self, explorer: Explorer) -> None:
-        self._explorer = explorer
+    def answer(sent: Any, request: gr.Request) -> Reply:
+        return explorer.answer(_sent(Batch, sent, request))
 
-    def all(self) -> list[Callable[..., Reply]]:
-        """Gradio takes their names from the functions, which a method does not let it mark."""
+    def take_picture(sent: Any, request: gr.Request) -> Reply:
+        given = _sent(GivenFile, sent, request)
+        return explorer.take_picture(given.path, given.name)
 
-        def answer(sent: Any, request: gr.Request) -> Reply:
-            return self._explorer.answer(_sent(Batch, sent, request))
+    def take_run(sent: Any, request: gr.Request) -> Reply:
+        return explorer.take_run(_sent(GivenFile, sent, request).path)
 
-        def take_picture(sent: Any, request: gr.Request) -> Reply:
-            given = _sent(GivenFile, sent, request)
-            return self._explorer.take_picture(given.path, given.name)
+    def give_mask(sent: Any, request: gr.Request) -> Reply:
+        given = _sent(GivenMask, sent, request)
+        return explorer.give_mask(given.run, given.path, given.classes)
 
-        def take_run(sent: Any, request: gr.Request) -> Reply:
-            return self._explorer.take_run(_sent(GivenFile, sent, request).path)
-
-        def give_mask(sent: Any, request: gr.Request) -> Reply:
-            given = _sent(GivenMask, sent, request)
-            return self._explorer.give_mask(given.run, given.path, given.classes)
-
-        return [answer, take_picture, take_run, give_mask]
+    return [answer, take_picture, take_run, give_mask]
 
 
 def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
@@ -359,7 +353,7 @@ def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
 def explore_page(explorer: Explorer) -> gr.Blocks:
     """The page, not served yet."""
     with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
-        functions = PageFunctions(explorer).all()
+        functions = page_functions(explorer)
         # Shows nothing: the script gets the functions of the server with it, and Gradio's way to send a file.
         gr.HTML("", js_on_load=_CONNECT, server_functions=functions, apply_default_css=False, elem_id="wire")
         _slot("top")
@@ -400,7 +394,7 @@ def render(values: PageValues) -> dict[str, str]:
     parts["runs"] = run_list(values.listing, run_id, edited=values.edited)
     if state is None:
         parts["together"] = together_part(values.together, profile)
-        parts["start"] = start_page(profile, samples, bool(values.together.runs))
+        parts["start"] = start_page(samples, bool(values.together.runs))
         parts["upload-note"] = upload_note(profile)
     else:
         parts["source"] = source_card(state, profile, samples)

@@ -81,7 +81,7 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
     return el("span", pill(doing, "acc", id="doing", role="status"), cancel, class_="job")
 
 
-def start_page(profile: ProfileOptions, samples: tuple[Sample, ...], below: bool = False) -> Html:
+def start_page(samples: tuple[Sample, ...], below: bool = False) -> Html:
     """Where a run begins: the samples. The field for an upload stands below it."""
     cards = [
         el(
@@ -267,42 +267,30 @@ def _task_form(task: Task, profile: ProfileOptions) -> Html:
         for kind in ("classification", "segmentation")
     ]
     classes = ", ".join(task.protected)
-    label = el(
-        "label",
-        el("span", "label", class_="mut"),
+    label, protected = (
         el(
-            "input",
-            type="text",
-            name="label",
-            value=task.label,
-            id="task-label",
-            data_do="task",
-            list="known-labels",
-            placeholder="what the picture shows",
-            maxlength=100,
-            autocomplete="off",
-        ),
-        class_="field",
-        hidden=task.kind != "classification",
-        data_key="field-label",
-    )
-    protected = el(
-        "label",
-        el("span", "protected", class_="mut"),
-        el(
-            "input",
-            type="text",
-            name="protected",
-            value=classes,
-            id="task-protected",
-            data_do="task",
-            placeholder="classes that must stay, with commas",
-            maxlength=400,
-            autocomplete="off",
-        ),
-        class_="field wide",
-        hidden=task.kind != "segmentation",
-        data_key="field-protected",
+            "label",
+            el("span", name, class_="mut"),
+            el(
+                "input",
+                type="text",
+                name=name,
+                value=value,
+                id=f"task-{name}",
+                data_do="task",
+                list="known-labels" if name == "label" else None,
+                placeholder=hint,
+                maxlength=longest,
+                autocomplete="off",
+            ),
+            class_=look,
+            hidden=task.kind != kind,
+            data_key=f"field-{name}",
+        )
+        for name, kind, value, hint, longest, look in (
+            ("label", "classification", task.label, "what the picture shows", 100, "field"),
+            ("protected", "segmentation", classes, "classes that must stay, with commas", 400, "field wide"),
+        )
     )
     return el(
         "div",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from core.types import EDIT_TYPES, Task
@@ -57,6 +57,33 @@ def icon(name: str) -> Html:
 def picture(src: str, size: Size, **attributes: Attribute) -> Html:
     """A picture whose place the page knows before it has come: its size tells its shape."""
     return el("img", src=src, width=size[0], height=size[1], **attributes)
+
+
+def captioned(src: str, size: Size, words: str, alt: str) -> Html:
+    """A picture with words below it."""
+    return el("figure", picture(src, size, alt=alt), el("figcaption", words))
+
+
+def thumb_url(sha: str) -> str:
+    """Return the address of the thumbnail of an image of the workspace: WebP, 256 pixels on the longer side."""
+    return f"/thumbs/{sha}.webp"
+
+
+def list_line(name: str, about: str, address: str, look: str, *between: Child, when: str) -> Html:
+    """A line of a list that leads to a page: what it is, what stands `between`, and when it was."""
+    what = el("span", el("b", name), el("small", about, class_="mut"), class_="what")
+    return el("a", what, *between, el("small", when, class_="mut when"), href=address, class_=f"card {look}")
+
+
+def work_line(words: Html, act: Html, share: float | None, shown: bool = True) -> list[Child]:
+    """How far work is, in words and as a bar, with what can be done about it."""
+    return [acts(words, el("span", class_="grow"), act), bar(share) if shown else None]
+
+
+def page_links(pages: int, here: int, address: Callable[[int], str]) -> Html | None:
+    """Links to all pages of a list; None for a single page. `address` is that of a page, from 1."""
+    links = [el("a", str(n), href=address(n), class_="btn s p" if n == here else "btn s") for n in range(1, pages + 1)]
+    return el("nav", links, class_="turn", aria_label="Pages") if pages > 1 else None
 
 
 def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:

@@ -41,7 +41,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
         ]
     parts: list[Child] = [
         el("div", viewer, class_="card viewer", id="viewer"),
-        strip(state, view, held, case, comparison, drawn is not None),
+        strip(state, held, case, comparison, drawn is not None),
         under_test_card(state, case, comparison),
         _facts(state, case, comparison),
     ]

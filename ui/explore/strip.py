@@ -12,7 +12,7 @@ from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from services.runs.words import edit_words
 from ui.explore.drawing import drawing_thumb
-from ui.explore.large import View, image_url
+from ui.explore.large import image_url
 from ui.explore.parts import button, icon, key, small
 from ui.explore.review import review_badge
 from ui.explore.saving import save_accepted
@@ -81,9 +81,7 @@ def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
     return Strip(every, tuple(case for case in every if chosen.holds(case, comparison)), only)
 
 
-def strip(
-    state: RunState, view: View, held: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool
-) -> Html:
+def strip(state: RunState, held: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
     """How many results there are, the filters, and a picture of each."""
     thumbs: list[Child] = [drawing_thumb(state, following)]
     thumbs += [_thumb(case, state, comparison, case.id == shown.id and not following) for case in held.cases]

@@ -35,8 +35,8 @@ def under_test_card(state: RunState, case: StoredTestCase, comparison: ModelComp
     return el(
         "section",
         head,
-        _body(state, case, comparison),
-        _chooser(state, comparison),
+        _body(case, comparison),
+        _chooser(state),
         class_="card facts under-test",
         id="under-test",
     )
@@ -54,7 +54,7 @@ def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Child:
     return pill(words, tone, id="model-verdict", title=outcome.explanation, data_standing=outcome.standing)
 
 
-def _body(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Child:
+def _body(case: StoredTestCase, comparison: ModelComparison) -> Child:
     before, after = comparison.source, comparison.results.get(case.id)
     if comparison.wanted is None:
         return muted("None is chosen for this task: pick one to see what your test cases do to it.")
@@ -136,7 +136,7 @@ def _short(wanted: UnderTestSettings | None) -> str:
     return f"{wanted.name} of {wanted.source}"
 
 
-def _chooser(state: RunState, comparison: ModelComparison) -> Html:
+def _chooser(state: RunState) -> Html:
     chosen = state.settings.under_test
     hint = (
         "Any classifier of torchvision, timm or the hub, and any segmenter of torchvision or the hub; weights are "

@@ -21,13 +21,14 @@ from ui.explore.parts import (
     bar,
     box,
     button,
+    captioned,
     differences,
     head_table,
     heading,
     here_link,
     key,
     muted,
-    picture,
+    page_links,
     pill,
     small,
 )
@@ -56,21 +57,12 @@ def pictures(item: Item, sizes: Mapping[str, Size]) -> Html:
     """The generated image, the source beside it if there is one, and the captions with what was changed. `sizes` has
     those of the pictures, in pixels.
     """
-    figures = [
-        el(
-            "figure",
-            picture(image_url(item.image_sha), sizes[item.image_sha], alt=item.counterfactual or item.label or "image"),
-            el("figcaption", "judged image" if item.source_sha else "image"),
-        )
-    ]
+    words = "judged image" if item.source_sha else "image"
+    alt = item.counterfactual or item.label or "image"
+    figures = [captioned(image_url(item.image_sha), sizes[item.image_sha], words, alt)]
     if item.source_sha:
-        figures.append(
-            el(
-                "figure",
-                picture(image_url(item.source_sha), sizes[item.source_sha], alt=item.caption or "source image"),
-                el("figcaption", "source"),
-            )
-        )
+        alt = item.caption or "source image"
+        figures.append(captioned(image_url(item.source_sha), sizes[item.source_sha], "source", alt))
     caption: Child = None
     if item.counterfactual:
         caption = el("p", differences(word_diff(item.caption, item.counterfactual)), class_="caption")
@@ -241,15 +233,15 @@ def tiles(report: StudyReport, found: Sequence[Disagreement], items: Mapping[int
 
 def _tile(report: StudyReport, case: Disagreement, item: Item, asked: Question) -> Html:
     caption = f"{case.question}: {divided_votes(case.counts, asked)}"
-    return el(
-        "a",
-        el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy"),
-        answer_bar(in_order(case.counts, asked), asked.valid),
-        el("span", caption),
-        pill(f"you: {case.adjudication.answer}", "acc") if case.adjudication is not None else None,
-        href=item_address(report.study, item),
-        title=f"{caption}, {case.status}",
-    )
+    decided = pill(f"you: {case.adjudication.answer}", "acc") if case.adjudication is not None else None
+    votes = answer_bar(in_order(case.counts, asked), asked.valid)
+    return item_tile(report.study, item, votes, caption, decided, title=f"{caption}, {case.status}")
+
+
+def item_tile(study: Study, item: Item, votes: Html, words: str, *more: Child, title: str | None = None) -> Html:
+    """The picture of an item with its votes, which leads to its page."""
+    image = el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy")
+    return el("a", image, votes, el("span", words), *more, href=item_address(study, item), title=title)
 
 
 def item_address(study: Study, item: Item) -> str:
@@ -285,15 +277,12 @@ def all_disagreements(report: StudyReport, data: StudyData, wanted: Disagreement
             study,
         ),
     ]
-    turn = [
-        el("a", str(n), href=replace(wanted, page=n).address(study), class_="btn s" + (" p" if n == page else ""))
-        for n in range(1, pages + 1)
-    ]
+    turn = page_links(pages, page, lambda number: replace(wanted, page=number).address(study))
     return el(
         "section",
         heading(count_of(len(found), "disagreement"), choices),
         tiles(report, part, items) if part else muted("None of these."),
-        el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
+        turn,
         class_="card box",
     )
 

@@ -69,11 +69,11 @@ def by_question(report: StudyReport) -> Html:
         )
     if others:
         body.append(el("table", el("tbody", [_other_row(result) for result in others]), class_="plots plain"))
-    legend = _legend(report, telling) if telling else None
+    legend = _legend(telling) if telling else None
     return box("By question", body, legend, id="part-questions")
 
 
-def _legend(report: StudyReport, telling: Sequence[QuestionResult]) -> Html:
+def _legend(telling: Sequence[QuestionResult]) -> Html:
     sentences = ["Dot and line: the share of valid images with its 95 % Wilson interval, over images with a consensus."]
     if any(result.after.bounds.missing for result in telling):
         sentences.append("Pale: if all discarded images were invalid, or valid.")
@@ -255,7 +255,7 @@ def _question(result: QuestionResult, report: StudyReport, alone: bool) -> Html:
     question = result.question
     head = el("summary", el("b", question.id), " ", el("span", text_of_question(question), class_="mut"))
     if question.kind == "text":
-        body: Child = _remarks(result, report)
+        body: Child = _remarks(result)
     else:
         slices = None if alone else slices_of_question(result)
         body = [
@@ -358,7 +358,7 @@ def _agreement(result: QuestionResult) -> list[Child]:
     return body
 
 
-def _remarks(result: QuestionResult, report: StudyReport) -> Html:
+def _remarks(result: QuestionResult) -> Html:
     """What was written."""
     if not result.remarks:
         return muted("Nobody has written anything yet.")

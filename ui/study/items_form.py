@@ -10,7 +10,7 @@ from core.studies import LONGEST_WHY, Item, Question, Rules, Study, asked, wordi
 from core.words import count_of
 from services.studies.control_items import MADE
 from services.studies.item_filter import model_name
-from ui.explore.parts import Size, acts, button, head_table, more_line, muted, picture, pill, small
+from ui.explore.parts import Size, acts, button, captioned, head_table, more_line, muted, pill, small
 from ui.markup import Child, Html, el
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
@@ -231,11 +231,9 @@ def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]
             ),
             class_="known",
         )
-    shown = picture(image_url(item.image_sha), sizes[item.image_sha], alt="The image")
-    pictures = [el("figure", shown, el("figcaption", "image"))]
+    pictures = [captioned(image_url(item.image_sha), sizes[item.image_sha], "image", "The image")]
     if item.source_sha and item.source_sha != item.image_sha:
-        shown = picture(image_url(item.source_sha), sizes[item.source_sha], alt="The source image")
-        pictures.append(el("figure", shown, el("figcaption", "source")))
+        pictures.append(captioned(image_url(item.source_sha), sizes[item.source_sha], "source", "The source image"))
     return el(
         "div",
         el("div", pictures, class_="pair"),

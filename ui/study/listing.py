@@ -8,7 +8,7 @@ from core.stored_studies import LogEntry
 from core.studies import Study
 from core.words import count_of
 from services.studies.templates import TEMPLATES, Template
-from ui.explore.parts import acts, bar, first_steps, head_table, here_link, icon, muted, pill, small
+from ui.explore.parts import acts, bar, first_steps, head_table, here_link, icon, list_line, muted, pill, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input, wrong
@@ -83,19 +83,14 @@ def _line(study: Study) -> Html:
         count_of(study.controls, "control item"),
         people if study.state != "draft" else "",
     ]
-    return el(
-        "a",
-        el(
-            "span",
-            el("b", study.name),
-            el("small", " · ".join(fact for fact in facts if fact), class_="mut"),
-            class_="what",
-        ),
+    return list_line(
+        study.name,
+        " · ".join(filter(None, facts)),
+        study_address(study.id),
+        "study-line",
         pill(words, tone),
         progress,
-        el("small", f"changed {when(study.changed)}", class_="mut when"),
-        href=study_address(study.id),
-        class_="card study-line",
+        when=f"changed {when(study.changed)}",
     )
 
 

@@ -23,7 +23,7 @@ from ui.annotate.page import POLICY, annotate_page
 from ui.explore.parts import Size
 from ui.frame import page, signed_in
 from ui.markup import Child, Html, el
-from ui.replies import FRESH, attached, fetched, shown, watched
+from ui.replies import FRESH, attached, fetched, page_number, shown, watched
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.frame import study_address, study_head
 from ui.study.items_form import item_window, thumbs
@@ -130,7 +130,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
             worker = next((one for one in found.report.workers if one.worker == name), None)
             if worker is None:
                 raise Missing("There is no such worker in this study.")
-            return worker_page(found.report, found.data, worker, _number(page))
+            return worker_page(found.report, found.data, worker, page_number(page))
 
         return analysed(request, study_id, "workers", make)
 
@@ -138,7 +138,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     def adjudication(request: Request, study_id: str, item: str = "", question: str = "") -> Response:
         def make(found: Analysis) -> Child:
             sizes = _sizes(services, found.data.items)
-            return adjudication_page(found.report, found.data, _number(item) if item else None, question, sizes)
+            return adjudication_page(found.report, found.data, page_number(item) if item else None, question, sizes)
 
         return analysed(request, study_id, "adjudication", make)
 
@@ -146,7 +146,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     def disagreements(
         request: Request, study_id: str, question: str = "", status: str = "", page: str = "1"
     ) -> Response:
-        chosen = DisagreementFilter(question[:40], status[:40], _number(page))
+        chosen = DisagreementFilter(question[:40], status[:40], page_number(page))
         return analysed(request, study_id, "results", lambda found: all_disagreements(found.report, found.data, chosen))
 
     @app.get("/study/{study_id}/items/{public}", include_in_schema=False)
@@ -285,8 +285,3 @@ def _live(study: Study, view: str) -> dict[str, str | None]:
         "data_state": study.state,
         "data_every": "4000" if study.state != "closed" else None,
     }
-
-
-def _number(text: str) -> int:
-    """A number from an address; 1 for anything else, as for one that is out of any range."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1

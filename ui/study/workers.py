@@ -9,9 +9,9 @@ from core.figures import Proportion, percent
 from core.studies import WORK, Item, Study, StudyData, Vote, right
 from core.study_report import StudyReport, WorkerFigures
 from core.words import count_of
-from ui.explore.parts import Tone, box, button, head_table, muted, pill, small
+from ui.explore.parts import Tone, box, button, head_table, muted, page_links, pill, small
 from ui.markup import Attribute, Child, Html, el
-from ui.study.disagreements import item_address, said_answers, worker_address
+from ui.study.disagreements import item_address, item_tile, said_answers, worker_address
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar, worker_scatter
 from ui.study.words import image_url, when
@@ -260,10 +260,6 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
     rows = [_vote_row(report, vote, items[vote.item], outcomes.get(vote.item, {})) for vote in shown]
     table = head_table(columns, rows, class_="votes")
     address = worker_address(report, worker.worker)
-    turn = [
-        el("a", str(n), href=f"{address}?page={n}", class_="btn s" + (" p" if n == page else ""))
-        for n in range(1, pages + 1)
-    ]
     figures = el(
         "table", head(True), el("tbody", row(report, worker, actions_of(report.study, worker))), class_="workers"
     )
@@ -274,7 +270,7 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
             count_of(len(votes) - trained, "vote")
             + (f" and {count_of(trained, 'training answer')}" if trained else ""),
             el("div", table, class_="scroll") if shown else muted("No vote yet."),
-            el("nav", turn, class_="turn", aria_label="Pages") if pages > 1 else None,
+            page_links(pages, page, lambda number: f"{address}?page={number}"),
         ),
         class_="r-stack",
         id="part-worker",
@@ -371,14 +367,5 @@ def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:
 def _tile(report: StudyReport, item: Item, answers: Sequence[bool]) -> Html:
     good = sum(answers)
     expected = ", ".join(item.expected.values())
-    return el(
-        "a",
-        el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy"),
-        answer_bar({"right": good, "wrong": len(answers) - good}, ("right",)),
-        el(
-            "span",
-            f"{good} of {len(answers)} right",
-            f" · {item.label}: {expected}" if item.label else f" · {expected}",
-        ),
-        href=item_address(report.study, item),
-    )
+    words = f"{good} of {len(answers)} right · {f'{item.label}: ' if item.label else ''}{expected}"
+    return item_tile(report.study, item, answer_bar({"right": good, "wrong": len(answers) - good}, ("right",)), words)

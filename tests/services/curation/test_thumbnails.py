@@ -35,7 +35,7 @@ from tests.support.scripted import performed
 from tests.support.serving import until
 from tests.support.workspaces import workspace_in
 from tests.ui.explore.test_ui_studio import new_run
-from ui.explore.large import thumb_url
+from ui.explore.parts import thumb_url
 from ui.routes import add_routes
 
 pytestmark = pytest.mark.slow
@@ -229,7 +229,7 @@ def test_they_are_served_for_ever_and_made_where_they_are_missing(studio: Studio
     whole = file_of(workspace, sha).read_bytes()
     file_of(workspace, sha).unlink()
     for _ in range(2):
-        reply = client.get(f"/{thumb_url(sha)}")
+        reply = client.get(thumb_url(sha))
         assert (reply.status_code, reply.content) == (200, whole)
         assert reply.headers["content-type"] == "image/webp"
         assert reply.headers["cache-control"] == "public, max-age=31536000, immutable"
