@@ -32,8 +32,8 @@ from core.types import Task
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, checked_text, now, pack, record_of, unpack_value, when, whole
 from storage.images import Images
+from storage.test_sets.entry_filter import FROM_ENTRIES, REVIEW, where_of
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
-from storage.test_sets.looks import count_of, counts_of, images_of, page_of
 
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
@@ -226,22 +226,34 @@ class TestSets(Repository):
         self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter, at: int, limit: int
     ) -> tuple[ShownEntry, ...]:
         """At most `limit` of these images of a version from the place `at` on (0: the first), as `entries` has them."""
-        return page_of(db, version, image_filter, at, limit, _entry)
+        where, values = where_of(db, version, image_filter)
+        query = (
+            f"SELECT entries.*, {REVIEW} AS review {FROM_ENTRIES} {where} ORDER BY entries.id LIMIT :limit OFFSET :at"
+        )
+        rows = db.query(query, {**values, "at": at, "limit": limit})
+        return tuple(ShownEntry(_entry(row), row["review"]) for row in rows)
 
     @read
     def chosen(self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
         """The hashes of all of these images, in the order of `entries`."""
-        return images_of(db, version, image_filter)
+        where, values = where_of(db, version, image_filter)
+        found = db.execute(f"SELECT image {FROM_ENTRIES} {where} ORDER BY entries.id", values)
+        return tuple(image for (image,) in found)
 
     @read
     def count(self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> int:
         """How many of these images a version has."""
-        return count_of(db, version, image_filter)
+        where, values = where_of(db, version, image_filter)
+        return int(db.execute(f"SELECT count(*) {FROM_ENTRIES} {where}", values).fetchone()[0])
 
     @read
     def counts(self, db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]:
         """How many images a version has of each label, split, role and review."""
-        return counts_of(db, version)
+        query = f"""
+            SELECT label, split, role, {REVIEW} AS review, count(*) {FROM_ENTRIES} WHERE version = ?
+            GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+        """
+        return tuple(EntryCount(*row) for row in db.execute(query, [version]))
 
     @read
     def not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[int, str]:

@@ -1,21 +1,19 @@
-"""Looking at what is in a version of a test set: a page of it, and how many images of each kind it has."""
+"""A filter of the images of a version of a test set, as SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import sqlite_utils
 
 from core.image_filter import Facet, ImageFilter
-from core.test_sets import EntryCount, SetEntry, ShownEntry
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
-from storage.engine.rows import Row, pack
+from storage.engine.rows import pack
 
-# What nobody decided here of an image that was brought in counts as what was decided where it came from.
-_REVIEW = """
+REVIEW = """
     CASE WHEN role = 'source' THEN 'none' ELSE
         CASE coalesce(state.verdict, (
             SELECT max(verdict) FROM catalogue WHERE catalogue.image = entries.image AND there AND verdict <> 'open'
@@ -23,52 +21,17 @@ _REVIEW = """
         WHEN 'accepted' THEN 'accepted' WHEN 'rejected' THEN 'rejected' ELSE 'open' END
     END
 """
-_FROM = """
+"""What people decided of an entry; of one that was brought in, and not decided here, what was decided before."""
+FROM_ENTRIES = """
     FROM test_set_entries AS entries LEFT JOIN test_case_states AS state ON state.test_case = entries.test_case
 """
-_OWN: Mapping[Facet, str] = {"class": "label", "split": "split", "review": _REVIEW}
+_OWN: Mapping[Facet, str] = {"class": "label", "split": "split", "review": REVIEW}
 """Facets of which a version has values of its own, with their columns."""
 _LISTED = "(SELECT value FROM json_each(:{}))"
 _OF_ENTRIES = f"image IN (SELECT catalogue.image FROM catalogue WHERE id IN {_LISTED})"
 
 
-def page_of(
-    db: sqlite_utils.Database,
-    version: int,
-    image_filter: ImageFilter,
-    at: int,
-    limit: int,
-    read: Callable[[Row], SetEntry],
-) -> tuple[ShownEntry, ...]:
-    """Images in the order in which they came, from the place `at` on (0: the first)."""
-    where, values = _where(db, version, image_filter)
-    query = f"SELECT entries.*, {_REVIEW} AS review {_FROM} {where} ORDER BY entries.id LIMIT :limit OFFSET :at"
-    rows = db.query(query, {**values, "at": at, "limit": limit})
-    return tuple(ShownEntry(read(row), row["review"]) for row in rows)
-
-
-def images_of(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
-    """The hashes of these images, in the order in which they came."""
-    where, values = _where(db, version, image_filter)
-    return tuple(image for (image,) in db.execute(f"SELECT image {_FROM} {where} ORDER BY entries.id", values))
-
-
-def count_of(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> int:
-    """How many of these images there are."""
-    where, values = _where(db, version, image_filter)
-    return int(db.execute(f"SELECT count(*) {_FROM} {where}", values).fetchone()[0])
-
-
-def counts_of(db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]:
-    """The images of a version, counted."""
-    query = f"""
-        SELECT label, split, role, {_REVIEW} AS review, count(*) {_FROM} WHERE version = ? GROUP BY 1, 2, 3, 4
-        ORDER BY 1, 2, 3, 4
-    """
-    return tuple(EntryCount(*row) for row in db.execute(query, [version]))
-
-
-def _where(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, dict[str, Any]]:
+def where_of(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, dict[str, Any]]:
     """Write a filter as SQL. Label, split and review are the version's; all else is the catalogue's."""
     conditions, values = ["version = :version"], dict[str, Any](version=version)
 
