@@ -142,7 +142,7 @@ def _planned(workspace: Workspace, number: int, size: int) -> None:
             NewWork(one.id, f"captions/{one.item.key}", first + at // SOURCES_OF_A_LOT, at % SOURCES_OF_A_LOT, at)
             for at, one in enumerate(some)
         ]
-        held.plan(number, "captions", work)
+        held.plan(number, "captions", work, {})
         after, place = some[-1].id, place + len(some)
 
 

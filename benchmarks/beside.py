@@ -273,7 +273,7 @@ def almost_done(workspace: Workspace, size: int, left: int = 32) -> int:
                 NewWork(one.id, f"{stage}/{one.item.key}", first + at // 8, at % 8, one.id, edited)
                 for at, one in enumerate(some)
             ]
-            held.plan(number, stage, asked)
+            held.plan(number, stage, asked, {})
             # The ledger was empty: its numbers run from 1.
             done = [Done(work + at, 0.1, **made) for at, one in enumerate(some, 1) if one.id <= size or not edited]
             held.record(number, done, tries=3)

@@ -126,7 +126,7 @@ class Engine:
     def _take(self, batch: Batch, returned: Returned) -> None:
         pieces = [piece.id for piece in returned.lot.pieces]
         if returned.died:
-            self._ledger.give_back(pieces, died=True)
+            self._ledger.worker_died(pieces)
         else:
             self._ledger.record(self._number, returned.done, self._order.plan.images.tries)
         failed = sum(bool(one.failed) for one in returned.done)

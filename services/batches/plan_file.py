@@ -24,6 +24,7 @@ from core.settings import Settings
 from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
 from core.words import count_of
+from formats.layouts import LAYOUTS
 from pipeline.checks.texts import require, task_checks
 from pipeline.profiles.profile import Profile, load_profile, profile_names
 from pipeline.recipes import Recipe, known_recipes, recipe_of
@@ -112,7 +113,7 @@ class DataPart(_Part):
     root: str = Field(min_length=1)
     """A folder or an archive; in the file relative to the folder of the plan, here absolute."""
     layout: str = Field(min_length=1)
-    """The name of a layout of `formats.layouts`: see `require_layout`."""
+    """The name of a layout of `formats.layouts`."""
     split: str = ""
     """As the layout calls it; "" where it has none. A layout that has several asks for it and never guesses."""
     options: dict[str, str] = Field(default_factory=dict)
@@ -264,9 +265,10 @@ class BatchPlan(_Part):
 
 
 def read_plan(path: Path) -> BatchPlan:
-    """The plan in a file. Raises UserError, with the key as its `field`, for a file that cannot be read, a key that
-    there is not, and a value that does not fit: also a profile, recipe or setting that there is not. Whether there is
-    such a layout says `require_layout`.
+    """Return the plan in a file.
+
+    Raises UserError, with the key as its `field`, for a file that cannot be read, an unknown key, and a value that does
+    not fit: also an unknown layout, profile, recipe or setting.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -292,28 +294,23 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
     except ValidationError as error:
         raise _refusal(path, error) from error
     try:
+        if plan.data.layout not in LAYOUTS:
+            there_are = nearest_first(plan.data.layout, LAYOUTS)
+            message = f"There is no layout {plan.data.layout!r:.80} for data.layout. There are: {there_are}."
+            raise UserError(message, field="data.layout")
         settings_of(plan)
     except UserError as error:
         raise UserError(f"The plan {path} cannot be used. {error}", field=error.field) from error
     return plan
 
 
-def require_layout(plan: BatchPlan, known: Collection[str]) -> None:
-    """Raises UserError unless the plan's layout is one of those that are known."""
-    if plan.data.layout not in known:
-        there_are = nearest_first(plan.data.layout, known)
-        said = f"There is no layout {plan.data.layout!r:.80} for data.layout. There are: {there_are}."
-        raise UserError(said, field="data.layout")
-
-
-def settings_of(plan: BatchPlan, profile: Profile | None = None) -> Settings:
-    """The settings with which everything is made: the profile's, with those of the plan. `profile` is the plan's where
-    somebody has read it already.
+def settings_of(plan: BatchPlan) -> Settings:
+    """Return the settings with which everything is made: the profile's, with those of the plan.
 
     Raises UserError, with the key as its `field`, for a profile, recipe or setting that there is not, for a value that
     a setting does not take, and for keys that contradict each other.
     """
-    own = profile or _profile(plan.make.profile)
+    own = _profile(plan.make.profile)
     recipe = _recipe(plan.make.recipe)
     if hindrance := recipe.cannot_draw(own):
         raise UserError(f"make.recipe is {recipe.name!r}. {hindrance}", field="make.recipe")
@@ -339,7 +336,7 @@ def settings_of(plan: BatchPlan, profile: Profile | None = None) -> Settings:
         said = _in_toml_words(reason(error, type(defaults)))
         told = f"The setting {name} in make.settings cannot be {_toml(first['input']):.80}: {said}."
         raise UserError(told, field="make.settings") from error
-    written = most_captions(plan, settings, recipe)
+    written = most_captions(plan, settings)
     if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
         raise UserError(
             f"edits.captions_a_source is {edits.captions_a_source}, but of a source image at most "
@@ -350,9 +347,9 @@ def settings_of(plan: BatchPlan, profile: Profile | None = None) -> Settings:
     return settings
 
 
-def most_captions(plan: BatchPlan, settings: Settings, recipe: Recipe | None = None) -> int | None:
-    """How many captions are written of a source image at most; None where the settings set no number."""
-    if not (recipe or recipe_of(plan.make.recipe)).has("counterfactuals"):
+def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
+    """Return the maximum number of captions of a source image, or None if the settings set none."""
+    if not recipe_of(plan.make.recipe).has("counterfactuals"):
         return 1
     counterfactuals = settings.counterfactuals
     return counterfactuals.captions if counterfactuals.combinations in _SO_MANY else None

@@ -20,11 +20,10 @@ from pydantic import Field
 from core.batches import Wish
 from core.errors import UserError
 from core.progress import OnCount
-from formats.layouts import LAYOUTS
 from services.batches.data_roots import DataRoots
 from services.batches.engine import Engine
 from services.batches.io_workers import Order
-from services.batches.plan_file import BatchPlan, plan_from_text, require_layout
+from services.batches.plan_file import BatchPlan, plan_from_text
 from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import BatchDetails, BatchService, BatchStatus, Place, details_facts, facts_of
 from services.changes import Changes
@@ -169,7 +168,6 @@ class BatchRuns:
         if isinstance(sent, PlanByScript):
             self._data_roots.require_text(sent.plan)
         plan = _read(sent.plan)
-        require_layout(plan, LAYOUTS)
         if isinstance(sent, PlanByScript):
             plan = self._data_roots.require_plan(plan)
 

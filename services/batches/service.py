@@ -19,13 +19,12 @@ from core.batches import PASSES, Batch, Counted, FailedGroup, Item, Pass, WorkSt
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from formats.in_place import DataSet
-from formats.layouts import LAYOUTS
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
 from services.batches.estimate import Estimate, Measured, estimate, images_at_most
 from services.batches.io_workers import Order, data_set_of
 from services.batches.item_selection import ItemSelection
-from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, require_layout, settings_of
+from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, settings_of
 from services.batches.planning import caption_now
 from services.batches.pools import workers_here
 from storage.workspace import Workspace
@@ -212,7 +211,6 @@ class BatchService:
 
         Raises UserError for what the plan cannot ask for: a layout, a folder, a split that there is not.
         """
-        require_layout(plan, LAYOUTS)
         settings, profile = settings_of(plan), load_profile(plan.make.profile)
         number = self._ledger.find(plan.digest)
         if number is not None and self._ledger.get(number).planned:

@@ -84,25 +84,22 @@ class Batches(Repository):
         }
         return insert_row(db, "batches", row)
 
-    def add_sources(self, batch: int, items: Iterable[Item]) -> int:
-        """Take items of the data set, those that are there already passed over; returns how many are new.
+    def add_sources(self, batch: int, items: Iterable[Item]) -> None:
+        """Add items of the data set that are not there already.
 
         Not in one transaction: a batch whose sources are not all there has no work yet, and `plan` comes after it.
         """
-        added, items = 0, iter(items)
+        items = iter(items)
         while some := list(islice(items, _AT_ONCE)):
-            added += self._add_sources(batch, some)
-        return added
+            self._add_sources(batch, some)
 
     @write
-    def _add_sources(self, db: sqlite_utils.Database, batch: int, items: Sequence[Item]) -> int:
-        before = db.conn.total_changes
+    def _add_sources(self, db: sqlite_utils.Database, batch: int, items: Sequence[Item]) -> None:
         db.conn.executemany(
             "INSERT INTO batch_sources (batch, key, label, split, attributes, stamp) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (batch, key) DO NOTHING",
             ((batch, one.key, one.label, one.split, pack(dict(one.attributes)), one.stamp) for one in items),
         )
-        return db.conn.total_changes - before
 
     @write
     def is_planned(self, db: sqlite_utils.Database, batch: int, notes: Sequence[str]) -> None:
@@ -128,13 +125,12 @@ class Batches(Repository):
         batch: int,
         stage: Pass,
         work: Sequence[NewWork],
-        skipped: Mapping[str, str] | None = None,
-    ) -> int:
-        """Add some of what a pass has to do, all or none of it, and pass over what is there already; returns how much
-        is new. `skipped` says of what is not to be done why, by its key. A million is planned in parts of some
-        thousand: others may write between two.
+        skipped: Mapping[str, str],
+    ) -> None:
+        """Add work of a pass that is not there already, all or none of it. `skipped` has the reasons for work that is
+        not to be done, by its key. A million is planned in parts of some thousand: others may write between two.
         """
-        return _add_work(db, batch, stage, work, skipped or {})
+        _add_work(db, batch, stage, work, skipped)
 
     @read
     def edited(self, db: sqlite_utils.Database, batch: int) -> tuple[BatchSource, ...]:
@@ -239,8 +235,8 @@ class Batches(Repository):
     # Who works on it
 
     @write
-    def hold(self, db: sqlite_utils.Database, batch: int) -> int:
-        """This process works on it from now on; what an earlier one had leased is planned again. Returns how much.
+    def hold(self, db: sqlite_utils.Database, batch: int) -> None:
+        """Let this process work on a batch. Work that an earlier one had leased is planned again.
 
         Raises UserError while another process works on it.
         """
@@ -249,7 +245,7 @@ class Batches(Repository):
         if row["process"] not in (None, own) and self._alive(row["process"]):
             raise UserError(f"Another process works on the batch “{row['name']}” already: let it, or stop it first.")
         db.execute("UPDATE batches SET process = ?, wish = 'go' WHERE id = ?", [own, batch])
-        return _release(db, batch)
+        _release(db, batch)
 
     @write
     def let_go(self, db: sqlite_utils.Database, batch: int) -> None:
@@ -347,30 +343,21 @@ class Batches(Repository):
         return frozenset(leased)
 
     @write
-    def give_back(self, db: sqlite_utils.Database, work: Sequence[int], died: bool = False) -> int:
-        """Leased work is planned again. Where its worker `died` that counts, and what was with `MOST_DEATHS` workers
-        when they died has failed; returns how much has.
-        """
-        time, set_aside = now(), 0
-        for one in work:
+    def worker_died(self, db: sqlite_utils.Database, pieces: Sequence[int]) -> None:
+        """Plan the leased work of a dead worker again. Work that was with `MOST_DEATHS` such workers has failed."""
+        for one in pieces:
             row = db.execute("SELECT deaths FROM batch_work WHERE id = ? AND state = 'leased'", [one]).fetchone()
             if row is None:
                 continue
-            deaths = row[0] + died
-            if died and deaths >= MOST_DEATHS:
-                reason = f"Its worker died {deaths} times while it had this."
-                db.execute(
-                    "UPDATE batch_work SET state = 'failed', deaths = ?, tries = tries + 1, reason = ?, changed = ? "
-                    "WHERE id = ?",
-                    [deaths, reason, time, one],
-                )
-                set_aside += 1
-            else:
-                db.execute(
-                    "UPDATE batch_work SET state = 'planned', deaths = ?, changed = ? WHERE id = ?",
-                    [deaths, time, one],
-                )
-        return set_aside
+            deaths = row[0] + 1
+            last = deaths >= MOST_DEATHS
+            state, reason = (
+                ("failed", f"Its worker died {deaths} times while it had this.") if last else ("planned", "")
+            )
+            db.execute(
+                "UPDATE batch_work SET state = ?, deaths = ?, tries = tries + ?, reason = ?, changed = ? WHERE id = ?",
+                [state, deaths, last, reason, now(), one],
+            )
 
     @write
     def record(self, db: sqlite_utils.Database, batch: int, results: Sequence[Done], tries: int) -> None:
@@ -481,15 +468,6 @@ class Batches(Repository):
         return tuple((key, run, unpack_value(CounterfactualCaption, packed)) for key, run, packed in rows)
 
     @read
-    def images(self, db: sqlite_utils.Database, batch: int) -> Mapping[str, str]:
-        """The hash of each image that was made, by the key of its work."""
-        query = """
-            SELECT key, image FROM batch_work JOIN test_cases ON test_cases.id = test_case
-            WHERE batch_work.batch = ? AND test_case IS NOT NULL
-        """
-        return dict(db.execute(query, [batch]).fetchall())
-
-    @read
     def latest_images(self, db: sqlite_utils.Database, batch: int, most: int = 12) -> tuple[tuple[int, str, str], ...]:
         """Test case, image and run of what was drawn last."""
         query = """
@@ -549,7 +527,7 @@ class Batches(Repository):
 
 def _add_work(
     db: sqlite_utils.Database, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]
-) -> int:
+) -> None:
     time = now()
     query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
     known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
@@ -574,7 +552,6 @@ def _add_work(
         names = tuple(new[0])
         given = ", ".join(f":{name}" for name in names)
         db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({given})", new)
-    return len(new)
 
 
 def _require(db: sqlite_utils.Database, batch: int) -> Row:
@@ -583,9 +560,9 @@ def _require(db: sqlite_utils.Database, batch: int) -> Row:
     raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
 
 
-def _release(db: sqlite_utils.Database, batch: int) -> int:
+def _release(db: sqlite_utils.Database, batch: int) -> None:
     query = "UPDATE batch_work SET state = 'planned', changed = ? WHERE batch = ? AND state = 'leased'"
-    return int(db.execute(query, [now(), batch]).rowcount)
+    db.execute(query, [now(), batch])
 
 
 def _begin_run(db: sqlite_utils.Database, batch: Row, work: Row, source: ReadSource) -> str:

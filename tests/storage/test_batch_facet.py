@@ -33,7 +33,7 @@ def draw(workspace: Workspace, batch: int, images: int) -> str:
     held = workspace.batches
     held.record(batch, [read(workspace, held.claim(batch, "captions")[0].id, 50 * batch)], TRIES)
     source = next(one for one in held.sources(batch) if one.run)
-    held.plan(batch, "images", [NewWork(source.id, f"image {n}", 0, n, n, SHOWN) for n in range(images)])
+    held.plan(batch, "images", [NewWork(source.id, f"image {n}", 0, n, n, SHOWN) for n in range(images)], {})
     cases = [made_case(Image.new("RGB", (16, 12), (60 * batch, 40 * n, 9))) for n in range(images)]
     saved = save_cases(workspace.images, workspace.thumbnails, cases)
     done = [Done(one.id, case=case) for one, case in zip(held.claim(batch, "images"), saved, strict=True)]

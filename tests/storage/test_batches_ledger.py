@@ -15,6 +15,7 @@ from core.types import Caption, CounterfactualCaption, Edit, StageValue, Task, T
 from storage.batches.ledger import MOST_DEATHS
 from storage.runs.test_cases import save_cases
 from storage.workspace import Workspace
+from tests.support.batch_cases import batch_images
 from tests.support.cases import made_case
 from tests.support.workspaces import workspace_in
 
@@ -38,7 +39,7 @@ def batch_of(workspace: Workspace, sources: int = 5, lot: int = 4, digest: str =
         NewWork(source.id, f"captions/{source.item.key}", *divmod(place, lot), seed=place)
         for place, source in enumerate(held.sources(number))
     ]
-    held.plan(number, "captions", work)
+    held.plan(number, "captions", work, {})
     held.hold(number)
     return number
 
@@ -98,12 +99,12 @@ def test_an_image_is_a_test_case_of_the_run_of_its_source(workspace: Workspace) 
     number, held = batch_of(workspace, 1), workspace.batches
     held.record(number, [read(workspace, held.claim(number, "captions")[0].id)], TRIES)
     source = held.sources(number)[0]
-    held.plan(number, "images", [NewWork(source.id, "key", 0, 0, 7, SHOWN)])
+    held.plan(number, "images", [NewWork(source.id, "key", 0, 0, 7, SHOWN)], {})
     (claimed,) = held.claim(number, "images")
     assert (claimed.counterfactual, claimed.seed) == (SHOWN, 7) and claimed.run is not None
     (case,) = save_cases(workspace.images, workspace.thumbnails, [made_case(Image.new("RGB", (16, 12), "red"))])
     held.record(number, [Done(claimed.id, case=case)], TRIES)
-    assert held.images(number) == {"key": case.image.sha}
+    assert batch_images(workspace, number) == {"key": case.image.sha}
     assert [one.image_sha for one in workspace.runs.get(source.run or "").test_cases] == [case.image.sha]
     assert workspace.catalogue.get(1).image_sha == case.image.sha  # and Curate has it
 
@@ -114,7 +115,7 @@ def test_after_a_death_each_piece_goes_out_alone_until_the_one_that_kills_is_set
     while lot := held.claim(number, "captions"):
         if any(one.item.key == deadly for one in lot):
             deaths += 1
-            held.give_back([one.id for one in lot], died=True)
+            held.worker_died([one.id for one in lot])
         else:
             assert deaths == 0 or len(lot) == 1
             held.record(number, [read(workspace, one.id, one.place) for one in lot], TRIES)
@@ -162,16 +163,19 @@ def test_one_process_at_a_time_works_on_a_batch_and_what_a_gone_one_had_is_plann
                 second.batches.hold(number)
     with workspace_in(tmp_path / "workspace") as third:
         assert not third.batches.get(number).running
-        assert third.batches.hold(number) == 4
+        third.batches.hold(number)
         assert len(third.batches.claim(number, "captions")) == 4
 
 
 def test_the_same_items_and_the_same_work_are_taken_once(workspace: Workspace) -> None:
     number, held = batch_of(workspace), workspace.batches
     items = [Item("bird/0.png", "bird"), Item("bird/9.png", "bird")]
-    assert held.add_sources(number, items) == 1
-    source = held.sources(number)[0]
-    assert held.plan(number, "captions", [NewWork(source.id, "captions/bird/0.png", 9, 0, 0)]) == 0
+    before = held.count_sources(number)
+    held.add_sources(number, items)
+    assert held.count_sources(number) == before + 1
+    source, planned = held.sources(number)[0], counted(workspace, number)
+    held.plan(number, "captions", [NewWork(source.id, "captions/bird/0.png", 9, 0, 0)], {})
+    assert counted(workspace, number) == planned
     with pytest.raises(Exception, match="UNIQUE"):
         held.create("Again", "plan", "d", "demo", "dillema", {}, 8)
     assert held.find("d") == number and held.find("e") is None
@@ -191,7 +195,8 @@ def test_the_counts_are_those_of_the_rows_whatever_happens(workspace: Workspace)
     number, held = batch_of(workspace, 9), workspace.batches
     first = held.claim(number, "captions")
     held.record(number, [read(workspace, one.id, one.place) for one in first[:2]], TRIES)
-    held.give_back([one.id for one in first[2:]])
+    held.let_go(number)
+    held.hold(number)
     second = held.claim(number, "captions")
     held.record(number, [Done(one.id, 1.5, failed="No.") for one in second], TRIES)
     plain = "SELECT state, count(*), sum(seconds) FROM batch_work WHERE batch = ? GROUP BY state"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from PIL import Image
@@ -16,6 +18,7 @@ from services.batches.pools import HerePool, Pool, Returned
 from services.batches.running import BatchRuns
 from services.batches.work import Worker
 from services.studio import Studio
+from storage.workspace import Workspace
 from tests.support.scripted import ScriptedCaptioner, ScriptedModels
 from tests.support.serving import until
 
@@ -110,3 +113,13 @@ def planned(studio: Studio, text: str) -> int:
 def comes_to(studio: Studio, number: int, state: str) -> None:
     """Wait until a batch is at this."""
     until(lambda: studio.batches.status(number).state == state)
+
+
+def batch_images(workspace: Workspace, batch: int) -> dict[str, str]:
+    """The hash of each image that was made, by the key of its work."""
+    query = """
+        SELECT key, image FROM batch_work JOIN test_cases ON test_cases.id = test_case
+        WHERE batch_work.batch = ? AND test_case IS NOT NULL
+    """
+    with closing(sqlite3.connect(workspace.folder / "studio.db")) as database:
+        return dict(database.execute(query, [batch]).fetchall())

@@ -24,6 +24,7 @@ from PIL import Image
 from demo.render import render
 from demo.scene import random_scene
 from storage.workspace import Workspace
+from tests.support.batch_cases import batch_images
 
 PATIENCE = 300.0
 """Seconds until a batch that does not move is given up."""
@@ -82,7 +83,7 @@ def made(workspace: Path) -> Made:
         for one in counts.values():
             states.update({state: counted.number for state, counted in one.items()})
         cases = sum(len(held.runs.get(run.id).test_cases) for run in held.runs.search(10_000))
-        return Made(dict(held.batches.images(1)), cases, dict(states))
+        return Made(dict(batch_images(held, 1)), cases, dict(states))
 
 
 def with_kills(workspace: Path, plan: Path, kills: int, workers: int = 2, seed: int = 1) -> Iterator[str]:

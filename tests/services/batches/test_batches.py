@@ -28,6 +28,7 @@ from services.batches.pools import HerePool, Pool, Returned
 from services.batches.service import BatchService
 from services.batches.work import Worker
 from storage.workspace import Workspace
+from tests.support.batch_cases import batch_images
 from tests.support.batch_kills import plan_file
 from tests.support.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
 from tests.support.workspaces import workspace_in
@@ -178,14 +179,14 @@ def test_a_reply_that_cannot_be_read_fails_its_source_alone_until_it_is_tried_ag
     status = service.status(number)
     assert (status.passes[1].number("done"), status.passes[1].number("failed")) == (SOURCES // 2, SOURCES // 2)
     assert status.passes[2].number("done") == SOURCES
-    before = workspace.batches.images(number)
+    before = batch_images(workspace, number)
     (group,) = workspace.batches.failures(number)
     assert group.stage == "language" and group.examples[0].startswith("test/boat/")
     assert workspace.batches.retry_failed(number, group.reason) == SOURCES // 2
     assert not service.status(number).batch.finished
     assert worked(workspace, number) == "done"
     assert service.status(number).passes[2].number("done") == 2 * SOURCES
-    assert before.items() <= workspace.batches.images(number).items()
+    assert before.items() <= batch_images(workspace, number).items()
 
 
 def edited(workspace: Workspace, run: str, change: Callable[[list[CounterfactualCaption]], None]) -> None:
@@ -293,7 +294,7 @@ def test_the_same_plan_gives_the_same_images_in_whatever_order_lots_come_back(tm
             number = planned(workspace, tmp_path)
             workspace.batches.approve(number, ahead=True)
             assert worked(workspace, number, pool=lambda order, b=backwards: Shuffled(order, b)) == "done"  # type: ignore[misc]
-            made.append(workspace.batches.images(number))
+            made.append(batch_images(workspace, number))
     assert len(made[0]) == 24
     assert made[0] == made[1]
 

@@ -33,6 +33,7 @@ from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, ProcessPool
 from services.batches.service import BatchService
 from tests.support import tiny, tiny_captioners
+from tests.support.batch_cases import batch_images
 from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
@@ -220,6 +221,6 @@ def test_a_batch_makes_its_images_and_the_same_in_any_process(
                     drawn_in = case.lineage.settings.drawn_in
                     assert drawn_in is not None and drawn_in.size == 4
                     assert {"edges kept", "edit shows", "label seen"} <= {check.name for check in case.checks}
-            images.append(workspace.batches.images(number))
+            images.append(batch_images(workspace, number))
     assert len(images[0]) == len(set(images[0].values())) > SOURCES
     assert all(others == images[0] for others in images)

@@ -26,6 +26,7 @@ from services.batches.shards import Progress, hand_out, handed_out, merge, progr
 from services.batches.work import Worker
 from storage.workspace import Workspace
 from tests.services.batches.test_batches import images
+from tests.support.batch_cases import batch_images
 from tests.support.batch_kills import drawn_data, plan_file, run
 from tests.support.scripted import ScriptedLanguageModel, ScriptedModels, answer
 from tests.support.workspaces import workspace_in
@@ -94,13 +95,13 @@ def test_shards_make_the_images_of_a_batch_without_them(workspace: Workspace, tm
     merge(workspace, number, order)
     assert hand_out(workspace, number, order) == "done"
     assert not list((workspace.folder / shards.SHARDS).rglob("*.jsonl"))  # nothing is left of them
-    made = workspace.batches.images(number)
+    made = batch_images(workspace, number)
     assert len(made) == 2 * SOURCES
     with workspace_in(tmp_path / "other") as other:
         alone, order = planned(other, tmp_path)
         other.batches.approve(alone, ahead=True)
         assert Engine(other, alone, order, here).run() == "done"
-        assert other.batches.images(alone) == made
+        assert batch_images(other, alone) == made
 
 
 def test_a_shard_that_is_stopped_goes_on_where_it_was(workspace: Workspace, tmp_path: Path) -> None:
@@ -238,5 +239,5 @@ def test_the_commands_do_a_batch_in_shards(tmp_path: Path, capsys: pytest.Captur
     assert "With shards: 1 of 1 lots" in batch("status", 1)[1]
     assert batch("merge", 1)[0] == 0
     with Workspace(folder) as workspace:
-        assert len(workspace.batches.images(1)) == 4
+        assert len(batch_images(workspace, 1)) == 4
     assert batch("run", 1, "--shard", "3/2")[0] == 2
