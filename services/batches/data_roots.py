@@ -10,13 +10,11 @@ Links within a data set that is allowed are followed, as for everybody: whoever 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from core.errors import UserError
-from services.batches.plan_file import BatchPlan
+from services.batches.plan_file import BatchPlan, named_paths
 
 CHECKPOINT = "under_test.file"
 """The setting that names a file."""
@@ -45,14 +43,10 @@ class DataRoots:
                 "This studio takes no plan from a script: plan it on the page Batches, or have the studio started with "
                 "--data-roots and the folders that scripts may plan with."
             )
-        try:
-            data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError:
-            return  # told in a sentence by who reads it as a plan, and nothing is opened of it
-        profile, keys = _named(data, "make", "profile"), _named(data, "choose", "keys")
-        if profile.endswith(".toml"):
+        paths = named_paths(text)
+        if profile := paths.get("make.profile"):
             raise _refusal(f"make.profile is {profile!r:.200}: a plan by a script names a profile that the studio has.")
-        if keys:
+        if keys := paths.get("choose.keys"):
             self._require("choose.keys", keys)
 
     def require_plan(self, plan: BatchPlan) -> BatchPlan:
@@ -93,13 +87,6 @@ class DataRoots:
                 "or have the studio started with --data-roots that hold it."
             )
         return place
-
-
-def _named(data: dict[str, Any], section: str, key: str) -> str:
-    """What a section of a plan says in a text; "" for anything else."""
-    held = data.get(section)
-    named = held.get(key) if isinstance(held, dict) else None
-    return named if isinstance(named, str) else ""
 
 
 def _refusal(said: str) -> UserError:

@@ -5,6 +5,7 @@ What nothing was measured of is None, and "cannot tell" in words: never zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.model_sections import in_bytes
@@ -31,27 +32,51 @@ class Measured:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a batch is likely to take. None: it cannot be told."""
+    """What a batch is likely to take, one stage after the other, each shared out evenly among `workers`. None: it
+    cannot be told. Nothing to do takes no time, whatever was measured.
+    """
 
     sources: int
+    """Source images that are left to do."""
     images: int | None
-    """At most: captions that do not come, or are not drawn, make it fewer. As many test cases."""
-    hours_of_captions: float | None
-    """By the clock, with all workers; as the other hours."""
-    hours_of_language: float | None
-    hours_of_images: float | None
-    hours: float | None
-    bytes: float | None
-    money: float | None
-    price_an_hour: float | None
-    currency: str
-    workers: int
+    """Maximum number of test cases that are left to do: captions that do not come, or are not drawn, make it fewer."""
+    measured: Measured
+    workers: int = 1
+    price_an_hour: float | None = None
+    """Price of all that works at once, by the clock."""
+    currency: str = ""
+
+    @property
+    def hours_by_stage(self) -> Mapping[str, float | None]:
+        """Hours of each stage by the clock, with all workers."""
+        measured = self.measured
+        seconds = {
+            "captions": _times(self.sources, measured.seconds_a_caption),
+            "language": _times(self.sources, measured.seconds_a_language),
+            "images": _times(self.images, measured.seconds_an_image),
+        }
+        return {name: None if each is None else each / 3600 / self.workers for name, each in seconds.items()}
 
     @property
     def hours_known(self) -> float | None:
-        """Those of the stages that were measured: it takes at least so long. None where none was."""
-        known = [hours for hours in self._by_stage().values() if hours is not None]
+        """Hours of the stages that were measured, which is the least that it takes. None if none was."""
+        known = [hours for hours in self.hours_by_stage.values() if hours is not None]
         return sum(known) if known else None
+
+    @property
+    def hours(self) -> float | None:
+        """Hours of all stages."""
+        return None if None in self.hours_by_stage.values() else self.hours_known
+
+    @property
+    def bytes(self) -> float | None:
+        """Bytes on the disk."""
+        return _times(self.images, self.measured.bytes_an_image)
+
+    @property
+    def money(self) -> float | None:
+        """Price of all hours."""
+        return None if self.hours is None or self.price_an_hour is None else self.hours * self.price_an_hour
 
     def words(self) -> tuple[str, ...]:
         """The estimate in plain sentences: images, hours, disk, money."""
@@ -66,7 +91,7 @@ class Estimate:
         return f"Images: at most {self.images:,} test cases from {sources}."
 
     def _hours(self) -> str:
-        by_stage, workers = self._by_stage(), count_of(self.workers, "worker")
+        by_stage, workers = self.hours_by_stage, count_of(self.workers, "worker")
         unknown = [name for name, hours in by_stage.items() if hours is None]
         told = "; ".join(f"{name} {_duration(hours)}" for name, hours in by_stage.items() if hours is not None)
         if self.hours is not None:
@@ -81,18 +106,11 @@ class Estimate:
     def _money(self) -> str:
         if self.price_an_hour is None:
             return f"Money: {CANNOT_TELL}; the plan gives no cost.price_an_hour."
-        price = _amount(self.price_an_hour, self.currency)
+        price = amount(self.price_an_hour, self.currency)
         if self.money is None:
             return f"Money: {CANNOT_TELL}; an hour is {price}."
-        each = f", {_amount(self.money / self.images, self.currency)} a test case" if self.images else ""
-        return f"Money: about {_amount(self.money, self.currency)} at {price} an hour{each}."
-
-    def _by_stage(self) -> dict[str, float | None]:
-        return {
-            "captions": self.hours_of_captions,
-            "language": self.hours_of_language,
-            "images": self.hours_of_images,
-        }
+        each = f", {amount(self.money / self.images, self.currency)} a test case" if self.images else ""
+        return f"Money: about {amount(self.money, self.currency)} at {price} an hour{each}."
 
 
 def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | None:
@@ -104,48 +122,10 @@ def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | N
     return None if captions is None else sources * captions * plan.images.seeds_a_caption
 
 
-def estimate(
-    sources: int,
-    images: int | None,
-    measured: Measured,
-    workers: int = 1,
-    price_an_hour: float | None = None,
-    currency: str = "",
-) -> Estimate:
-    """What it takes to make `images` of `sources`, one stage after the other, each shared out evenly among `workers`.
-
-    `price_an_hour` is that of all that works at once, by the clock. Of what is left to do (in a batch that goes on)
-    give the numbers of what is left. Nothing to do takes no time, whatever was measured.
-    """
-    stages = (
-        _hours(sources, measured.seconds_a_caption, workers),
-        _hours(sources, measured.seconds_a_language, workers),
-        _hours(images, measured.seconds_an_image, workers),
-    )
-    known = [hours for hours in stages if hours is not None]
-    hours = sum(known) if len(known) == len(stages) else None
-    return Estimate(
-        sources,
-        images,
-        *stages,
-        hours=hours,
-        bytes=_times(images, measured.bytes_an_image),
-        money=None if hours is None or price_an_hour is None else hours * price_an_hour,
-        price_an_hour=price_an_hour,
-        currency=currency,
-        workers=workers,
-    )
-
-
 def _times(number: int | None, each: float | None) -> float | None:
     if number == 0:
         return 0.0
     return None if number is None or each is None else number * each
-
-
-def _hours(number: int | None, seconds: float | None, workers: int) -> float | None:
-    whole = _times(number, seconds)
-    return None if whole is None else whole / 3600 / workers
 
 
 def _duration(hours: float) -> str:
@@ -158,8 +138,8 @@ def _duration(hours: float) -> str:
     return f"{hours:.1f} hours" if hours < 10 else f"{hours:,.0f} hours"
 
 
-def _amount(number: float, currency: str) -> str:
-    """Money with two digits, or, where it is very little, with two that say something."""
+def amount(number: float, currency: str) -> str:
+    """Return money in words with two decimals, or with two significant digits if it is very little."""
     digits = f"{number:,.2f}" if number >= 0.1 or number == 0 else f"{number:.2g}"
     return f"{digits} {currency}".strip()
 

@@ -304,6 +304,21 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
     return plan
 
 
+def named_paths(text: str) -> Mapping[str, str]:
+    """Return the paths that the text of a plan names, by key, without opening them. Empty if it is not valid TOML."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
+    found = {}
+    for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
+        part = data.get(section)
+        named = part.get(key) if isinstance(part, dict) else None
+        if isinstance(named, str) and (key != "profile" or named.endswith(".toml")):
+            found[f"{section}.{key}"] = named
+    return found
+
+
 def settings_of(plan: BatchPlan) -> Settings:
     """Return the settings with which everything is made: the profile's, with those of the plan.
 

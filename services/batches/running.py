@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import tomllib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from core.progress import OnCount
 from services.batches.data_roots import DataRoots
 from services.batches.engine import Engine
 from services.batches.io_workers import Order
-from services.batches.plan_file import BatchPlan, plan_from_text
+from services.batches.plan_file import BatchPlan, named_paths, plan_from_text
 from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import BatchDetails, BatchService, BatchStatus, Place, details_facts, facts_of
 from services.changes import Changes
@@ -324,24 +323,16 @@ def _pool_here(order: Order) -> Pool:
 
 def _read(text: str) -> BatchPlan:
     """The plan of a text. Raises UserError; also for a relative path, since a text lies nowhere."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        data = {}  # told in a sentence by who reads it as a plan
-    for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
-        part = data.get(section)
-        named = part.get(key) if isinstance(part, dict) else None
-        if not isinstance(named, str) or (key == "profile" and not named.endswith(".toml")):
-            continue  # no path
+    for name, named in named_paths(text).items():
         if not named:
             raise UserError(
-                f"{section}.{key} is empty: write where it lies, as a whole path on the machine of the studio, such as "
+                f"{name} is empty: write where it lies, as a whole path on the machine of the studio, such as "
                 "“/data/imagenet”.",
                 field="plan",
             )
         if not Path(named).is_absolute():
             raise UserError(
-                f"{section}.{key} is {named!r:.200}: write it as a whole path on the machine of the studio, such as "
+                f"{name} is {named!r:.200}: write it as a whole path on the machine of the studio, such as "
                 "“/data/imagenet”.",
                 field="plan",
             )

@@ -21,7 +21,7 @@ from core.image_filter import ImageFilter
 from formats.in_place import DataSet
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import edits_in_words, recipe_of
-from services.batches.estimate import Estimate, Measured, estimate, images_at_most
+from services.batches.estimate import Estimate, Measured, images_at_most
 from services.batches.io_workers import Order, data_set_of
 from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, settings_of
@@ -313,7 +313,7 @@ class BatchService:
             else:
                 sources = captions.left if captions.total else status.sources
         workers = plan.run.workers or self._workers()
-        return estimate(sources, left, measured, workers, plan.cost.price_an_hour, plan.cost.currency)
+        return Estimate(sources, left, measured, workers, plan.cost.price_an_hour, plan.cost.currency)
 
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
         """Return some of the captions that would be drawn, as people have edited them since. The choice is random, but

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from core.batches import FailedGroup
 from core.image_filter import ImageFilter
 from core.words import count_of
-from services.batches.estimate import Estimate
+from services.batches.estimate import Estimate, amount
 from services.batches.service import BatchDetails, BatchStatus, CaptionSample, PassStatus
 from services.curation.views import gallery_address
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
-from ui.batches.words import BATCHES, counts_words, duration, money, rate, state_words
+from ui.batches.words import BATCHES, counts_words, duration, rate, state_words
 from ui.diff import shortened, word_diff
 from ui.explore.parts import acts, button, differences, heading, muted, page_head, pill, problem, small, thumb_url
 from ui.frame import page
@@ -240,10 +240,10 @@ def _chart(details: BatchDetails) -> Html | None:
 def _figures(details: BatchDetails) -> Html:
     view = status = details.status
     each, share = view.cost_of_valid, view.share_valid
-    cost = money(status.cost, status.currency) if status.cost is not None else "cannot tell"
+    cost = amount(status.cost, status.currency) if status.cost is not None else "cannot tell"
     no_price = "the plan names no price_an_hour" if status.cost is None else "the hours of work so far, by the clock"
     if each is not None:
-        of_each, why = money(each, status.currency), f"by {count_of(view.accepted, 'image')} that people accepted"
+        of_each, why = amount(each, status.currency), f"by {count_of(view.accepted, 'image')} that people accepted"
         if share is not None:
             why += f", of which studies find {100 * share:.0f} % valid ({view.valid} of {view.valid + view.invalid})"
     elif status.cost is None:

@@ -60,12 +60,6 @@ def rate(a_minute: float) -> str:
     return f"{a_minute:,.0f} a minute" if a_minute >= 9.5 else f"{a_minute:.1f} a minute"
 
 
-def money(amount: float, currency: str) -> str:
-    """An amount with two digits, or with two that say something where it is very little."""
-    digits = f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.2g}"
-    return f"{digits} {currency}".strip()
-
-
 def counts_words(one: PassStatus) -> str:
     """How far a pass is, such as "1,200 of 5,000 done, 3 failed"."""
     if not one.total:
