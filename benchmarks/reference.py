@@ -34,7 +34,7 @@ from core.settings import LanguageSettings, Settings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Task, Trace
 from pipeline.conditioning import control_image
 from pipeline.driver import Driver
-from pipeline.methods import controlnet
+from pipeline.methods import drawing as method
 from pipeline.methods.controlnet import CONTROLNET
 from pipeline.models import load_models
 from pipeline.models.weights import loading, locate
@@ -238,13 +238,13 @@ def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folde
         mask,
     )
     store = FolderStore(folder, asked, picture.image, mask.image if mask else None)
-    check = controlnet.image_checks
+    check = method.image_checks
 
-    def checked(*given: Any) -> Any:
+    def checked(*given: Any, **named: Any) -> Any:
         with spent.part(CHECKS):
-            return check(*given)
+            return check(*given, **named)
 
-    with mock.patch.object(controlnet, "image_checks", checked):
+    with mock.patch.object(method, "image_checks", checked):
         driver.run(Request(sample.task, settings, DEFAULT_RECIPE, seed, watched=False), store)
     store.finish(list(store.drawn()))
     for name, value in store.values().items():

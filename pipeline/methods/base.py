@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +11,7 @@ from PIL import Image
 
 from core.errors import UserError
 from core.images import image_sha
+from core.latest import Latest
 from core.lineage import Artifact, Lineage, MethodSettings, UnreadSettings
 from core.masks import NO_MASK, InMask, NamedMask
 from core.progress import OnProgress
@@ -150,8 +150,8 @@ def mask_key(mask: NamedMask | None) -> object:
 class Preparations:
     """A cache of the latest preparations, shared by many captions and seeds. May be used from any thread."""
 
-    def __init__(self, size: int = 4) -> None:
-        self._size, self._cache, self._lock = size, OrderedDict[object, Prepared](), threading.Lock()
+    def __init__(self) -> None:
+        self._latest = Latest[Prepared](4)
 
     def prepared(
         self,
@@ -164,15 +164,10 @@ class Preparations:
     ) -> P:
         """Return the preparation of a source, cached if it still fits. Raises errors of `Method.prepare`."""
         key = (description.name, description.preparation_key(source, settings))
-        with self._lock:
-            cached: Any = self._cache.get(key)
-            if cached is not None:
-                self._cache.move_to_end(key)
-                # Caption and number of steps may have changed. The preparation does not depend on them.
-                return replace(cached, source=source, settings=settings)
+        cached: Any = self._latest.get(key)
+        if cached is not None:
+            # Caption and number of steps may have changed. The preparation does not depend on them.
+            return replace(cached, source=source, settings=settings)
         made = method.prepare(source, settings, on_progress, cancelled)
-        with self._lock:
-            self._cache[key] = made
-            while len(self._cache) > self._size:
-                self._cache.popitem(last=False)
+        self._latest.put(key, made)
         return made

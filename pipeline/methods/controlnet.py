@@ -14,8 +14,7 @@ from core.lineage import Lineage, MethodSettings
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.progress import OnProgress, Progress, stop_if
 from core.settings import ConditioningSettings, ControlKind, GenerationSettings
-from core.types import GENERATION, Check, CounterfactualCaption, Task
-from pipeline.checks.images import image_checks
+from core.types import GENERATION, CounterfactualCaption, Task
 from pipeline.conditioning import control_image, painted
 from pipeline.drawing_speed import Effort, effort_of
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
@@ -239,28 +238,8 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         drawing = _own(settings).generation
         return drawing.negative_prompt if drawing.guidance > 1 else ""
 
-    def _checks(
-        self,
-        prepared: ControlNetPrepared,
-        image: Image.Image,
-        drawn: Image.Image,
-        counterfactual: CounterfactualCaption,
-        embedder: Embedder | None,
-    ) -> tuple[Check, ...]:
-        source = prepared.source
-        return image_checks(
-            source.image,
-            image,
-            prepared.control,
-            source.caption,
-            counterfactual,
-            source.task,
-            embedder,
-            self._labels,
-            prepared.settings.conditioning,
-            drawn,
-            source.mask,
-        )
+    def _compared(self, prepared: ControlNetPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
+        return {"control": prepared.control, "conditioning": prepared.settings.conditioning, "drawn": drawn}
 
 
 def _own(settings: MethodSettings) -> ControlNetSettings:

@@ -17,7 +17,7 @@ from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
 from core.masks import InMask, in_mask
 from core.types import Check, CounterfactualCaption, Task
 from core.words import classes_in
-from pipeline.checks.images import texts_compared
+from pipeline.checks.images import image_checks, texts_compared
 from pipeline.methods.base import MethodDescription
 from pipeline.prompting import PromptSet
 from pipeline.seams import (
@@ -88,15 +88,8 @@ class DrawingMethod(ABC, Generic[R]):
         return ""
 
     @abstractmethod
-    def _checks(
-        self,
-        prepared: R,
-        image: Image.Image,
-        drawn: Image.Image,
-        counterfactual: CounterfactualCaption,
-        embedder: Embedder | None,
-    ) -> tuple[Check, ...]:
-        """The checks of an image, which has the source's size, from what was `drawn`."""
+    def _compared(self, prepared: R, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
+        """Return what `image_checks` compares an image with beside its source. `image` has the source's size."""
 
     @property
     def placing(self) -> str:
@@ -178,7 +171,18 @@ class DrawingMethod(ABC, Generic[R]):
             settings=prepared.settings.model_copy(update={"batch": result.batch}),
             seconds=seconds,
         )
-        checks = self._checks(prepared, image, result.image, counterfactual, embedder)
+        source = prepared.source
+        checks = image_checks(
+            source.image,
+            image,
+            source_caption=source.caption,
+            counterfactual=counterfactual,
+            task=source.task,
+            embedder=embedder,
+            labels=self._labels,
+            mask=source.mask,
+            **self._compared(prepared, image, result.image),
+        )
         if result.safe is not None:
             checks = (*checks, Check(SAFE, result.safe))
         return TestCase(image, lineage, prepared.artifacts, checks)

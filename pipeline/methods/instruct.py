@@ -19,8 +19,8 @@ from core.masks import NO_MASK, InMask
 from core.progress import OnProgress, stop_if
 from core.settings import EditingSettings
 from core.thresholds import Band
-from core.types import Check, CounterfactualCaption, Task
-from pipeline.checks.images import BANDS, FORMS_KEPT, image_checks
+from core.types import CounterfactualCaption, Task
+from pipeline.checks.images import BANDS, FORMS_KEPT
 from pipeline.drawing_speed import Effort
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.drawing import BatchedSettings, DrawingMethod, evenly, shown_classes
@@ -184,30 +184,10 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
         pictures = [one.picture for one in prepared]
         return self._editor.draw(wanted, size, pictures, prepared[0].settings.editing, on_step)
 
-    def _checks(
-        self,
-        prepared: InstructPrepared,
-        image: Image.Image,
-        drawn: Image.Image,
-        counterfactual: CounterfactualCaption,
-        embedder: Embedder | None,
-    ) -> tuple[Check, ...]:
-        source = prepared.source
+    def _compared(self, prepared: InstructPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
         # Of a source that is larger than what was drawn, the result can hold no finer edges than were drawn.
-        compared = min(image, drawn, key=lambda one: one.width * one.height)
-        return image_checks(
-            source.image,
-            image,
-            None,
-            source.caption,
-            counterfactual,
-            source.task,
-            embedder,
-            self._labels,
-            drawn=compared,
-            mask=source.mask,
-            lines=LINES,
-        )
+        smaller = min(image, drawn, key=lambda one: one.width * one.height)
+        return {"control": None, "drawn": smaller, "lines": LINES}
 
 
 def _own(settings: MethodSettings) -> InstructSettings:

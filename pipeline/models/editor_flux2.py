@@ -131,7 +131,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             found: torch.Tensor = self._pipe.encode_prompt([text], max_sequence_length=TOKENS)[0]
             return found
 
-        return self._kept((text, 0), encode)
+        return self._texts.once((text, 0), encode)
 
     def _too_long(self, text: str) -> UserError | None:
         tokenizer = self._pipe.tokenizer

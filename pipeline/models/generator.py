@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from PIL import Image
 
 from core.errors import CannotLoad, UserError, one_line, out_of_memory
+from core.latest import Latest
 from core.lineage import DrawnBatch
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models import hub
@@ -84,7 +84,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._to = {"device_map": self._device} if self._placing.offload == "none" else {}
         self._watch: StepWatch | None = None
         self._shown: tuple[int, ...] = ()
-        self._texts: OrderedDict[tuple[str, int], torch.Tensor] = OrderedDict()
+        self._texts = Latest[Any](self.kept_texts)
         self._room: dict[tuple[int, int], int] = {}
         """By the size of an image: how many of them fit into memory at once, where it is known."""
         self._load_beside()
@@ -273,15 +273,6 @@ class DrawingPipeline(ABC, Generic[M, D]):
         finally:
             self._watch = None
 
-    def _kept(self, key: tuple[str, int], encode: Callable[[], torch.Tensor]) -> torch.Tensor:
-        held = self._texts.get(key)
-        if held is None:
-            held = self._texts[key] = encode()
-        self._texts.move_to_end(key)
-        while len(self._texts) > self.kept_texts:
-            self._texts.popitem(last=False)
-        return held
-
     def _can_offload(self) -> bool:
         return self._device != "cpu" and self._placing.offload == "none"
 
@@ -396,7 +387,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
             windows = self._windows(text)
             return self._encode(windows + [self._windows("")[0]] * (count - len(windows)))
 
-        return self._kept((text, count), encode)
+        return self._texts.once((text, count), encode)
 
     def _windows_of(self, one: DrawRequest) -> int:
         """How many windows its prompt takes: in a batch they are as many for all."""

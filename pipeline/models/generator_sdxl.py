@@ -126,7 +126,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             found: torch.Tensor = encoder(torch.tensor([window], device=self._device), output_hidden_states=True)[0]
             return found
 
-        return self._kept((text, 0), encode)
+        return self._texts.once((text, 0), encode)
 
     def _encoders(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         pipe = self._pipe

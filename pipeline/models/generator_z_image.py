@@ -109,7 +109,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
                 found: torch.Tensor = self._pipe.encode_prompt([text], do_classifier_free_guidance=False)[0][0]
             return found
 
-        return self._kept((text, 0), encode)
+        return self._texts.once((text, 0), encode)
 
     def _windows_of(self, one: DrawRequest) -> int:
         return -(-len(self._text(one.prompt)) // TOKENS)

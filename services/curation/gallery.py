@@ -11,6 +11,7 @@ import numpy as np
 from core.catalogue import Bar, CatalogueEntry, CataloguePage, Count, CoverageGrid, ScoreCounts
 from core.image_filter import Facet, ImageFilter
 from core.images import read_image
+from core.latest import Latest
 from core.stored_runs import StoredTestCase, StoredValue
 from core.types import StageName
 from core.validity_score import ScoreRun
@@ -20,7 +21,6 @@ from services.curation.map import ImageMap
 from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.views import View
-from services.latest import Latest
 from storage.curation import entry_sets
 from storage.curation.decisions import Said
 from storage.curation.selection import Held

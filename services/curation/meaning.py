@@ -17,6 +17,7 @@ from PIL import Image
 from pydantic import Field
 
 from core.errors import UserError
+from core.latest import Latest
 from core.test_sets import ImageHashes
 from pipeline.models.nearest import Floats, nearest
 from pipeline.models.weight_hashes import embedder_key
@@ -25,7 +26,6 @@ from pipeline.seams import BatchEmbedder, Models
 from services.commands import Commands
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue
-from services.latest import Latest
 from services.queries import MOST_LISTED, ImageQuery, Plain, entry_facts
 from services.test_sets.hashes import hashes_in
 from storage.curation import entry_sets

@@ -15,13 +15,13 @@ from PIL import Image
 
 from core.errors import UserError
 from core.images import SIDE_MULTIPLE, fit
+from core.latest import Latest
 from core.masks import NamedMask
 from core.settings import ConditioningSettings, ControlKind, Settings
 from core.stored_runs import Run
 from pipeline.conditioning import Gradients, as_png, control_image, edges_in, gradients, painted
 from pipeline.profiles.image_sections import DRAWN_BY_MODEL
 from pipeline.seams import Detector
-from services.latest import Latest
 from storage.workspace import Workspace
 
 KEPT_PREVIEWS = 8

@@ -157,10 +157,10 @@ def _approve(details: BatchDetails) -> Html:
 def _drawing_takes(found: Estimate) -> str:
     """What the images are likely to take: time, disk and money."""
     *_, disk, cost = found.words()
-    if found.hours_of_images is None:
+    if (hours := found.hours_by_stage["images"]) is None:
         return "How long it takes, nobody can tell: no image was drawn with these models and settings here before."
     workers = count_of(found.workers, "worker")
-    return f"It takes about {duration(3600 * found.hours_of_images)} with {workers}. {disk} {cost}"
+    return f"It takes about {duration(3600 * hours)} with {workers}. {disk} {cost}"
 
 
 def _sampled(one: CaptionSample) -> Html:
