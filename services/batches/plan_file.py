@@ -26,7 +26,7 @@ from core.validation_messages import place_of, reason
 from core.words import count_of
 from formats.layouts import LAYOUTS
 from pipeline.checks.texts import require, task_checks
-from pipeline.profiles.profile import Profile, load_profile, profile_names
+from pipeline.profiles.profile import load_profile, profile_names
 from pipeline.recipes import Recipe, known_recipes, recipe_of
 
 PLANS = Path(__file__).resolve().parent / "plans"
@@ -295,9 +295,7 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
         raise _refusal(path, error) from error
     try:
         if plan.data.layout not in LAYOUTS:
-            there_are = nearest_first(plan.data.layout, LAYOUTS)
-            message = f"There is no layout {plan.data.layout!r:.80} for data.layout. There are: {there_are}."
-            raise UserError(message, field="data.layout")
+            raise _unknown("layout", plan.data.layout, "data.layout", LAYOUTS)
         settings_of(plan)
     except UserError as error:
         raise UserError(f"The plan {path} cannot be used. {error}", field=error.field) from error
@@ -325,8 +323,13 @@ def settings_of(plan: BatchPlan) -> Settings:
     Raises UserError, with the key as its `field`, for a profile, recipe or setting that there is not, for a value that
     a setting does not take, and for keys that contradict each other.
     """
-    own = _profile(plan.make.profile)
-    recipe = _recipe(plan.make.recipe)
+    named = plan.make.profile
+    if not named.endswith(".toml") and named not in profile_names():
+        raise _unknown("profile", named, "make.profile", profile_names())
+    own, recipes = load_profile(named), [recipe.name for recipe in known_recipes()]
+    if plan.make.recipe not in recipes:
+        raise _unknown("recipe", plan.make.recipe, "make.recipe", recipes)
+    recipe = recipe_of(plan.make.recipe)
     if hindrance := recipe.cannot_draw(own):
         raise UserError(f"make.recipe is {recipe.name!r}. {hindrance}", field="make.recipe")
     defaults = recipe.settings_in(own)
@@ -370,20 +373,9 @@ def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
     return counterfactuals.captions if counterfactuals.combinations in _SO_MANY else None
 
 
-def _profile(name: str) -> Profile:
-    if not name.endswith(".toml") and name not in profile_names():
-        there_are = nearest_first(name, profile_names())
-        said = f"There is no profile {name!r:.80} for make.profile. There are: {there_are}."
-        raise UserError(said, field="make.profile")
-    return load_profile(name)
-
-
-def _recipe(name: str) -> Recipe:
-    known = [recipe.name for recipe in known_recipes()]
-    if name not in known:
-        said = f"There is no recipe {name!r:.80} for make.recipe. There are: {nearest_first(name, known)}."
-        raise UserError(said, field="make.recipe")
-    return recipe_of(name)
+def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
+    there_are = nearest_first(name, known)
+    return UserError(f"There is no {what} {name!r:.80} for {key}. There are: {there_are}.", field=key)
 
 
 def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
@@ -407,7 +399,7 @@ def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple
     elif field in plain.get(section, {}):
         said = f"The recipe {recipe.name} does not read {name} in make.settings: take it out."
     else:
-        said = f"There is no setting {name!r:.80} for make.settings. There are: {nearest_first(name, known)}."
+        raise _unknown("setting", name, "make.settings", known)
     raise UserError(said, field="make.settings")
 
 

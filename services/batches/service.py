@@ -27,7 +27,7 @@ from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, settings_of
 from services.batches.planning import caption_now
 from services.batches.pools import workers_here
-from storage.workspace import Workspace
+from storage.workspace import IMAGES, THUMBNAILS, Workspace
 
 AT_ONCE = 8
 """Images drawn together if the settings do not say."""
@@ -240,16 +240,7 @@ class BatchService:
         batch = self._ledger.get(number)
         if not batch.planned:
             raise UserError(f"The planning of “{batch.name}” was interrupted: plan it again, then run it.")
-        plan = plan_of(batch)
-        return Order(
-            plan=plan,
-            profile=load_profile(plan.make.profile),
-            settings=settings_of(plan),
-            at_once=batch.at_once,
-            images=self._workspace.images.folder,
-            thumbnails=self._workspace.thumbnails.folder,
-            process=self._workspace.images.process,
-        )
+        return order_of(plan_of(batch), batch.at_once, self._workspace.folder, self._workspace.images.process)
 
     def passes(self, number: int) -> tuple[PassStatus, ...]:
         """Return how far each pass of a batch is."""
@@ -389,6 +380,19 @@ def _left_out(data: DataSet) -> Iterator[str]:
 
 def _settings_of(batch: Batch) -> object:
     return batch.profile, batch.recipe, batch.settings
+
+
+def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Order:
+    """Return the order for the workers of a plan, by the folder of the workspace."""
+    return Order(
+        plan=plan,
+        profile=load_profile(plan.make.profile),
+        settings=settings_of(plan),
+        at_once=at_once,
+        images=workspace / IMAGES,
+        thumbnails=workspace / THUMBNAILS,
+        process=process,
+    )
 
 
 def plan_of(batch: Batch) -> BatchPlan:

@@ -27,12 +27,12 @@ from core.stored_runs import SavedCase
 from core.types import from_plain, to_plain
 from core.version import version
 from pipeline.methods import read_lineage
-from pipeline.profiles.profile import load_profile
 from pipeline.recipes import values_from_plain
 from services.batches.io_workers import Order
-from services.batches.plan_file import plan_from_text, settings_of
+from services.batches.plan_file import plan_from_text
 from services.batches.planning import Planner
 from services.batches.pools import Pool, work_off
+from services.batches.service import order_of
 from storage.batches.ledger import MOST_DEATHS
 from storage.images import remove_files_of
 from storage.workspace import IMAGES, THUMBNAILS, Workspace
@@ -160,7 +160,9 @@ def work(
     done = len(own) - len(todo)
     with _answering(folder, shard, of) as file:
         if todo:
-            worked_off = _worked_off(pool(_order(workspace, header)), todo, stop or threading.Event())
+            plan = plan_from_text(header.plan, Path(f"of the batch {batch}"))
+            order = order_of(plan, header.at_once, workspace, -header.process)
+            worked_off = _worked_off(pool(order), todo, stop or threading.Event())
             with closing(worked_off) as answers:
                 for number, results in answers:
                     _append(file, _line({"lot": number, "done": [_plain_done(one) for one in results]}))
@@ -238,19 +240,6 @@ def _remove(workspace: Workspace, folder: Path) -> None:
     shutil.rmtree(folder)
     for held in (workspace.folder / IMAGES, workspace.folder / THUMBNAILS):
         remove_files_of(held, writer)
-
-
-def _order(workspace: Path, header: _Header) -> Order:
-    plan = plan_from_text(header.plan, Path(f"of the batch {header.batch}"))
-    return Order(
-        plan=plan,
-        profile=load_profile(plan.make.profile),
-        settings=settings_of(plan),
-        at_once=header.at_once,
-        images=workspace / IMAGES,
-        thumbnails=workspace / THUMBNAILS,
-        process=-header.process,
-    )
 
 
 def _header(folder: Path) -> _Header:
