@@ -51,19 +51,14 @@ class Prompt:
         return tuple(template.get_identifiers())
 
     def evaluate(self, **values: str | int) -> str:
-        """The prompt with its variables filled. Each value becomes one line: a line break would end the field it is in.
-
-        Raises MissingVariables, naming them.
-        """
+        """Fill the variables, each value on one line, as a line break would end its field. Raises MissingVariables."""
         missing = tuple(name for name in self.variables() if name not in values)
         if missing:
             raise MissingVariables(self.where, missing)
         return Template(self.template).substitute({name: " ".join(str(v).split()) for name, v in values.items()})
 
     def without(self, name: str) -> Prompt:
-        """The prompt for when there is nothing to say of a variable: what stands around it falls away, from one full
-        stop or variable to the next.
-        """
+        """Return the prompt without a variable and the text around it, from one full stop or variable to the next."""
         pieces = re.split(r"((?<!\$)\$(?:[a-z_][a-z0-9_]*|\{[a-z_][a-z0-9_]*\}))", self.template, flags=re.IGNORECASE)
         for place in range(1, len(pieces), 2):
             if pieces[place].strip("${}") == name:
@@ -90,10 +85,7 @@ class PromptSet:
 
 
 def load_prompts(name: str, slots: Sequence[PromptSlot], folder: Path = PROMPTS_FOLDER) -> PromptSet:
-    """These prompts of the set `folder/name`.
-
-    Raises PromptError for an unknown name, an unreadable file or a wrong variable.
-    """
+    """Load prompts of the set `folder/name`. Raises PromptError for an unknown name, a bad file or a wrong variable."""
     known = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     if name not in known:
         raise PromptError(
@@ -104,10 +96,7 @@ def load_prompts(name: str, slots: Sequence[PromptSlot], folder: Path = PROMPTS_
 
 
 def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: Mapping[str, str]) -> PromptSet:
-    """The set with other templates for some of its prompts, by their names; also for one that it does without.
-
-    Raises PromptError, naming the variable.
-    """
+    """Return the set with a person's templates by name. Raises PromptError, naming the variable."""
     by_name = {slot.name: slot for slot in slots}
     changed: dict[str, Prompt] = {}
     for name, template in templates.items():
@@ -127,9 +116,7 @@ def prompts_to_plain(prompts: PromptSet) -> dict[str, Any]:
 
 
 def prompts_from_plain(data: Mapping[str, Any], slots: Sequence[PromptSlot]) -> PromptSet:
-    """The set from `prompts_to_plain`, also of a version that had not all of these prompts: one that may be missing
-    from a set is missing, or its default. Raises PromptError when the data do not fit.
-    """
+    """Return the set that `prompts_to_plain` wrote. Raises PromptError if the data do not fit."""
     built: dict[str, Prompt] = {}
     try:
         name = str(data["name"])

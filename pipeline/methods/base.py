@@ -64,10 +64,7 @@ class MethodDescription:
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
     ) -> str | None:
-        """Return the prompt that an image of this caption would have now, or None if it cannot be told.
-
-        `held` tells where the source's mask has the protected classes.
-        """
+        """Return an image's prompt, or None if unknown. `held`: protected classes in the source's mask."""
         return None
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
@@ -113,10 +110,7 @@ class MethodDescription:
         return None
 
     def with_models(self, models: Models, prompts: PromptSet, labels: Sequence[str] = ()) -> Method[Any]:
-        """Return the method with its models. The checks tell a label apart from the classes in `labels`.
-
-        Raises UserError for an unknown method.
-        """
+        """Return the method with its models. Checks tell a label from `labels`. Raises UserError if it is unknown."""
         raise UserError(f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it.")
 
     # What other programs read
@@ -136,9 +130,7 @@ class MethodDescription:
         }
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
-        """Return the sha256 of the weights that draw with these settings, by their names in lineages. "" for weights
-        that are not on this machine.
-        """
+        """Return the sha256 of the weights that draw, by name, or "" for weights that are not on this machine."""
         return {}
 
 

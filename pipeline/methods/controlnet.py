@@ -44,11 +44,7 @@ class ControlNetSettings(BatchedSettings):
         return self.generation.steps
 
     def pixels(self) -> tuple[Any, ...]:
-        """All that decides the pixels of an image.
-
-        It leaves out how many images are asked for, where their seeds come from, and the settings of other kinds of
-        control image; and how many are drawn at once, which nobody sees in them.
-        """
+        """Return the settings that decide the pixels. The number of images, their seeds and the batch do not."""
         return self.control(), self.generation.model_dump(exclude={"images_per_caption", "seed_mode", "seed", "batch"})
 
     def control(self) -> dict[str, Any]:
@@ -118,9 +114,7 @@ class ControlNetDescription(MethodDescription):
         return {CONTROL_IMAGE: _as_shown(painted(mask, drawn_size), size)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        """The size that is drawn, and the settings but for those that make a control image out of one source, and those
-        that say how many images there are.
-        """
+        """Return the size that is drawn, and the settings but for those of control images and the number of images."""
         own = _own(settings)
         drawing = own.generation.model_dump(mode="json", exclude={"images_per_caption", "seed_mode", "seed"})
         drawn_size = fitted_size(size, own.generation.short_side, SIDE_MULTIPLE)
@@ -184,9 +178,7 @@ class ControlNetPrepared(Prepared):
 
 
 class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
-    """Draws a counterfactual caption on a control image of the source (its edges, its depth, ...). Without an embedder
-    only the edges are checked.
-    """
+    """Draws a caption on a control image, such as the source's edges. Without an embedder only edges are checked."""
 
     def __init__(
         self,

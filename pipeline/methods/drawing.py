@@ -58,9 +58,7 @@ R = TypeVar("R", bound=Prepared)
 
 
 class DrawingMethod(ABC, Generic[R]):
-    """Draws counterfactual captions, several at once, and brings each result to the source's size, so that masks and
-    boxes of the source fit it pixel by pixel.
-    """
+    """Draws captions in batches, and scales each result to its source's size, so that its masks and boxes fit."""
 
     def __init__(
         self,
@@ -189,9 +187,7 @@ class DrawingMethod(ABC, Generic[R]):
 
 
 class EmbeddedTogether:
-    """An embedder for the checks of images that were drawn together: when the first of them is checked, it embeds what
-    the checks of all compare. What it was not told of it hands on.
-    """
+    """Embeds what the checks of a batch compare at once, at the first check. Passes anything else on."""
 
     def __init__(self, embedder: Embedder, pictures: Sequence[Image.Image], texts: Sequence[str]) -> None:
         """`embedder` is a `BatchEmbedder` too. The `pictures` are known as objects, and the texts by their words."""

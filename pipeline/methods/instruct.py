@@ -145,9 +145,7 @@ class InstructPrepared(Prepared):
 
 
 class InstructMethod(DrawingMethod[InstructPrepared]):
-    """Has an editor change the source as the instruction of a counterfactual caption says. Without an embedder only
-    edges and forms are checked.
-    """
+    """Has an editor change the source by an instruction. Without an embedder only edges and forms are checked."""
 
     def __init__(
         self, editor: Editor, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()

@@ -1,9 +1,8 @@
-"""Which counterfactual captions of all source images are drawn: so many of each source, in the shares of edit types
-that a plan wishes, and no word in too many of them. Pure: knows no model, no image and no database.
+"""Select the counterfactual captions that are drawn: a number of each source, in the shares of edit types that a plan
+wishes, with no word in too many. Pure: knows no model, no image and no database.
 
-The number comes first: each source gives as many captions as it may, and only which ones is chosen by the shares. The
-limit of a word is the one thing that holds whatever it costs. The same captions are drawn in whatever order the sources
-come: they are gone through in an order that the plan's seed draws, each kept as a few small numbers.
+The number comes first, and the shares only choose among the captions of a source. The limit of a word always holds. The
+order of the sources does not matter: they are gone through in an order that the plan's seed draws.
 """
 
 from __future__ import annotations
@@ -108,9 +107,7 @@ class SelectedCaptions:
 
 
 def new_words(edit: Edit) -> frozenset[str]:
-    """The words that an edit brings in, such as "red" where a blue car becomes a red car; the alternative as a whole
-    where none of its words is new.
-    """
+    """Return the words that an edit brings in, such as "red", or the whole alternative if none of its words is new."""
     return _new_words(edit.keyword, edit.alternative)
 
 
@@ -261,9 +258,7 @@ class _CaptionSelection:
         return limits[bisect_left(limits, self.wanted, hi=len(limits) - 1, key=self._fitting)] / self.wanted
 
     def _fill(self) -> None:
-        """Choose as many captions of each source as it may have. Where words may run out, every source has one before
-        any has two.
-        """
+        """Choose the captions of each source. If words may run out, every source gets one before any gets two."""
         most = max(self.may, default=0)
         for enough in range(1, most + 1) if self.limit is not None else (most,):
             for source, may in enumerate(self.may):
@@ -333,9 +328,7 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the best change of one caption of a source, if one brings the shares nearer. `gains` are those of
-        changes that are known already.
-        """
+        """Make the best change of one caption that brings the shares nearer, if any. `gains` are known already."""
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []
@@ -365,9 +358,7 @@ class _CaptionSelection:
         return self.limit is None or all(self.by_word[word] - (word in gone.words) < self.limit for word in kind.words)
 
     def _take_out(self) -> None:
-        """Take captions out whose words are in too many, the last ones first, until the limit holds. With each the
-        limit falls too.
-        """
+        """Take captions out, the last ones first, until no word is in too many of those that are left."""
         while self.limit is not None and max(self.by_word.values(), default=0) > self._allowed():
             for source in range(len(self.offers) - 1, -1, -1):
                 for offer in self.picked[source][::-1]:

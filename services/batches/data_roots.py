@@ -35,9 +35,7 @@ class DataRoots:
         self._folders = tuple(folder.resolve() for folder in folders)
 
     def require_text(self, text: str) -> None:
-        """What has to be known of the text of a plan before it is read as one, since reading it opens the files of its
-        keys and its profile. Raises UserError, with "plan" as its field.
-        """
+        """Check the text of a plan before reading it as one opens files. Raises UserError with "plan" as its field."""
         if not self._folders:
             raise _refusal(
                 "This studio takes no plan from a script: plan it on the page Batches, or have the studio started with "

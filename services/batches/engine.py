@@ -1,6 +1,4 @@
-"""Brings a batch to its end, pass by pass: what `services.batches.planning` has planned is leased to workers, and what
-they did is recorded.
-"""
+"""Brings a batch to its end, pass by pass: leases planned work to workers and records the results."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ class Engine:
             self._ledger.let_go(self._number)
 
     def _begin_ahead(self) -> None:
-        """Where it is plain that there is something to do, workers load their models while the ledger is looked
-        through.
-        """
+        """Start the workers if there surely is work, so that they load their models while the ledger is read."""
         batch = self._ledger.get(self._number)
         waits = batch.stage == "images" and batch.approved is None
         if not waits and self._has_work(batch.stage) and "planned" in self._ledger.counts(self._number)[batch.stage]:

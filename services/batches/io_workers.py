@@ -135,9 +135,7 @@ class FileWork:
             return UnreadSource(str(error), final=True)
 
     def save(self, image: Image.Image, in_galleries: bool) -> StoredImage:
-        """Write an image, with its thumbnail where it is shown `in_galleries`; its name is not yet settled. Raises
-        UserError for a full disk.
-        """
+        """Write an image whose name is not yet settled, with a thumbnail if it is shown `in_galleries`."""
         return (self._thumbnails if in_galleries else self._files).save(image, settled=False)
 
     def settle(self) -> None:
@@ -160,9 +158,7 @@ class IoWorkers(ABC):
 
 
 class IoThreads(IoWorkers):
-    """Threads of this process, so that many files wait for the disk at the same time: each takes it some milliseconds,
-    in which the core would have nothing to do.
-    """
+    """Threads of this process, so that several files wait for the disk at the same time."""
 
     def __init__(self, files: FileWork) -> None:
         self._files = files
@@ -242,9 +238,7 @@ def cores_here() -> int:
 
 
 def end_with_parent() -> None:
-    """End this process when the one that started it ends, however that ends: nobody needs its result, and it takes
-    memory.
-    """
+    """End this process when the one that started it ends."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

@@ -280,9 +280,7 @@ def read_plan(path: Path) -> BatchPlan:
 
 
 def plan_from_text(text: str, path: Path) -> BatchPlan:
-    """The plan in a text. `path` is where it comes from, for sentences and for the paths in it. Raises UserError as
-    `read_plan` does.
-    """
+    """Return the plan in a text from `path`, which the paths in it are relative to. Raises as `read_plan`."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -430,9 +428,7 @@ def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their full names. In TOML `generation.steps = 12` is a table in a table, and means the same as
-    `"generation.steps" = 12`.
-    """
+    """Return settings by their full names. The table `generation.steps = 12` means `"generation.steps" = 12`."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         flat |= {f"{name}.{field}": one for field, one in value.items()} if isinstance(value, dict) else {name: value}

@@ -61,9 +61,7 @@ class Planner:
         self._model = self._method.model_name(load_models(order.profile), self._own)
 
     def next_pass(self) -> Batch | None:
-        """Plan what each pass lacks, up to the first one that has something to do: the batch, which is at that pass
-        then. None where nothing is left to do.
-        """
+        """Plan each pass up to the first with work to do, and return the batch at that pass, or None if none has."""
         for stage in PASSES:  # also what an earlier one has left, and what a source lacks that was tried again
             if stage == "images":
                 self._plan_images()
@@ -148,9 +146,7 @@ class Planner:
         drawings.shapes.setdefault(shape, []).append(NewWork(source.id, key, 0, 0, seed, caption))
 
     def _plan_edited(self) -> None:
-        """Somebody opened runs of the batch in Explore after their images were planned, and edited captions: what is
-        not begun yet of those images is drawn as the captions are now.
-        """
+        """Replan the images that are not begun and whose captions were edited in Explore after they were planned."""
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
             slots: dict[tuple[int, int], list[PlannedDrawing]] = {}

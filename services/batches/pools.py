@@ -66,16 +66,12 @@ class Pool(Protocol):
 
 @cache
 def workers_here(spare: int = 0) -> int:
-    """Processes that suit this machine: one where there is a GPU, whose memory holds the models once; else one a core,
-    but for `spare` cores.
-    """
+    """Return the number of workers that suits this machine: one if it has a GPU, else one for each core but `spare`."""
     return 1 if this_machine().gpu else max(1, cores_here() - spare)
 
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:
-    """Send lots while the pool has room, and yield each one that comes back. `next_lot` returns None if there is none
-    now; it is asked again when a lot has come back. Closes the pool at the end, and when it is told to stop.
-    """
+    """Send lots while the pool has room, and yield those that come back. Closes the pool at the end."""
     try:
         lot = next_lot()
         while (lot is not None or pool.out()) and not is_stopped():
@@ -253,9 +249,7 @@ class ProcessSlot(Slot):
 
 
 class ProcessPool(WorkerPool[ProcessSlot]):
-    """Does lots in processes of this machine, each with its own models and one thread, so that the numbers are the same
-    however many there are.
-    """
+    """Does lots in processes of this machine, each with its own models and one thread, which changes no result."""
 
     def __init__(self, order: Order, workers: int, make: MakeRunner = Worker) -> None:
         super().__init__(with_helpers(order, workers), workers, make)

@@ -176,9 +176,7 @@ class BatchRuns:
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
     def begin(self, number: int) -> None:
-        """Work on a batch as soon as no other one is at work here. Raises UserError where nothing is left to do, where
-        its captions wait for a yes, and where another process works on it.
-        """
+        """Queue a batch. Raises UserError if nothing is left, it waits for a yes, or another process works on it."""
         status = self.status(number)
         named = f"“{status.batch.name}”"
         with self._lock:
@@ -219,9 +217,7 @@ class BatchRuns:
         self.begin(number)
 
     def retry(self, number: int, reason: str = "") -> int:
-        """Try again what has failed, all of it or for one reason; returns how much that is. Raises UserError where
-        nothing has, and where another process works on the batch.
-        """
+        """Try failed work again, all or for one reason, and return how much. Raises UserError if there is none."""
         status = self.status(number)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")

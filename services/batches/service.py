@@ -248,10 +248,7 @@ class BatchService:
         return tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
 
     def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
-        """Return the status of a batch. `place` and `problem` are what this process knows of it.
-
-        Raises UserError for an unknown batch.
-        """
+        """Return the status of a batch with what this process knows of it. Raises UserError for an unknown batch."""
         batch = self._ledger.get(number)
         # A profile that is gone keeps nobody from looking.
         price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
@@ -288,10 +285,7 @@ class BatchService:
         )
 
     def estimate(self, status: BatchStatus) -> Estimate:
-        """Estimate what is left to do of a batch, by what was measured with the same models and settings.
-
-        Raises UserError if its profile is gone.
-        """
+        """Estimate the work left by what the same models and settings took. Raises UserError if the profile is gone."""
         plan, measured = plan_of(status.batch), self.measured(status.batch)
         captions, language, images = status.passes
         left: int | None
@@ -307,9 +301,7 @@ class BatchService:
         return Estimate(sources, left, measured, workers, plan.cost.price_an_hour, plan.cost.currency)
 
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
-        """Return some of the captions that would be drawn, as people have edited them since. The choice is random, but
-        always the same.
-        """
+        """Return some captions that would be drawn, with people's edits. The random choice is always the same."""
         batch = self._ledger.get(number)
         found = self._ledger.sample(number, most)
         recipe, held = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in found}))

@@ -89,10 +89,8 @@ def progress(workspace: Path, batch: int) -> Progress | None:
 
 
 def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
-    """Write down the lots of the pass that a batch is at: shards are to do them. "approval" where its captions wait for
-    a yes, "done" where nothing is left to do. What is handed out already stays so.
-
-    Raises UserError where another process works on the batch, and OSError where the lots cannot be written.
+    """Write down the lots of the present pass for shards. Lots that are handed out already stay. "approval" means that
+    captions wait for a yes, "done" that nothing is left. Raises UserError while another process works on the batch.
     """
     if handed_out(workspace.folder, batch) is not None:
         return "shards"
@@ -199,11 +197,9 @@ def _worked_off(
 
 
 def merge(workspace: Workspace, batch: int, order: Order) -> Progress:
-    """Record what shards have answered. Of what is merged already nothing counts twice. When all lots are answered, the
-    files of the hand-out go; `hand_out` then goes on with what is next.
+    """Record the answers of shards, each once. When all lots are answered, remove the files of the hand-out.
 
-    Raises UserError where nothing is handed out, where another process works on the batch, and for an answer that
-    cannot be read.
+    Raises UserError if nothing is handed out, another process works on the batch, or an answer cannot be read.
     """
     folder = _required(workspace.folder, batch)
     tries = {number: {piece.id: piece.tries for piece in lot.pieces} for number, lot in _lots(folder)}

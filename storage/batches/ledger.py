@@ -85,10 +85,7 @@ class Batches(Repository):
         return insert_row(db, "batches", row)
 
     def add_sources(self, batch: int, items: Iterable[Item]) -> None:
-        """Add items of the data set that are not there already.
-
-        Not in one transaction: a batch whose sources are not all there has no work yet, and `plan` comes after it.
-        """
+        """Add items that are not there already. Not in one transaction: `plan` adds the work only after all sources."""
         items = iter(items)
         while some := list(islice(items, _AT_ONCE)):
             self._add_sources(batch, some)
@@ -134,9 +131,7 @@ class Batches(Repository):
 
     @read
     def edited(self, db: sqlite_utils.Database, batch: int) -> tuple[BatchSource, ...]:
-        """Those sources with images that are planned or skipped, of whose runs somebody changed a value after the batch
-        had written the last one.
-        """
+        """Return sources whose runs somebody edited since the batch wrote to them, if images are planned or skipped."""
         query = """
             SELECT own.*, '' AS first FROM batch_sources AS own
             WHERE own.batch = :batch
@@ -175,9 +170,7 @@ class Batches(Repository):
         back: Sequence[int],
         work: Sequence[NewWork],
     ) -> None:
-        """Other images instead of planned ones: those of `left` are not drawn for the reason beside them, those of
-        `back` are drawn after all, and `work` is new. All of it or nothing.
-        """
+        """Replace images, all or nothing: skip planned ones of `left`, plan skipped ones of `back`, and add `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
         for one, reason in left.items():
             db.execute(change, ["skipped", reason, time, one, "planned"])
@@ -199,8 +192,8 @@ class Batches(Repository):
     def sources(
         self, db: sqlite_utils.Database, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[BatchSource, ...]:
-        """Sources in the order of their numbers, from the one behind `after` on: all, or those that have no work of
-        the pass `lacking` yet, though they have done all that comes before it.
+        """Return sources by number, from the one behind `after` on: all, or those that are done with the passes before
+        `lacking` and have no work of it yet.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         # CROSS JOIN keeps SQLite from going through all sources of the batch for each one.
@@ -236,10 +229,7 @@ class Batches(Repository):
 
     @write
     def hold(self, db: sqlite_utils.Database, batch: int) -> None:
-        """Let this process work on a batch. Work that an earlier one had leased is planned again.
-
-        Raises UserError while another process works on it.
-        """
+        """Let this process work on a batch, and plan leased work again. Raises UserError while another one does."""
         row = _require(db, batch)
         own = self._images.process
         if row["process"] not in (None, own) and self._alive(row["process"]):
@@ -262,9 +252,7 @@ class Batches(Repository):
 
     @write
     def approve(self, db: sqlite_utils.Database, batch: int, ahead: bool = False) -> None:
-        """A person says yes to the captions. Raises UserError where that was said already, and where they are not all
-        written, unless the person wants them drawn `ahead` of a look at them.
-        """
+        """Approve the captions. Raises UserError if that was done, or if they are not all written and not `ahead`."""
         row = _require(db, batch)
         if row["approved"] is not None:
             raise UserError(f"The captions of “{row['name']}” are approved already.")
@@ -331,9 +319,7 @@ class Batches(Repository):
 
     @write
     def lease(self, db: sqlite_utils.Database, batch: int, wanted: Mapping[int, int]) -> frozenset[int]:
-        """Of this work, each with how often it was tried, that which is planned and was tried just so often: leased to
-        this process.
-        """
+        """Lease the planned pieces of this work that were tried as often as `wanted` says, and return them."""
         query = "SELECT id, tries FROM batch_work WHERE batch = ? AND state = 'planned' "
         query += "AND id IN (SELECT value FROM json_each(?))"
         rows = db.execute(query, [batch, pack(list(wanted))]).fetchall()
@@ -361,9 +347,7 @@ class Batches(Repository):
 
     @write
     def record(self, db: sqlite_utils.Database, batch: int, results: Sequence[Done], tries: int) -> None:
-        """Write what became of leased work, all of it or nothing; what is done already stays as it is. What fails is
-        planned again until it was tried so often.
-        """
+        """Write results of leased work, all or nothing. Failed work is planned again until it had so many `tries`."""
         row = _require(db, batch)
         for result in results:
             work = next(iter(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id])))
@@ -479,9 +463,7 @@ class Batches(Repository):
 
     @read
     def reviewed(self, db: sqlite_utils.Database, batch: int) -> Mapping[str, int]:
-        """How many of its images people have accepted and rejected, by the verdict; images that somebody drew in its
-        runs are not counted.
-        """
+        """Return how many images of the batch, and not of jobs in its runs, people accepted and rejected."""
         query = """
             SELECT verdict, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case
             JOIN batch_sources ON batch_sources.run = test_cases.run
@@ -491,9 +473,7 @@ class Batches(Repository):
 
     @read
     def studied(self, db: sqlite_utils.Database, batch: int) -> Mapping[str, int]:
-        """How many of its accepted images the votes of studies find valid and invalid, by the outcome. One that is in
-        several studies counts in each; without a consensus it counts in none.
-        """
+        """Return how many accepted images the votes of studies find valid and invalid, once for each study."""
         query = """
             SELECT outcome, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case_states.test_case
             JOIN batch_sources ON batch_sources.run = test_cases.run
