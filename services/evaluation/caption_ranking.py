@@ -17,8 +17,9 @@ from core.stored_runs import Run
 from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, chance_wrong, judge
-from services.evaluation.ranking import FOLDS, RANDOM, Numbers, judged_of, kinds_of, orders_facts, orders_table
+from services.evaluation.ranking import FOLDS, RANDOM, Numbers, kinds_of, orders_facts, orders_table
 from services.evaluation.results import EvaluationResult
+from services.evaluation.scoring import judged_of
 from storage.curation.case_columns import Outcome
 
 BEFORE = "ours, before an image is made"

@@ -18,7 +18,7 @@ from core.types import TaskKind
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import EvaluationResult
-from services.evaluation.scoring import OUTCOMES, Scored
+from services.evaluation.scoring import Scored, judged_of
 from services.evaluation.subjects import Cases, Images
 from storage.curation.case_columns import Outcome
 
@@ -226,17 +226,6 @@ def _unsure_notes(entropy: Floats | None, read: NDArray[np.bool_], segments: boo
         f"Of {int(untold.sum()):,} test cases it is not known how unsure the model is, since an earlier version of the "
         "studio had it read them: by entropy and DeepGini they come last."
     ]
-
-
-def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
-    """Of each test case 1 where votes find it valid, 0 where not, -1 where nobody judged it."""
-    found = np.full(len(cases.generated), -1)
-    ids = cases.table.test_case[cases.generated.row].tolist()
-    place = {test_case: at for at, test_case in enumerate(ids) if test_case >= 0}
-    for one in votes:
-        if one.test_case in place and one.outcome in OUTCOMES:
-            found[place[one.test_case]] = OUTCOMES[one.outcome]
-    return found
 
 
 def _chance_valid(cases: Cases, score: Scored | str, passed: Floats) -> tuple[Floats, ValidFrom, str]:

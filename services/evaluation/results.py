@@ -23,7 +23,7 @@ from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.mask_validity import MaskValidity
-from services.evaluation.scoring import OUTCOMES, Scored
+from services.evaluation.scoring import Scored, judged_of
 from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.subjects import Cases, Images
@@ -318,14 +318,9 @@ class Evaluation:
     def _validity(self, standing: Standing) -> tuple[ValidityEffect | None, list[str]]:
         """The effect of validity, and notes on it."""
         cases, right, compared = self.cases, standing.right, standing.compared
-        place_of = dict(zip(cases.table.test_case[cases.generated.row].tolist(), range(len(right)), strict=True))
         known = (right != UNKNOWN) & compared[cases.generated.source]
-        votes, good = np.zeros(len(right), np.int64), np.zeros(len(right), np.int64)
-        for one in self.votes:
-            place = place_of.get(one.test_case)
-            if place is not None and one.outcome in OUTCOMES:
-                votes[place], good[place] = 1, OUTCOMES[one.outcome]
-        if not (votes[known] > 0).any():
+        judged = judged_of(cases, self.votes)[known]
+        if not (judged >= 0).any():
             return None, [
                 "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
             ]
@@ -339,10 +334,9 @@ class Evaluation:
             notes.append(score)
         else:
             chance = score.chance[cases.generated.row][known]
-        judged = Judged(
-            cases.generated.source[known], (right == WRONG)[known], stratum[known], good[known], votes[known], chance
-        )
-        return validity_effect(judged, names), notes
+        source, wrong, votes = cases.generated.source[known], (right == WRONG)[known], (judged >= 0).astype(np.int64)
+        held = Judged(source, wrong, stratum[known], (judged == 1).astype(np.int64), votes, chance)
+        return validity_effect(held, names), notes
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:

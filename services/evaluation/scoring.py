@@ -16,6 +16,7 @@ from core.figures import Floats
 from core.validity_score import FEWEST, Agreement, ScoreRun, ValidityScore
 from evaluation.validity_score import agreement, cross_fitted, learn
 from services.commands import Command
+from services.evaluation.subjects import Cases
 from services.evaluation.types import ScoreView, StudyShown
 from storage.curation.case_columns import CaseTable, Outcome
 from storage.curation.scores import NewScores
@@ -99,6 +100,17 @@ def score_images(
     ]
     view = ScoreView(titles, agreement(own, last.valid, last.source), tuple(shown))
     return Scored(chance, ~np.isnan(figures).all(axis=1), learnt, studies, view)
+
+
+def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
+    """Of each test case 1 where votes find it valid, 0 where not, -1 where nobody judged it."""
+    found = np.full(len(cases.generated), -1)
+    ids = cases.table.test_case[cases.generated.row].tolist()
+    place = {test_case: at for at, test_case in enumerate(ids) if test_case >= 0}
+    for one in votes:
+        if one.test_case in place and one.outcome in OUTCOMES:
+            found[place[one.test_case]] = OUTCOMES[one.outcome]
+    return found
 
 
 def score_workspace(workspace: Workspace) -> ScoreRun:

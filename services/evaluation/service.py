@@ -59,6 +59,7 @@ from services.evaluation.types import (
     Subject,
     SubjectView,
 )
+from services.latest import Latest
 from services.runs.execution import Execution
 from services.runs.predictions import model_key
 from services.work_queue import WorkQueue, WorkView
@@ -93,8 +94,7 @@ class EvaluationService:
         """Models that read images; `of(about(asked))` finds that of a question."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
         """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
-        self._cases: dict[tuple[str, int], Cases] = {}
-        self._found: dict[tuple[str, int], EvaluationResult] = {}
+        self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
         self._score: tuple[Texts, list[Outcome], Scored | str] | None = None
         self._lock = threading.Lock()
 
@@ -159,11 +159,9 @@ class EvaluationService:
 
     def cases(self, subject: Subject) -> Cases:
         """The images of a subject, as columns. Raises UserError."""
-        key = (repr(subject), self._workspace.saved())
         with self._lock:
-            if key not in self._cases:
-                _keep(self._cases, key, read_cases(self._workspace, subject))
-            return self._cases[key]
+            key = (repr(subject), self._workspace.saved())
+            return self._cases.once(key, lambda: read_cases(self._workspace, subject))
 
     # Asking a model
 
@@ -299,10 +297,9 @@ class EvaluationService:
     # How it is done
 
     def _figures(self, asked: EvaluationQuestion) -> EvaluationResult:
-        key = (repr(asked), self._workspace.saved())
-        with self._lock:
-            if key in self._found:
-                return self._found[key]
+        return self._found.once((repr(asked), self._workspace.saved()), lambda: self._evaluated(asked))
+
+    def _evaluated(self, asked: EvaluationQuestion) -> EvaluationResult:
         cases = self.cases(asked.subject)
         self._require(cases)
         stored = self._stored(asked.model)
@@ -315,10 +312,7 @@ class EvaluationService:
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = self._workspace.case_columns.outcomes(), self.pending(asked)
         score = partial(self._scored, cases.table, votes)
-        found = Evaluation(stored, title, cases, mapping, self._answers, pending, votes, score, masks).result()
-        with self._lock:
-            _keep(self._found, key, found)
-        return found
+        return Evaluation(stored, title, cases, mapping, self._answers, pending, votes, score, masks).result()
 
     def _scored(self, table: CaseTable, votes: list[Outcome]) -> Scored | str:
         """The score of all images: the same whatever is asked, until images or votes come."""
@@ -437,9 +431,3 @@ def _subject_facts(view: SubjectView) -> dict[str, Any]:
         "splits": list(view.splits),
         "problem": view.problem,
     }
-
-
-def _keep(held: dict[Any, Any], key: Any, value: Any) -> None:
-    held[key] = value
-    while len(held) > HELD:
-        del held[next(iter(held))]

@@ -30,7 +30,6 @@ from evaluation.segmentation import IGNORED
 from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
-from services.evaluation.ranking import judged_of
 from services.evaluation.retraining.results import ArmTraining, RetrainingResult, result_facts, result_of
 from services.evaluation.retraining.shifts import classes_of, groups_of_shift, with_shift
 from services.evaluation.retraining.training import (
@@ -52,7 +51,7 @@ from services.evaluation.retraining.weights import (
     mark,
     weights_file,
 )
-from services.evaluation.scoring import score_images
+from services.evaluation.scoring import judged_of, score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, cancelled, title_of, work_facts
 from services.evaluation.subjects import Cases, MaskOf, Numbers
 from services.evaluation.types import EvaluationQuestion
