@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 
 from core.errors import UserError
+from core.latest import Latest
 from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -59,7 +60,6 @@ from services.evaluation.types import (
     Subject,
     SubjectView,
 )
-from services.latest import Latest
 from services.runs.execution import Execution
 from services.runs.predictions import model_key
 from services.work_queue import WorkQueue, WorkView
