@@ -158,11 +158,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, It
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
 ) -> ItemOutcome | None:
-    """Whether the votes on one item, and a person where they found no consensus, say that it is valid.
-
-    `votes` are those of workers who are not excluded, in the order in which they were first given. None when nothing
-    is asked of validity.
-    """
+    """Return whether counted `votes`, and a person without a consensus, say an item is valid; None if not asked."""
     outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
     if adjudications:
         outcomes = adjudicated(outcomes, adjudications, rules.questions)

@@ -74,10 +74,7 @@ def read_csv(data: bytes, what: str = "The file") -> Table:
 
 
 def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
-    """Write rows as CSV (RFC 4180) with a header: booleans as true and false, times as ISO 8601, None as "".
-
-    Text that a spreadsheet would run as a formula gets an apostrophe in front, which `as_written` removes.
-    """
+    """Write rows as CSV (RFC 4180) with a header. Text that a spreadsheet would run is `guarded`."""
     file = io.StringIO()
     names = list(columns)
     writer = csv.writer(file)

@@ -122,9 +122,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str]) -> Mask:
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
-    """Return the classes, with a free number for one of the number 255, as masks of 0 and 255 have it; or with the
-    number of another class of its name. Raises UserError if there is no free one.
-    """
+    """Return the classes with a free number, or its namesake's, for one of number 255. Raises UserError if none."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own = classes.get(UNLABELLED, "")
     if own and own.casefold() not in _NO_CLASS:

@@ -133,11 +133,7 @@ class Commands:
 
 
 def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
-    """The first thing that pydantic found wrong with what should have been a `model`: one sentence for a person, with
-    the field that it belongs to.
-
-    A ValueError of a validator of ours whose text is a sentence already is given as it is.
-    """
+    """Say the first thing that pydantic found wrong, with its field. A sentence of our own validators stays."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "value_error" and str(first["ctx"]["error"]).endswith("."):

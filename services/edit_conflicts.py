@@ -61,10 +61,7 @@ class PageWrites:
             return frozenset(version for version, page in self._tabs.items() if page and page == tab)
 
     def by_others(self, versions: Sequence[StoredValue], seen: int, tab: str) -> StoredValue | None:
-        """The latest version after `seen` that this page did not write; None when there is none such.
-
-        `seen` is the version that a page showed when its person began to edit; 0 says that it is not known.
-        """
+        """Return the latest version after `seen` (0: not known) that this page did not write, or None."""
         mine = self.by(tab)
         others = [version for version in versions if version.id > seen and version.id not in mine]
         return others[-1] if seen and others else None

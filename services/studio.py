@@ -101,9 +101,7 @@ class Studio:
 
 
 def put_together(profile: Profile, models: Models, workspace: Workspace, data_roots: Sequence[Path] = ()) -> Studio:
-    """The services of a profile on an open workspace. Loads no model. `data_roots` are the folders below which scripts
-    may plan batches. Raises UserError where one of them is none.
-    """
+    """Put a workspace's services together. Scripts plan batches below `data_roots`. Raises UserError."""
     allowed = DataRoots(data_roots)
     changes, driver, notes = Changes(), Driver(profile, models), StageNotes()
     jobs, commands = JobQueue(changes), Commands(changes)

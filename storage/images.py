@@ -130,9 +130,7 @@ class Images(ImageFiles):
         return stored.sha
 
     def orphans(self) -> tuple[str, ...]:
-        """The files in the folder that no row knows: left by what was stopped before its row, being saved right now, or
-        put there by hand. Nothing here uses them, and no backup takes them.
-        """
+        """Return files that no row knows: half saved, or put there by hand. Nothing uses them, no backup takes them."""
         known = self._database.read(lambda db: {f"{sha}.png" for (sha,) in db.execute("SELECT sha FROM images")})
         names = (path.name for path in self.folder.iterdir() if not _TEMPORARY.fullmatch(path.name))
         return tuple(sorted(name for name in names if name not in known))

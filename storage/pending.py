@@ -80,11 +80,7 @@ def _names_label(guess: str | None, label: str | None) -> bool | None:
 
 
 def _study_outcome(rules: str, state: str, content: str, votes: str, adjudications: str) -> str:
-    """Return `study_items.outcome` of an item by the rules of its study.
-
-    `votes` holds pairs of worker and answers, in their order, of the votes that may count; `adjudications` pairs of
-    question and answer.
-    """
+    """Return `study_items.outcome` of an item from pairs of worker and answers, and of question and answer."""
     if state == "draft":
         return ""
     item = item_of({"id": 0, "public": "", "kind": "item", "image": "", "source": None, "content": content})

@@ -128,9 +128,7 @@ class Workspace:
             self._database.close()
 
     def scratch(self, name: str) -> Path:
-        """A new folder in the folder `name` of the workspace, for what is not whole yet: whoever asks for it removes
-        it, and what is left of a process that is gone goes when the next one is asked for. Raises OSError.
-        """
+        """Make a folder for half-done things in `name`; those of dead processes go at the next call. Raises OSError."""
         if not self.images.process:
             raise RuntimeError("the workspace is closed")
         return new_scratch(self.folder / name, self.images.process, self._presence.alive)

@@ -52,10 +52,7 @@ def judge(
     habit: Mapping[str, str],
     drawn: random.Random,
 ) -> SimulatedVote:
-    """Answers to all questions that are asked, follow-ups as the answers before them ask for.
-
-    `true` gives the true answer to a question, "" for free text; `habit` what the worker says without looking.
-    """
+    """Answer all questions that are asked. `true` gives the true answer; `habit` is said without looking."""
     lazy = drawn.random() < behaviour.lazy
     answers: dict[str, str] = {}
     for question in questions:

@@ -113,10 +113,7 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """The source beside `image_sha`, as the item looked; nothing an analysis could take it for one of its own by.
-
-    Its counterfactual caption stays, as two equal captions would tell that it is a control item.
-    """
+    """Make the source beside `image_sha` a control item. The caption stays, as equal captions would give it away."""
     return NewItem(
         image_sha=image_sha,
         source_sha=item.source_sha,

@@ -14,10 +14,7 @@ PAYMENT_COLUMNS = (
 
 
 def payment_rows(data: StudyData, participants: Mapping[str, str]) -> list[Row]:
-    """For everybody who voted or came from a panel: what they did, the minutes they looked, what was decided.
-
-    The minutes are those of all that they were asked, the training too: it is time that they gave.
-    """
+    """Return what each worker did, how many minutes they looked, training included, and what was decided."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     rows: list[Row] = []
     for worker in data.workers:

@@ -36,9 +36,7 @@ def all_made(
     apart: frozenset[str] = frozenset(),
     there: Sequence[NewItem] = (),
 ) -> tuple[NewItem, ...]:
-    """Every source image of `items` as a control item, right and wrong, drawn with this seed; none shows what is
-    `apart`. Wrong labels and other scenes are taken from what is `there`, too.
-    """
+    """Make every source image a control item, right and wrong, with this seed, but none of what is `apart`."""
     number = sum(item.kind == "item" for item in items)
     if not number:
         return ()

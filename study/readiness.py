@@ -12,11 +12,7 @@ from study.control_items import controls_wanted, pictures_of, what_it_shows
 
 
 def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:
-    """All there is to say of these rules with these items, what stops the start first.
-
-    `rules` are taken to be sound (`check_rules`); `items` of all kinds; `workers` are those who
-    could take part.
-    """
+    """Return all there is to say of sound rules with these items and workers, what stops the start first."""
     plain = [item for item in items if item.kind == "item"]
     found: list[Finding] = []
     if not plain:

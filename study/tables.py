@@ -43,11 +43,7 @@ def counted_assignments(data: StudyData) -> frozenset[int]:
 
 
 def vote_rows(data: StudyData) -> list[Row]:
-    """The votes that count as `task, worker, label`, in the order in which they came.
-
-    The task is the public name of the item; with several questions "NAME:QUESTION", as a task has one label. Free text
-    is left out: it is no label.
-    """
+    """Return the votes that count as `task, worker, label`; with several questions the task is "NAME:QUESTION"."""
     questions = {question.id for question in data.study.rules.questions if question.kind != "text"}
     names = {item.id: item.public for item in data.items}
     inside = counted_assignments(data)

@@ -71,10 +71,7 @@ class AnswerKey:
 
 
 def read_truth(table: Table) -> dict[str, str]:
-    """The known answers of a file with the columns sight and answer; rows without an answer are left out.
-
-    Raises ValueError with a sentence when a column is missing or one sight has two answers.
-    """
+    """Return a file's known answers by sight. Raises ValueError for a missing column or two answers to a sight."""
     missing = [name for name in ("sight", "answer") if name not in table.columns]
     if missing:
         raise ValueError(

@@ -235,9 +235,7 @@ class CurationDecisions:
         }
 
     def _repeat(self, session: int) -> int:
-        """The image to show once more after the last decision of a session: drawn by the number of the session and that
-        of its decisions, so that the same decisions are followed by the same repeats.
-        """
+        """Return the image to show once more now, 0 for none; drawn by the session and its number of decisions."""
         held = self._decisions.session(session)
         fate = random.Random(f"{held.id} {held.decisions}")
         if fate.random() >= held.repeats:

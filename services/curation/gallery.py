@@ -142,9 +142,7 @@ class Gallery:
         return name
 
     def hold_like(self, view: View, picture: bytes) -> tuple[str, int]:
-        """Those images of a view that look most like a picture from elsewhere, of which nothing is kept: a name for
-        `page`, and how many they are. Raises UserError for a file that is no picture, and as `Meaning.ranked`.
-        """
+        """Hold the images most like a foreign picture; return the name and number. Raises UserError for no picture."""
         allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
         found = self._meaning.ranked(read_image(picture).image, allowed)
         name = secrets.token_hex(8)

@@ -216,9 +216,7 @@ class ImageMap:
         return found, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
-        """Of each entry which colour it has: the place of the first of these values that it has, which is the most
-        common one; behind them that of the rest, and at last that of what has no value.
-        """
+        """Return each entry's colour: the place of its first value, then of the rest, then of those without one."""
         catalogue = self._workspace.catalogue
         found = np.full(len(entries), len(values) + 1, np.uint8)
         found[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)

@@ -179,9 +179,7 @@ class CellPlans:
         return _Begin(source, Branch(run.id, ending, plain, values), run, settings)
 
     def _edited(self, run: Run, settings: Settings, wanted: Mapping[EditType, str], values: Values) -> Values | None:
-        """With the keywords of the wanted edit types ticked alone, and the wanted words as their alternatives; None
-        where the caption has no such keyword that these words would change.
-        """
+        """Tick only keywords of the wanted types, with the wanted words; None if the caption has none to change."""
         if "caption" not in values or "keywords" not in run.values:
             return None
         caption = values["caption"].value.text

@@ -76,10 +76,7 @@ class ThumbnailFill:
         return FillProgress(sum(last - first + 1 for first, last in gaps), self._made)
 
     def fill(self) -> bool:
-        """Fill in what is missing until nothing is, somebody needs the machine, or it is closed; whether nothing is.
-
-        One thread at a time. Raises OSError where the disk refuses a thumbnail: it is then missing the next time too.
-        """
+        """Fill in what is missing while nobody needs the machine; return True if nothing is. Raises OSError."""
         seen = self._seen or self._thumbnails.seen()
         while (before := unseen(seen, self._thumbnails.latest_entry())).gaps:
             *others, (first, last) = before.gaps

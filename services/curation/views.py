@@ -98,9 +98,7 @@ class View:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> View:
-        """The view with these names and values: those of an `ImageFilter`, and those of an order, the map and likeness.
-        Of a name that takes one value the last one counts. Raises UserError for an unknown name or value.
-        """
+        """Return the view of these names and values; of a name with one value the last counts. Raises UserError."""
         of_filter: list[tuple[str, str]] = []
         colours: list[str] = []
         once: dict[str, str] = {}

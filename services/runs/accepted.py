@@ -43,11 +43,7 @@ def accepted_of(run: Run) -> tuple[StoredTestCase, ...]:
 def write_accepted(
     workspace: Workspace, saved_image: Callable[[int], tuple[str, bytes]], run_ids: Sequence[str], file: IO[bytes]
 ) -> str:
-    """Writes the ZIP file of these runs, and gives the name that it should have; `saved_image` gives the name and the
-    bytes of a test case's file.
-
-    Raises UserError for an unknown run, and when none of them has an accepted image; nothing is written then.
-    """
+    """Write the ZIP of these runs and return its name. Raises UserError, with nothing written, if there are none."""
     runs = [workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
     if not any(accepted_of(run) for run in runs):
         which = "This run has" if len(runs) == 1 else "These runs have"
@@ -72,9 +68,7 @@ def write_accepted(
 
 
 def _telling_first(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines, those in front that are the first to fill a field: `datasets` takes the columns and their types from
-    the first ten megabytes, and cannot read what comes after them if it does not fit.
-    """
+    """Put lines that fill a field first in front: `datasets` takes columns and types from the first ten megabytes."""
     known: set[str] = set()
     telling: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []

@@ -75,10 +75,7 @@ class Estimates:
                     self._driver.speeds.add(method_of(made.method).effort(made.settings, size), made.seconds)
 
     def probe(self) -> None:
-        """Make an image of nothing in a few steps, for the first estimate at the gate, unless one can be given already.
-
-        It makes way for a person's work as soon as there is some, and is tried again after that.
-        """
+        """Draw noise in a few steps for a first estimate, unless there is one. A person's work goes first."""
         driver, own = self._driver, self._profile.settings
         if driver.speeds:
             return

@@ -98,10 +98,7 @@ class Exchange:
         return write_accepted(self._workspace, self.saved_image, run_ids, file)
 
     def take_picture(self, data: bytes, file_name: str) -> Taken:
-        """The run that a picture carries, opened or restored, or a new one from a picture that carries none.
-
-        Raises UserError for what is no usable picture, and for a run that is damaged; nothing is changed then.
-        """
+        """Open or restore the run in a picture, or begin a new one. Raises UserError, with nothing changed."""
         embedded = read_run_in(data)
         return Taken(self._runs.from_upload(data, file_name)) if embedded is None else self.restore(embedded)
 
@@ -110,10 +107,7 @@ class Exchange:
         return self.restore(require_run_in(data))
 
     def restore(self, embedded: EmbeddedRun) -> Taken:
-        """Open the run of a file where this workspace has it, else save it as a run of the same id; with its image.
-
-        Raises UserError when the run is not here and its source image is not in the file.
-        """
+        """Open the run of a file if it is here, else save it under its id. Raises UserError without its source."""
         workspace, run_id = self._workspace, embedded.run.id
         if (
             workspace.runs.exists(run_id)

@@ -189,10 +189,7 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class Execution:
-    """What work on the runs of one workspace takes. All methods may be called from any thread.
-
-    Those that start work raise UserError when the task of the run is not whole, or the run is being worked on.
-    """
+    """Work on a workspace's runs, for any thread. Starting raises UserError for a busy run or incomplete task."""
 
     workspace: Workspace
     runs: RunService
@@ -405,9 +402,7 @@ class Execution:
         job_id: int | None = None,
         wanted: _Wanted | None = None,
     ) -> None:
-        """Have the driver do it, and tell the pages of it; a problem is noted at the stage that it came up at, which is
-        `at` before any begins. One that concerns some of the images comes up when the others are drawn.
-        """
+        """Have the driver work and tell the pages. A problem is noted at its stage, `at` before any begins."""
         failed: list[Exception] = []
 
         def tell(event: Event) -> None:

@@ -302,11 +302,7 @@ class RunService:
         self._workspace.runs.set_recipe(command.run, recipe.name)
 
     def give_mask(self, run_id: str, data: bytes, classes: str) -> tuple[str, ...]:
-        """Give the run the mask in a file's bytes, with its classes as text, such as "0 sky, 1 road".
-
-        Returns what was put right, a sentence each. Raises UserError, and changes nothing, for a mask that does not
-        fit the source image or its classes.
-        """
+        """Give a run a mask with classes such as "0 sky, 1 road"; return what was put right. Raises UserError."""
         run = self._workspace.runs.get(run_id)
         mask = read_mask(data, self.source(run).size, parse_classes(classes))
         self._workspace.runs.set_mask(run_id, mask.image, mask.classes)

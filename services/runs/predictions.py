@@ -181,9 +181,7 @@ class PredictionService:
         source: Prediction | None,
         figures: Mapping[int, tuple[ClassFigures, ...]],
     ) -> tuple[dict[int, MaskChecks], bool]:
-        """By test case, the checks of its mask; and whether some of them are still being measured. The profile's own
-        segmenter is asked where there is one, and the model under test where there is none.
-        """
+        """Return the checks of masks by test case, and whether some are still measured, by whichever model checks."""
         checker = self._profile.checks.own_segmenter()
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
         if checker is None or run.mask_sha is None:
@@ -239,9 +237,7 @@ class PredictionService:
         return chosen if chosen.source != "profile" else self._profile.model_under_test.of(run.task.kind)
 
     def key_of(self, chosen: UnderTestSettings) -> str:
-        """What the predictions of a model are stored under: that of the model which was loaded by these settings the
-        last time, here or in an evaluation, so that neither computes what the other has.
-        """
+        """Return the key of a model's stored predictions: of the model that these settings loaded last, anywhere."""
         return self._workspace.models_under_test.key_of(model_key(chosen))
 
     def try_again(self, chosen: UnderTestSettings) -> None:

@@ -335,9 +335,7 @@ class AnnotationService:
         return self.next(assignment.study_id, sent.worker)
 
     def undo(self, study_id: str, worker: str) -> AnnotationStep:
-        """Take the last answer back: its item comes again. An answer of the training stays: its worker was told what is
-        right. Raises NotYours, NotAllowed, Over, or UserError for none.
-        """
+        """Take the last answer back, but not of the training. Raises NotYours, WorkerNotAllowed, Over or UserError."""
         study, enrolment = self._of(study_id, worker)
         if study.state == "closed":
             raise Over("This study is closed: answers can no longer be taken back.")
@@ -400,11 +398,7 @@ class AnnotationService:
             raise WorkerNotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
 
     def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
-        """The same, after the control policy has excluded a worker whom it has to exclude.
-
-        At every step, not only after a control item: the server may have been stopped between vote and exclusion. A
-        worker whom a person readmitted is left in, and a study that is closed is as it is.
-        """
+        """Exclude a worker by the control policy, at every step, but not one readmitted, or in a closed study."""
         if study.state != "closed" and enrolment.exclusion is None and not enrolment.readmitted:
             reason = judge(study.rules.controls, enrolment.controls_seen, enrolment.controls_right)
             if reason:

@@ -224,11 +224,7 @@ class TestSetDrafts:
         return found
 
     def add(self, test_set: str, cases: Iterable[int], sources: bool = False) -> Added:
-        """Put test cases into the draft of a set, all or none, however they were chosen; `sources` puts the source
-        image of each beside it. A picture that is in the draft already stays as it is.
-
-        Raises UserError for an unknown test case, or a mask whose file is missing.
-        """
+        """Put test cases into a draft, all or none, with `sources` if asked. Raises UserError for an unknown one."""
         return self._put(draft_of(self._workspace, test_set), self._entries(cases, sources))
 
     def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
@@ -338,9 +334,7 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """What stands against a release, the first that counts first. `units` are asked for where they matter; without
-        `thresholds` only images are compared with those of the parent.
-        """
+        """Yield what stands against a release. Without `thresholds` only images are compared with the parent's."""
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return

@@ -196,9 +196,7 @@ def set_of(workspace: Workspace, reference: str) -> TestSet:
 
 
 def version_of(workspace: Workspace, reference: str) -> SetVersion:
-    """The version that is meant: by its id, by the first digits of it, or by its set (see `_VERSION`). The latest of a
-    set is the one that was released last, or its draft where none was. Raises Missing.
-    """
+    """Return the version of an id, its first digits, or a set's latest (see `_VERSION`). Raises Missing."""
     name, at, which = reference.strip().rpartition("@")
     named = reference.strip() in workspace.test_sets.names().values()  # a name may look like anything
     if at and not named and (which == DRAFT or which.isdecimal()):

@@ -173,10 +173,7 @@ class Catalogue(Repository):
         names: Sequence[Facet] = FACETS,
         most: int = MOST_VALUES,
     ) -> Mapping[Facet, Mapping[str, int]]:
-        """By facet and value, how many images fit, of each facet at most `most` values, the most common first.
-
-        What the filter says of a facet itself does not count for it: so one sees what else there would be.
-        """
+        """Count the images that fit by facet and value. A facet ignores its own part of the filter."""
         free = [name for name in names if name not in wanted.facets]
         found: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, most))
         for name in names:
@@ -309,9 +306,7 @@ class Catalogue(Repository):
         model: str,
         found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]],
     ) -> None:
-        """Keep whether a model under test is right about the sources and about the images of segmentations; None where
-        that cannot be told. What was predicted anew meanwhile, or got another mask, waits on.
-        """
+        """Keep whether a model is right about segmentations; None if unknown. What changed meanwhile waits on."""
         query = """
             UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ?
             WHERE entry = ? AND model = ? AND prediction = ? AND source_prediction = ?

@@ -185,10 +185,7 @@ class Decisions(Repository):
 
     @write
     def relabel(self, db: sqlite_utils.Database, target: Target, label: str, author: str = "") -> Change:
-        """Give images another label than that of their task; what models under test say of them is judged by it.
-
-        Raises UserError as `review` does, for an empty label, and for images of segmentations, which have none.
-        """
+        """Give images another label. Raises UserError as `review`, for "" and for segmentations."""
         label = checked_text(label, "The label", LONGEST_LABEL, "label")
         if not label:
             raise UserError("Give the images a label: an image of a classification cannot do without.", field="label")
@@ -315,9 +312,7 @@ class Decisions(Repository):
     def answer_repeat(
         self, db: sqlite_utils.Database, session: int, entry: int, verdict: Verdict, reason: str = ""
     ) -> bool:
-        """Keep what a person says of an image that is shown once more; its verdict stays. Returns whether they say the
-        same again. Raises UserError for an image that is not to be repeated in this session.
-        """
+        """Keep what is said of an image shown again; return True if unchanged. Raises UserError if it is not due."""
         _session(db, session)
         reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
         for held, before in _repeatable(db, session, 0):

@@ -42,9 +42,7 @@ class Scores(Repository):
 
     @write
     def save(self, db: sqlite_utils.Database, new: NewScores) -> int:
-        """The scores of all images from now on: an image that is not among them has none any more. Gives the number of
-        the run. Raises ValueError for what is no number from 0 to 1, and where there is none.
-        """
+        """Replace all scores; return the number of the run. Raises ValueError for none or one not in 0 to 1."""
         scores = new.scores.astype("<f4")
         if not len(scores) or not bool(((scores >= 0) & (scores <= 1)).all()):
             raise ValueError("scores are numbers from 0 to 1")

@@ -140,9 +140,7 @@ class Runs(Repository):
 
     @write
     def branch(self, db: sqlite_utils.Database, branches: Sequence[Branch]) -> tuple[str, ...]:
-        """New runs with the source, task, mask, recipe and prompts of others, and with settings and values of their
-        own; returns their ids in order. All of them are begun, or none. Raises UserError for an unknown run.
-        """
+        """Begin runs from others with own settings and values, all or none; return their ids. Raises UserError."""
         for one in branches:
             require_run(db, one.run)
         return tuple(begin_from(db, one) for one in branches)
@@ -175,10 +173,7 @@ class Runs(Repository):
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
-        """Give the run a mask (mode L, one class number a pixel) and the names of its classes, or take it away.
-
-        Raises UserError for an unknown run or a full disk, ValueError for an image of another mode.
-        """
+        """Give a run a mask (mode L) with the names of its classes, or take it away. Raises UserError or ValueError."""
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")
         stored = self._images.save(mask) if mask is not None else None
@@ -198,9 +193,7 @@ class Runs(Repository):
 
     @write
     def begun_with(self, db: sqlite_utils.Database, run_id: str, listed: bool) -> None:
-        """The run begins with what was saved of it until now. One that is not `listed` stays out of the list of runs
-        until something is done with it. Raises UserError for an unknown run.
-        """
+        """Say that a run begins with what it has. Unless `listed` it stays out of the list until something is done."""
         if not listed:
             change_state(db, run_id, removed=1)
         begin_steps(db, run_id)

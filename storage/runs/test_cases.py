@@ -224,9 +224,7 @@ def _task_now(db: sqlite_utils.Database, run_id: str) -> str:
 def insert_review(
     db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str, restores: int | None = None
 ) -> int:
-    """A person's verdict on a test case. `restores`: the row whose word counts again by it, 0 for that of nobody; None
-    for a new word. Raises UserError for an unknown test case or too long a reason.
-    """
+    """Add a verdict; `restores` names the row that counts again, 0 for none, None for a new word. Raises UserError."""
     if verdict not in VERDICTS:
         raise ValueError(f"there is no verdict {verdict!r}")
     reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")

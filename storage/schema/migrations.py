@@ -83,10 +83,7 @@ def check(db: sqlite_utils.Database) -> None:
 
 
 def migrate(db: sqlite_utils.Database) -> None:
-    """Take the steps that the database has not had, in the caller's transaction: all of them happen, or none.
-
-    Checks again, now that no other process can write. Raises UserError like `check`.
-    """
+    """Take the missing steps in the caller's transaction, all or none. Raises UserError like `check`."""
     check(db)
     if is_current(db):
         return

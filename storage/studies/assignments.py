@@ -242,9 +242,7 @@ class Assignments(Repository):
 
     @write
     def read_on(self, db: sqlite_utils.Database, public: str, worker: str) -> bool:
-        """The worker has read what was told of a training answer; again changes nothing. Whether there was anything
-        to read: not of an item of another kind, another worker's, or one without an answer.
-        """
+        """Note that a worker read what was told of a training answer. Return False if there was nothing to read."""
         row = _assignment_row(db, public)
         if row is None or row["worker"] != worker or row["kind"] != "training" or row["state"] != "submitted":
             return False
@@ -263,9 +261,7 @@ class Assignments(Repository):
 
     @read
     def progress(self, db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[int, int]:
-        """How many items the worker has judged, and how many they could still get as things stand, the one they have
-        included. Those with a known answer are in neither. Raises UserError for an unknown study.
-        """
+        """Return how many items a worker has judged and could still get, without those with a known answer."""
         study = require_study(db, study_id)
         votes, most = study["votes"], rules_of(study["rules"]).most_items
         query = """

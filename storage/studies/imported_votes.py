@@ -42,10 +42,7 @@ def import_vote(
     vote: ImportedVote,
     decisions: dict[tuple[str, str, str], int],
 ) -> None:
-    """A vote as a finished assignment, the worker's `number`th; `decisions` are the rows that say what was decided.
-
-    Raises UserError for a second vote of the worker on the item, and for times that cannot be.
-    """
+    """Save a vote as the worker's `number`th assignment. Raises UserError for a second vote or impossible times."""
     known = "SELECT 1 FROM assignments WHERE item = ? AND worker = ?"
     if list(db.query(known, [item["id"], worker])):
         raise UserError(f"Nothing was brought in: {worker} has a vote on item {item['public']} already.")

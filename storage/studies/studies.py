@@ -193,10 +193,7 @@ class Studies(Repository):
         images: Mapping[str, str],
         check: Callable[[StudyData], None],
     ) -> str:
-        """A study out of its records (`whole`), all or nothing; returns its id. `check` may refuse what came of it.
-
-        Raises UserError for records that do not hold together, and for a study that is here already.
-        """
+        """Restore a study from its records, all or nothing, if `check` takes it; return its id. Raises UserError."""
         return insert_records(db, records, images, lambda study_id: check(_data(db, study_id)))
 
     # Looking

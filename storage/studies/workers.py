@@ -163,9 +163,7 @@ class Workers(Repository):
     def exclude(
         self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]
     ) -> None:
-        """From now on the worker's votes do not count in this study, and their items need other votes. A worker who is
-        excluded already stays so, for the earlier reason. Raises UserError for one who is not in the study.
-        """
+        """Leave a worker's votes out, for the first reason given. Raises UserError for one who is not in the study."""
         enrolment = _require_enrolment(db, study_id, worker)
         if enrolment.exclusion is not None:
             return
@@ -187,10 +185,7 @@ class Workers(Repository):
 
     @write
     def readmit(self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str) -> None:
-        """The worker's votes count again; where others replaced them meanwhile, the first K by time count.
-
-        A worker who is not excluded stays as they are. Raises UserError for one who is not in the study.
-        """
+        """Let a worker's votes count again, the first K of an item by time. Raises UserError."""
         if _require_enrolment(db, study_id, worker).exclusion is None:
             return
         reason = checked_reason(reason, needed=False)

@@ -70,10 +70,7 @@ class TestSets(Repository):
 
     @write
     def create(self, db: sqlite_utils.Database, name: str, note: str = "") -> str:
-        """A new set with an empty draft, which may have a note; its id is 16 hexadecimal digits.
-
-        Raises UserError for a name that is empty, too long, or that of another set in whatever letters' case.
-        """
+        """Begin a set with an empty draft; return its id. Raises UserError for a name that does not fit or is taken."""
         return _create(db, name, note)[0]
 
     @write
@@ -267,10 +264,7 @@ class TestSets(Repository):
 
     @read
     def brought_not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[str, str]:
-        """The images of a version that were brought in and are not accepted now: "rejected", or "" where nobody
-        reviewed them. What nobody decided here counts as what was decided where it came from; of several entries of
-        one picture, one that is rejected is enough.
-        """
+        """Return imported images that are not accepted, here or where they came from: "rejected" or ""."""
         query = """
             SELECT image, coalesce(
                 (SELECT max(verdict) FROM catalogue
