@@ -115,10 +115,7 @@ def page(
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
-    """A page of the lead as a document: header, then `content` in its main part; its `scripts` come after those of all.
-
-    `here` is a name of NAVIGATION, `ends` the status in the header; `signed_in` shows a way out.
-    """
+    """Return a page of the lead as a document. `here` is a name of NAVIGATION, `ends` the status in the header."""
     first = (LEAD, "session.js") if signed_in else (LEAD,)
     return document(
         title,

@@ -20,10 +20,7 @@ _VOID = frozenset({"img", "input", "br", "hr", "meta", "link"})
 
 
 def el(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """An element. `class_` and `for_` lose their underscore, others become hyphens; True is a bare attribute.
-
-    Attributes that are None or False, and children that are None, are left out.
-    """
+    """An element. Attributes get hyphens and lose a last underscore. None and False are left out, True is bare."""
     parts = []
     for key, value in attributes.items():
         if value is None or value is False:

@@ -55,9 +55,7 @@ def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[
 
 
 async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]], field: str = "") -> Response:
-    """Reply to a file as a plain body, which waits on the disk, not in memory, and is gone afterwards. `field` is the
-    field of an empty file.
-    """
+    """Reply to a file, which waits on the disk and is gone afterwards. `field` is named if the file is empty."""
     with tempfile.TemporaryDirectory(prefix="upload-") as folder:
         file = Path(folder) / "file"
         try:

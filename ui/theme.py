@@ -1,7 +1,4 @@
-"""The look of every page: Gradio's own pieces in our colours, and the style sheet and script that go with them.
-
-Fonts are those of the system: nothing is fetched from anywhere.
-"""
+"""Colours of Gradio's pieces, and the style sheets and scripts of all pages. Fonts are those of the system."""
 
 from __future__ import annotations
 

@@ -134,9 +134,7 @@ def starts(profile: str, shipped: Sequence[ShippedPlan]) -> tuple[Start, ...]:
 
 
 def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[str, str]], signed_in: bool) -> str:
-    """Where a plan is written, begun with one of those that are offered, or brought from a file; `text` is what stands
-    there at first.
-    """
+    """Page to write a plan. It offers texts to begin with, and its field holds `text` at first."""
     head = page_head("All batches", BATCHES, el("h1", "New batch"), class_="batch-head")
     form = el(
         "form",

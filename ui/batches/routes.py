@@ -1,7 +1,4 @@
-"""The routes of the pages of batches: the list, a new one, one of them, what they fetch and send; and /metrics.
-
-Called once by `app.py`, before Gradio is mounted at "/".
-"""
+"""Routes of the pages of batches, of what they fetch and send, and of /metrics."""
 
 from __future__ import annotations
 

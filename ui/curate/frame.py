@@ -33,10 +33,7 @@ def curate_page(
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
-    """A page of Curate as a document: `status` stands in the header, `content` in its main part.
-
-    `sheets` and `scripts` are files in `ui/assets`, which come after those of all pages.
-    """
+    """Return a page of Curate as a document. `status` stands in its header, `sheets` and `scripts` in `ui/assets`."""
     first = (LEAD, "session.js") if signed_in else (LEAD,)
     return document(
         title,

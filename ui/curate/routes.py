@@ -1,7 +1,4 @@
-"""All routes of the pages of Curate: called once by `app.py`, before Gradio is mounted at "/".
-
-Whoever adds a page adds its routes here.
-"""
+"""Routes of all pages of Curate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What comes before figures: which test set, which model, what its classes are for the labels, and reading the images.
-
-Pure functions to markup.
-"""
+"""Parts of the page Evaluate before its figures: test set, model, map of its classes, reading of the images. Pure."""
 
 from __future__ import annotations
 
@@ -68,9 +65,7 @@ class Stand:
 
 
 def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int]) -> Html:
-    """All versions of all test sets, and the whole gallery, of which `gallery` says how many images of each kind there
-    are; or how one comes to have some.
-    """
+    """List every version of every test set and the gallery with its images by kind, or say how to get some."""
     if not subjects and not gallery:
         return el(
             "section",
@@ -218,9 +213,7 @@ def _other_model(opened: bool) -> Html:
 
 
 def control_part(work: WorkView | None, can_make: bool) -> Html | None:
-    """How far the drawing of the control set is, or what came of it; and the button that begins it, where it `can_make`
-    one.
-    """
+    """Progress or result of drawing the control set. If it `can_make` one, a button begins it."""
     if work is not None and work.active:
         words = f"{work.done:,} of {count_of(work.total, 'reconstruction')} drawn" if work.total else "Drawing begins"
         told = "Stopping: what was drawn stays." if work.stopping else f"{words}{left(work.seconds_left)}"

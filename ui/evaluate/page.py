@@ -166,9 +166,7 @@ def _page(title: str, *content: Child, signed_in: bool) -> str:
 
 
 def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[str], bytes]) -> str:
-    """One HTML file with its styles and pictures in it, and no script and no address of anything else. `ranking` is
-    None for none.
-    """
+    """Return the report as one HTML file that holds its styles and pictures, no script and no address."""
 
     def picture(sha: str) -> str | None:
         data = thumbnail(sha)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from core.evaluation_results import Together
 from core.figures import Figure, Floats
 from core.words import count_of
-from services.evaluation.types import Cell, Evaluated
+from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS, first_table
-from ui.evaluate.plots import confusion_table
+from ui.evaluate.plots import confusion_table, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import box, button, first_rows, muted, small
+from ui.explore.parts import box, button, facts, first_rows, muted, small
 from ui.markup import Child, Html, el
 
 MOST_LABELS = 14
@@ -122,12 +123,29 @@ def validity_table(found: Evaluated) -> Html | None:
     )
 
 
+def sources_box(
+    title: str,
+    sources: int,
+    words: tuple[str, str, str],
+    together: Together,
+    rows: Sequence[tuple[str, Child]],
+    links: Links,
+) -> Html:
+    """The sources by how many of their test cases are wrong, in `words`, and more facts about them."""
+    kinds: tuple[CellKind, ...] = ("all wrong", "some wrong", "none wrong")
+    numbers = (together.all_wrong, together.some_wrong, together.none_wrong)
+    parts = [
+        (name, number, look, links.opened(Cell(kind)) if number else None)
+        for name, number, look, kind in zip(words, numbers, ("bad", "warn", "ok"), kinds, strict=True)
+    ]
+    about = muted(f"{count_of(sources, 'source')} by their test cases")
+    return box(title, about, parts_bar(parts), facts(rows), id="flips")
+
+
 def confusions(
     title: str, words: str, labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int], links: Links
 ) -> Html | None:
-    """The two confusion matrices, of originals and generated images, of the labels that are `there`: all, or those that
-    lose most.
-    """
+    """Confusion matrices of originals and generated images, for the labels `there`; of many, those that lose most."""
     if not there:
         return None
     before, after = shares
@@ -158,9 +176,7 @@ def notes_part(notes: Sequence[str]) -> Html | None:
 
 
 def three_columns(found: Evaluated, columns: Sequence[Child], classes: int, labels: int) -> Html:
-    """The tables, the matrices, and what is left, which stands below the shorter of the two; `classes` are the rows of
-    the table of classes, and `labels` those of a matrix.
-    """
+    """Three columns: tables with `classes` rows, matrices with `labels` rows, the rest below the shorter of them."""
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), beside) for beside in (True, False))
     places = ["eval-columns", "three", "left-wide" if wide else "", "left-laptop" if laptop else ""]
     drawn = [el("div", column, class_="eval-column") for column in columns]
@@ -168,9 +184,7 @@ def three_columns(found: Evaluated, columns: Sequence[Child], classes: int, labe
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, beside: bool) -> bool:
-    """Whether the column of the tables is the shorter one, where the confusion matrices stand `beside` each other or
-    one below the other: by the lines of a matrix, roughly.
-    """
+    """Estimate whether the tables take less height than the matrices, which stand `beside` each other or not."""
     table = first_table(found)
     edits = len(found.edits[table]) if table else 0
     tables = 2 * (min(edits, SHOWN_ROWS) + min(classes, SHOWN_ROWS)) + 8

@@ -1,7 +1,4 @@
-"""What to look at first: the order of the test cases, how good it is beside others, and the first images of it. Pure.
-
-The order is asked for after the figures are shown, as it takes longer than they do.
-"""
+"""The ranking of test cases, which is asked for after the figures because it takes longer. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The answer of an evaluation as markup: words, four figures, which edits hurt, where answers go, classes, calibration.
-
-Pure. `Links` say where numbers and pictures lead; a report that stands alone has none.
-"""
+"""The result of an evaluation. `Links` tell where its numbers lead; a report that stands alone has none. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +18,15 @@ from ui.evaluate.parts import (
     folded_table,
     linked,
     notes_part,
+    sources_box,
     three_columns,
     validity_card,
     validity_table,
 )
-from ui.evaluate.plots import calibration_plot, change_axis, change_plot, parts_bar
+from ui.evaluate.plots import calibration_plot, change_axis, change_plot
 from ui.evaluate.segmenter import of_segmenter
 from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
-from ui.explore.parts import box, facts, muted, small
+from ui.explore.parts import box, small
 from ui.markup import Child, Html, el
 
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
@@ -157,14 +155,7 @@ def _sources(held: Effectiveness, links: Links) -> Html:
     def link(kind: CellKind, number: int) -> str | None:
         return links.opened(Cell(kind)) if number else None
 
-    together, flips = held.together, held.flips
-    bar = parts_bar(
-        [
-            ("all wrong", together.all_wrong, "bad", link("all wrong", together.all_wrong)),
-            ("some wrong", together.some_wrong, "warn", link("some wrong", together.some_wrong)),
-            ("none wrong", together.none_wrong, "ok", link("none wrong", together.none_wrong)),
-        ]
-    )
+    flips = held.flips
     rows: list[tuple[str, Child]] = [
         ("newly wrong", linked(f"{flips.newly_wrong:,}", link("newly wrong", flips.newly_wrong))),
         ("newly right", linked(f"{flips.newly_right:,}", link("newly right", flips.newly_right))),
@@ -181,15 +172,9 @@ def _sources(held: Effectiveness, links: Links) -> Html:
         rows.append(("error, times the original", f"{CANNOT_TELL}: {held.factor.why}"))
     if held.left_out:
         rows.append(("cannot be compared", linked(f"{held.left_out:,}", links.opened(Cell("left out")))))
-    return box(
-        "Sources and flips",
-        muted(
-            f"{count_of(together.all_wrong + together.some_wrong + together.none_wrong, 'source')} by their test cases"
-        ),
-        bar,
-        facts(rows),
-        id="flips",
-    )
+    together, words = held.together, ("all wrong", "some wrong", "none wrong")
+    sources = together.all_wrong + together.some_wrong + together.none_wrong
+    return sources_box("Sources and flips", sources, words, together, rows, links)
 
 
 def _calibration(held: Effectiveness) -> Html:

@@ -1,8 +1,4 @@
-"""The part of the page Evaluate on retraining: what is trained, how far it is, and what it gains. Its script fetches it
-once the page is there, and follows it while a model is trained.
-
-Pure functions to markup.
-"""
+"""The part of the page Evaluate on retraining. Its script fetches it, and follows it while a model is trained. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The routes of the part of the page Evaluate on retraining: how far it is, what is sent, and reports.
-
-Called once by `app.py`, after those of the page.
-"""
+"""Routes of the part of the page Evaluate on retraining: its progress, what it sends, its images and reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The routes of the page Evaluate: what can be evaluated, a model on it, what they fetch and send, images and reports.
-
-Called once by `app.py`, before Gradio is mounted at "/".
-"""
+"""Routes of the page Evaluate, of what it fetches and sends, of its images and its reports."""
 
 from __future__ import annotations
 

@@ -19,13 +19,14 @@ from ui.evaluate.parts import (
     folded_table,
     linked,
     notes_part,
+    sources_box,
     three_columns,
     validity_card,
     validity_table,
 )
-from ui.evaluate.plots import change_axis, change_plot, parts_bar
+from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import box, button, facts, muted
+from ui.explore.parts import button
 from ui.markup import Child, Html, el
 from ui.study.plots import Axis
 
@@ -136,14 +137,7 @@ def _sources(held: SegmentationEffect, losses: LossEffect, unchecked: int, links
     def link(kind: CellKind, number: float | None) -> str | None:
         return links.opened(Cell(kind)) if number else None
 
-    together, worth, kept = losses.together, losses.clustering, held.miou_where_kept
-    bar = parts_bar(
-        [
-            ("all lose one", together.all_wrong, "bad", link("all wrong", together.all_wrong)),
-            ("some lose one", together.some_wrong, "warn", link("some wrong", together.some_wrong)),
-            ("none loses one", together.none_wrong, "ok", link("none wrong", together.none_wrong)),
-        ]
-    )
+    worth, kept = losses.clustering, held.miou_where_kept
     missed = f"{per_cent(losses.missed.value)} ({ends_of(losses.missed)})" if losses.sources else losses.missed.why
     rows: list[tuple[str, Child]] = [
         ("originals that miss a class", linked(missed, link("missed before", losses.missed.value))),
@@ -163,10 +157,5 @@ def _sources(held: SegmentationEffect, losses: LossEffect, unchecked: int, links
     if links.can_check and unchecked:
         check = button("Check the masks", look="s", data_send="check-masks", id="check-masks")
     rows.append(("mIoU where the mask holds", [linked(holding, link("kept", held.kept)), " ", check]))
-    return box(
-        "Sources and lost classes",
-        muted(f"{count_of(losses.sources, 'source')} by their test cases"),
-        bar,
-        facts(rows),
-        id="flips",
-    )
+    words = ("all lose one", "some lose one", "none loses one")
+    return sources_box("Sources and lost classes", losses.sources, words, losses.together, rows, links)

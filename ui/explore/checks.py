@@ -1,7 +1,4 @@
-"""What is known of a result beside its picture: what the model under test makes of it, and what each check found.
-
-They have places and colours of their own: the first is what a person looks for, the second whether the image is good.
-"""
+"""Findings about a result: what the model under test predicts, and whether the image passes its checks."""
 
 from __future__ import annotations
 

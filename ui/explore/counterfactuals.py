@@ -11,7 +11,7 @@ from services.runs.state import RunState
 from ui.diff import shortened, word_diff
 from ui.explore.combinations import combinations_part
 from ui.explore.forms import setting_input
-from ui.explore.parts import Tone, button, differences, icon, muted, pill, toggle
+from ui.explore.parts import Tone, button, differences, edit_button, icon, muted, pill, toggle
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 
@@ -112,15 +112,7 @@ def _line(place: int, item: CounterfactualCaption, source: str, state: RunState)
         data_draft=f"{state.run.id}:cf:{place}",
         **data,
     )
-    pencil = el(
-        "button",
-        icon("pencil"),
-        type="button",
-        class_="more",
-        data_edit=True,
-        title="Edit",
-        aria_label=f"Edit caption {place + 1}",
-    )
+    pencil = edit_button(f"Edit caption {place + 1}", "Edit")
     checks = state.counterfactual_checks(item)
     # Made from another caption: what differs now says little, and the words for it would fill the page.
     shown_checks = () if "counterfactuals" in state.stale else checks

@@ -1,7 +1,4 @@
-"""The window that "?" opens: every key of the page in groups, what the stages are, and what each check looks at.
-
-`assets/keys.js` does what is listed here.
-"""
+"""The help window: the keys that `assets/keys.js` handles, the stages, and the checks."""
 
 from __future__ import annotations
 
@@ -53,9 +50,7 @@ GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
 
 
 def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
-    """The window; it is closed until the script opens it. `thresholds` are what the checks of images have to reach, by
-    name, as far as they are known.
-    """
+    """The closed window. `thresholds` are those of the checks of images by name, as far as they are known."""
     groups = [
         el("section", el("h3", name), el("dl", [_row(keys, words) for keys, words in rows]))
         for name, rows in GROUPS.items()

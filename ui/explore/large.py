@@ -196,9 +196,7 @@ def beside_source(
     before_words: str = "source",
     looks: str = "",
 ) -> Html:
-    """Two places of the same size, which stay where they are: the source, or what stands `before` in its place, and
-    what is `shown`.
-    """
+    """Two panes of the same size: the source, or what stands `before` in its place, and what is `shown`."""
     source = picture(
         image_url(state.run.source_sha), state.source_size, alt="Source image", class_="sizer", id="beside-source"
     )

@@ -65,10 +65,7 @@ log = logging.getLogger(__name__)
 
 
 class Action(BaseModel):
-    """One thing that a person did: the name of a command with its fields, and what the person saw when it began.
-
-    "open", "new" and "poll" are no commands: they only look.
-    """
+    """One command that a person sent, with what the page showed. "open", "new" and "poll" only look."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -253,9 +250,7 @@ class Explorer:
         return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
 
     def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
-        """What became of a file; "problem" says in one sentence why it was not taken, and "offer" is "new" where a run
-        can begin with it instead.
-        """
+        """Reply of a file. "problem" says why it was not taken, and "offer" is "new" if a run can begin with it."""
         try:
             return {"problem": "", **take(uploaded(path).read_bytes())}
         except NoRun as error:

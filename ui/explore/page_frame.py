@@ -31,9 +31,7 @@ def header(
     saved: datetime | None,
     steps: RunSteps | None = None,
 ) -> Html:
-    """What is going on, profile, when was saved last, undo and redo. `waiting_for` is what a job that waits does;
-    `steps` are those of the run that is shown.
-    """
+    """The header: the job at work, the profile, the last save, undo and redo from `steps` of the run."""
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
     return frame.header(
         "explore",

@@ -121,6 +121,12 @@ def save_link(words: str, address: str, look: str = "s", **attributes: Attribute
     return el("a", icon("down"), words, href=address, class_=f"btn {look}".strip(), download=True, **attributes)
 
 
+def edit_button(words: str, hint: str) -> Html:
+    """The button that opens the editor of what it stands beside."""
+    marks: dict[str, Attribute] = {"data_edit": True, "aria_label": words, "title": hint}
+    return el("button", icon("pencil"), type="button", class_="more", **marks)
+
+
 def acts(*buttons: Child, **attributes: Attribute) -> Html:
     """Buttons in a line."""
     return el("div", *buttons, class_="acts", **attributes)

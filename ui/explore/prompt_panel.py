@@ -70,9 +70,7 @@ def _exchange(words: str, prompt: str, reply: str) -> Html:
 
 
 def _editor(stage: StageName, slot: PromptSlot, further: bool, state: RunState) -> Html:
-    """The template of this run for a prompt of the stage, its own or a further one. Saving makes the stage stale where
-    its value was made with another one.
-    """
+    """The form for a prompt template of this run. Saving outdates a value that another template made."""
     edited, held = slot.name in state.run.prompts, state.prompts.get(slot.name)
     template = held.template if held is not None else ""
     name = f"{stage}-{slot.name}" if further else stage  # of its elements
@@ -132,9 +130,7 @@ def _earlier(stage: StageName, name: str, state: RunState) -> Child:
 
 
 def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str], held: int) -> Html:
-    """Every version, the newest first: when, by whom, what, and a way back to it. `held` is the id of the one that
-    counts, 0 where the stage was emptied.
-    """
+    """List all versions, newest first, each with a way back. `held` is the id of the current one, or 0."""
     rows = []
     for version in reversed(versions):
         latest = version.id == held

@@ -22,9 +22,7 @@ SEARCH_FROM = 7
 def run_list(
     listed: Listing, run_id: str, today: datetime | None = None, edited: tuple[EditedShare, ...] | None = None
 ) -> Html:
-    """The runs of the workspace, the latest first, and those that were deleted. `run_id` is the one that is open;
-    `edited` are the figures of what people changed, where they are looked at.
-    """
+    """List the runs and those that were deleted. `run_id` is open; `edited` is None while nobody looks at it."""
     now = today or datetime.now().astimezone()
     items = [_item(run, listed.jobs.get(run.id), run.id == run_id, now) for run in listed.runs]
     new = button([icon("plus"), "New"], look="s", data_go="new", id="new-run")

@@ -166,9 +166,7 @@ def _head_buttons(stage: StageName, state: RunState, stored: StoredValue | None,
 
 
 def _run_buttons(stage: StageName, state: RunState, stored: StoredValue | None, shut: bool) -> Child:
-    """They keep their words, and their places at the right end, whatever becomes of the stage: it may become stale in
-    the moment in which somebody presses one.
-    """
+    """Buttons that keep their words and places, since the stage may become stale while somebody presses one."""
     missing = [before for before in state.recipe.before(stage) if before.name not in state.run.values]
     closed, stale = shut or bool(missing), stage in state.stale
     word = "Run" if stored is None else state.recipe.stage(stage).again

@@ -19,7 +19,7 @@ from core.words import protected_spans, protected_words_in
 from services.runs.life_cycle import task_problem
 from services.runs.state import RunState
 from ui.explore.forms import setting_input
-from ui.explore.parts import button, icon, muted, problem, select_type
+from ui.explore.parts import button, edit_button, icon, muted, problem, select_type
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 
@@ -192,15 +192,7 @@ def _chip(
         aria_pressed="true" if used else "false",
         **data,
     )
-    pencil = el(
-        "button",
-        icon("pencil"),
-        type="button",
-        class_="more",
-        data_edit=True,
-        aria_label=f"Reword or drop {text}",
-        title="Reword or drop",
-    )
+    pencil = edit_button(f"Reword or drop {text}", "Reword or drop")
     mark = (
         el("span", icon("alert"), class_="warning", title=warning, role="img", aria_label=warning) if warning else None
     )

@@ -43,9 +43,7 @@ def under_test_card(state: RunState, case: StoredTestCase, comparison: ModelComp
 
 
 def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Child:
-    """How the model under test stands on the image, in a few words. Its signs are not those of the checks: what it gets
-    wrong speaks against the model, and not against the image.
-    """
+    """The standing of the model under test in a few words. Its signs differ from those of the checks of images."""
     outcome = comparison.outcomes.get(case.id)
     if outcome is None:
         return None

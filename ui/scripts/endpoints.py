@@ -251,10 +251,7 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
 
 @contextmanager
 def in_sentences(request: gr.Request | Request) -> Iterator[None]:
-    """A person's mistake as an error that reaches the caller, with its field as the title; ours are logged.
-
-    The request gets the status that plain HTTP answers with.
-    """
+    """Raise errors as gr.Error with their field as title, and note the status for plain HTTP. Log our own faults."""
     try:
         yield
     except UserError as error:

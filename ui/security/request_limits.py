@@ -1,7 +1,4 @@
-"""What a request may bring: how much, from which page, and JSON; and how JSON is answered.
-
-One limit of size stands before all routes.
-"""
+"""Limits of requests: the size of a body before all routes, and JSON from our own pages only."""
 
 from __future__ import annotations
 

@@ -29,10 +29,7 @@ LONGEST_ADDRESS = 1000
 
 
 def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
-    """Put the guard and the limit of bodies before all that `app` serves, and add the sign-in.
-
-    Gives what pages need in their head. Raises UserError without a password where other machines can reach `host`.
-    """
+    """Guard all that `app` serves, add the sign-in, and return the script for pages. Raises UserError if anybody could."""
     locked = bool(lead.kept())
     if not locked and beyond_this_machine(host):
         raise UserError(

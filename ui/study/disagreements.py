@@ -54,9 +54,7 @@ def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[
 
 
 def pictures(item: Item, sizes: Mapping[str, Size]) -> Html:
-    """The generated image, the source beside it if there is one, and the captions with what was changed. `sizes` has
-    those of the pictures, in pixels.
-    """
+    """The generated image, the source if there is one, and the captions. `sizes` are in pixels."""
     words = "judged image" if item.source_sha else "image"
     alt = item.counterfactual or item.label or "image"
     figures = [captioned(image_url(item.image_sha), sizes[item.image_sha], words, alt)]

@@ -61,9 +61,7 @@ def share_axis(slices: Iterable[Slice]) -> Axis:
 
 
 def ruler(axis: Axis) -> Html:
-    """The axis alone, for the head of a column of plots. Every second tick is "between": a style sheet leaves it out
-    where there is no room for all.
-    """
+    """The axis alone, for the head of a column. Every second tick is "between", which narrow screens leave out."""
     last = len(axis.ticks) - 1
     marks = [
         el(
@@ -80,10 +78,7 @@ def ruler(axis: Axis) -> Html:
 
 
 def interval(part: Slice, axis: Axis, before: Slice | None = None) -> Html:
-    """The share of valid images with its interval; behind it, pale, what the discarded images could make of it.
-
-    `before`: the share before exclusions, as a ring below, left out where it is the same.
-    """
+    """A share with its interval. Pale: bounds with the discarded images. A ring: the share `before` exclusions."""
     if part.rate.value is None:
         return el("span", part.rate.words, class_="mut none")
     drawn: list[Child] = [_grid(axis, 22)]
@@ -241,10 +236,7 @@ def votes_over_time(times: Sequence[datetime], needed: int) -> Html | None:
 
 
 def worker_scatter(workers: Sequence[WorkerFigures], too_fast: float) -> Html | None:
-    """Every worker by median seconds a vote (logarithmic) and agreement with the consensus.
-
-    None with fewer than two workers to show. A person who answers at random stands low, one who clicks through left.
-    """
+    """Plot workers by median seconds a vote (logarithmic) and agreement with the consensus. None for fewer than two."""
     shown = [w for w in workers if w.median_seconds is not None and w.with_consensus.value is not None]
     if len(shown) < 2:
         return None
