@@ -29,7 +29,10 @@ LONGEST_ADDRESS = 1000
 
 
 def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
-    """Guard all that `app` serves, add the sign-in, and return the script for pages. Raises UserError if anybody could."""
+    """Guard all that `app` serves, add the sign-in, and return the script for the head of pages.
+
+    Raises UserError without a password if other machines can reach `host`.
+    """
     locked = bool(lead.kept())
     if not locked and beyond_this_machine(host):
         raise UserError(
