@@ -31,19 +31,21 @@ def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Resp
     return made if isinstance(made, Response) else HTMLResponse(made, headers=FRESH)
 
 
-def fetched(make: Callable[[], Mapping[str, Any]]) -> Response:
-    """Reply with JSON, or with the sentence that says why there is none. The status is 400 if a field is to blame."""
+def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
+    """Reply with JSON, or with the sentence that says why there is none."""
     try:
         return JSONResponse(make(), headers=FRESH)
     except UserError as error:
-        return refusal(error, 400 if error.field else 404)
+        return refusal(error, 400 if error.field else without_field)
 
 
-def watched(revisions: Revisions, seen: str, make: Callable[[], Mapping[str, Any]]) -> Response:
+def watched(
+    revisions: Revisions, seen: str, make: Callable[[], Mapping[str, Any]], without_field: int = 400
+) -> Response:
     """Like `fetched`, with the revision of the reply. Nothing is read while the page has `seen` the same revision."""
     # Named before anything is read: what changes in between is then asked for once more, and never missed.
     revision = revisions.now()
-    return fetched(lambda: {"same": True} if seen == revision else {"revision": revision, **make()})
+    return fetched(lambda: {"same": True} if seen == revision else {"revision": revision, **make()}, without_field)
 
 
 def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:

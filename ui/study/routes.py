@@ -196,7 +196,7 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
             late = {} if analyses.is_current(found) else {"revision": ""}
             return {"state": state, "parts": sent(made), **late}
 
-        return watched(revisions, revision, make)
+        return watched(revisions, revision, make, without_field=404)
 
     @app.get("/study/api/{study_id}/progress", include_in_schema=False)
     def progress(study_id: str, revision: str = "") -> Response:
@@ -204,7 +204,7 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
             study = studies.get(study_id)
             return {"state": study.state, "parts": {"part-progress": progress_part(study)}}
 
-        return watched(revisions, revision, make)
+        return watched(revisions, revision, make, without_field=404)
 
 
 def _add_fetched(app: FastAPI, services: StudyServices) -> None:
@@ -218,7 +218,7 @@ def _add_fetched(app: FastAPI, services: StudyServices) -> None:
             rules = studies.get(study_id).rules
             return {"parts": {"part-plan": plan_figures(rules, plain(drafts.items(study_id)), assumed)}}
 
-        return fetched(make)
+        return fetched(make, without_field=404)
 
     @app.get("/study/api/{study_id}/item", include_in_schema=False)
     def item(study_id: str, item: int) -> Response:
@@ -228,7 +228,7 @@ def _add_fetched(app: FastAPI, services: StudyServices) -> None:
             html = item_window(shown, study.rules, study.state == "draft", _sizes(services, [shown]))
             return {"html": html}
 
-        return fetched(make)
+        return fetched(make, without_field=404)
 
     @app.get("/study/api/{study_id}/thumbs", include_in_schema=False)
     def more(study_id: str, start: Annotated[int, Query(ge=0)]) -> Response:
@@ -236,11 +236,13 @@ def _add_fetched(app: FastAPI, services: StudyServices) -> None:
             items = drafts.items(studies.get(study_id).id)
             return {"html": thumbs([item for item in items if item.kind == "item"], start)}
 
-        return fetched(make)
+        return fetched(make, without_field=404)
 
     @app.get("/study/api/{study_id}/examples", include_in_schema=False)
     def examples(study_id: str) -> Response:
-        return fetched(lambda: {"html": example_window(drafts.possible_examples(studies.get(study_id).id))})
+        return fetched(
+            lambda: {"html": example_window(drafts.possible_examples(studies.get(study_id).id))}, without_field=404
+        )
 
 
 def _sizes(services: StudyServices, items: Iterable[Item]) -> Mapping[str, Size]:
