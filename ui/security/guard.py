@@ -62,8 +62,8 @@ _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
 """Where agents post. Of what else Gradio serves below nothing is used, and nothing is let through."""
 _NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
-_OWN = ("/study", "/curate", "/batches", "/scripts", SIGN_IN)
-"""Pages without Gradio. They show what strangers wrote, and run the scripts that are served and no others."""
+_OF_GRADIO = "/"
+"""The one page of Gradio. All others show what strangers wrote, and run the scripts that are served and no others."""
 _HEADERS = (
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
@@ -209,7 +209,7 @@ class Guard:
         await run_in_threadpool(self._refusals.note, "refused", detail, address, "", worker)
 
     def _with_headers(self, scope: Scope, send: Send) -> Send:
-        headers = ((b"content-security-policy", self._policy[scope["path"].startswith(_OWN)]), *_HEADERS)
+        headers = ((b"content-security-policy", self._policy[scope["path"] != _OF_GRADIO]), *_HEADERS)
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
