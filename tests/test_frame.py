@@ -230,18 +230,37 @@ def _holds_values(hint: Any, seen: frozenset[Any] = frozenset()) -> bool:
     return _is_value(hint, seen) and all(_holds_values(part, seen) for part in get_args(hint))
 
 
-VIEWS = sorted(path for path in (ROOT / "ui" / "explore").glob("*.py") if path.stem not in ("page", "drawing_routes"))
+HANDLERS = {
+    "annotate/application", "batches/routes", "evaluate/retraining_routes", "evaluate/routes", "replies", "routes",
+    "explore/drawing_routes", "explore/page", "study/requests", "study/routes",
+    *(f"curate/{name}" for name in ("coverage", "gallery", "imports", "map", "requests", "routes", "sets")),
+    *(f"scripts/{name}" for name in ("endpoints", "long_requests", "mcp", "scripts_page")),
+    *(f"security/{name}" for name in ("guard", "request_limits", "sign_in")),
+}  # fmt: skip
+"""Modules of ui that answer requests and so hold services. All others are views."""
+WITH_TOKENS = "annotate/shown"
+"""Makes the addresses of its pictures by what signs them."""
+VIEWS = sorted(
+    path.relative_to(ROOT / "ui").with_suffix("").as_posix()
+    for path in (ROOT / "ui").rglob("*.py")
+    if path.name != "__init__.py"
+)
 
 
-@pytest.mark.parametrize("path", VIEWS, ids=lambda path: str(path.stem))
-def test_views_take_values_and_never_a_service(path: Path) -> None:
-    module = importlib.import_module(f"ui.explore.{path.stem}" if path.stem != "__init__" else "ui.explore")
-    for name, held in vars(module).items():
-        assert not inspect.ismodule(held) or held.__name__.partition(".")[0] not in ("services", "storage"), name
-        assert _is_value(held), f"ui.explore.{path.stem} holds {name}, which is no value"
-        if inspect.isfunction(held) and held.__module__ == module.__name__:
-            for parameter, hint in get_type_hints(held).items():
+@pytest.mark.slow
+@pytest.mark.parametrize("view", [name for name in VIEWS if name not in HANDLERS | {WITH_TOKENS}])
+def test_views_take_values_and_never_a_service(view: str) -> None:
+    module = importlib.import_module(f"ui.{view.replace('/', '.')}")
+    for name, attribute in vars(module).items():
+        assert not inspect.ismodule(attribute) or attribute.__name__.partition(".")[0] not in ("services", "storage")
+        assert _is_value(attribute), f"ui/{view}.py holds {name}, which is no value"
+        if inspect.isfunction(attribute) and attribute.__module__ == module.__name__:
+            for parameter, hint in get_type_hints(attribute).items():
                 assert _holds_values(hint), f"{name} takes {parameter}, which is no value"
+
+
+def test_handlers_are_there() -> None:
+    assert set(VIEWS) >= HANDLERS | {WITH_TOKENS}
 
 
 def test_what_the_explore_page_shows_is_a_value() -> None:
