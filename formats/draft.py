@@ -33,7 +33,7 @@ from core.errors import UserError
 from core.images import png_of
 from core.masks import resized
 from core.png import XMP_KEYWORD, parts_with_texts
-from core.progress import OnProgress, Pace, Progress, stop_if
+from core.progress import OnProgress, Pace, Progress
 from core.version import version
 from formats.naming import folded, name_of_file
 from formats.pages import CLASSES, RECORDS, SHEET, Sheet, classes_of
@@ -92,11 +92,10 @@ class Draft:
         self,
         folder: Path,
         progress: OnProgress | None,
-        cancelled: threading.Event | None,
         complete: Complete | None = None,
     ) -> None:
         self.folder = folder
-        self._progress, self._cancelled, self._complete = progress, cancelled, complete
+        self._progress, self._complete = progress, complete
         self._files: list[dict[str, Any]] = []
         self._folders = {str(folder)}
         self._loading: list[Generator[Picture]] = []
@@ -162,12 +161,12 @@ class Draft:
         self._sheet.offer(picture.example.image)
 
     def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
-        """Yield the examples in their order with the checked bytes of their files. Report progress; stop when asked to.
+        """Yield the examples in their order with the checked bytes of their files. Report progress.
 
         With `named` the threads that read the files also write them under these names, a few ahead. Raises UserError
         for a file that is missing or not the one that the set names, OSError if one cannot be written.
         """
-        loading = in_threads(lambda example: self._loaded(example, named), self._completed(examples), self._cancelled)
+        loading = in_threads(lambda example: self._loaded(example, named), self._completed(examples))
         self._loading.append(loading)
         pace = Pace(len(examples))
         for done, picture in enumerate(loading, start=1):
@@ -182,7 +181,6 @@ class Draft:
 
     def finish(self, layout: str, test_set: TestSet, examples: int) -> None:
         """Wait until all files are on the disk, then write the manifest and wait for it too."""
-        stop_if(self._cancelled)
         _settle(self.folder)
         manifest = {
             "format": FORMAT,
@@ -253,21 +251,16 @@ class Draft:
         self._files.append({"name": name, "bytes": size, "sha256": sha})
 
 
-def in_threads(work: Callable[[T], U], items: Iterable[T], cancelled: threading.Event | None = None) -> Generator[U]:
-    """Yield the results in the order of the items, working a few ahead. An error is raised in its item's place.
-
-    Raises Cancelled when the person asked to stop.
-    """
+def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Generator[U]:
+    """Yield the results in the order of the items, working a few ahead. An error is raised in its item's place."""
     waiting: deque[Future[U]] = deque()
     pool = ThreadPoolExecutor(WORKERS, "formats")
     try:
         for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) >= WORKERS * _AHEAD:
-                stop_if(cancelled)
                 yield waiting.popleft().result()
         while waiting:
-            stop_if(cancelled)
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -278,7 +271,6 @@ def drafted(
     into: Path,
     replace: bool = False,
     progress: OnProgress | None = None,
-    cancelled: threading.Event | None = None,
     complete: Complete | None = None,
 ) -> Iterator[Draft]:
     """Open a draft. It takes the name `into` when all went well, and is removed otherwise.
@@ -292,7 +284,7 @@ def drafted(
         _require_free(into, replace)
         into.parent.mkdir(parents=True, exist_ok=True)
         with _unfinished(into) as folder:
-            draft = Draft(folder, progress, cancelled, complete)
+            draft = Draft(folder, progress, complete)
             try:
                 yield draft
             finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,7 +39,6 @@ def export(
     *,
     replace: bool = False,
     progress: OnProgress | None = None,
-    cancelled: threading.Event | None = None,
     complete: Complete | None = None,
 ) -> Path:
     """Write the set into the new folder `into` and return its path. The same set gives the same bytes.
@@ -51,8 +49,8 @@ def export(
     Until all of it is there the folder beside it is called unfinished; its manifest is written last. A failed or
     stopped export leaves nothing. Raises UserError for an unknown or read-only format, an empty set, a file that is
     missing or damaged, a set that the format cannot hold, a full disk, and a folder that is not empty (with `replace`:
-    unless all that it holds is of an earlier export). Raises Cancelled when the person asked to stop, and ValueError
-    for names that are unsafe or there twice.
+    unless all that it holds is of an earlier export). Raises ValueError for names that are unsafe or there twice, and
+    what `progress` raises, which stops the export.
     """
     ordered = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))
     known = LAYOUTS.get(layout)
@@ -62,7 +60,7 @@ def export(
     if not ordered:
         raise UserError("The set is empty: there is nothing to export.")
     require_names_of_their_own(ordered)
-    with drafted(into, replace, progress, cancelled, complete) as draft:
+    with drafted(into, replace, progress, complete) as draft:
         with draft.records(ordered):
             description = known.write(draft, ordered)
         schema = huggingface.row_schema({"file": None, "mask_file": None})

@@ -163,9 +163,9 @@ def joined(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def images_in(files: Files, folder: str = "", deep: bool = True) -> Iterator[str]:
+def images_in(files: Files, folder: str = "") -> Iterator[str]:
     """Paths of the images below a folder, by their endings."""
-    return (path for path in files.files(folder, deep) if is_image(path))
+    return filter(is_image, files.files(folder))
 
 
 def require_few(names: Sequence[str], what: str) -> None:

@@ -19,7 +19,7 @@ from formats.common import in_shards, pair_of_files, read_row, split_in, splits_
 from formats.draft import Draft
 from formats.files import Files, joined
 from formats.image_folders import class_folders
-from formats.naming import SPLIT_OF, split_folder, standard
+from formats.naming import SPLIT_OF, choose_option, split_folder, standard
 from formats.pages import RECORDS, TYPED, Description
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, stem_of
 from formats.tables import METADATA, METADATA_FILES, MetadataSource
@@ -356,9 +356,7 @@ class _Columns:
     def _label_of(self, schema: pyarrow.Schema, in_place: bool) -> str:
         if (own := next((name for name in schema.names if name.casefold() == "label"), "")) or not in_place:
             return own
-        if len(self.named) > 1:
-            raise UserError(f"Say which label is meant with label: there is {', '.join(self.named)}.", field="label")
-        return next(iter(self.named), "")
+        return choose_option("label", "", [*self.named]) if self.named else ""
 
 
 def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> str:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from core.batches import Item
 from core.errors import UserError
-from core.images import png_of, read_image
+from core.images import Picture, read_image
 from core.imports import ImportRow
 from core.masks import UNLABELLED, numbered_classes, parse_classes
 from formats.files import open_files
@@ -31,8 +31,10 @@ class Content:
 
     image: bytes
     """The file as it lies in the set."""
-    mask: bytes | None = None
-    """A PNG of mode L: a number of the set's `mask_classes` at every pixel, 255 for no class. None without a mask."""
+    picture: Picture
+    """Its picture, upright and in RGB."""
+    mask: Image.Image | None = None
+    """Mode L: a number of the set's `mask_classes` at every pixel, 255 for no class. None without a mask."""
 
 
 class DataSet:
@@ -102,9 +104,10 @@ class DataSet:
                 "it, or leave the image out."
             )
         data = found.image()
-        mask = mask_of(found, data, read_image(data).image.size, self._named or self.mask_classes, exact=True)
+        picture = read_image(data)
+        mask = mask_of(found, data, picture.image.size, self._named or self.mask_classes, exact=True)
         if mask is None:
-            return Content(data)
+            return Content(data, picture)
         pixels = np.asarray(mask.image)
         table = np.full(256, UNLABELLED, np.uint8)
         unknown = set()
@@ -116,7 +119,7 @@ class DataSet:
         if unknown:
             named = ", ".join(sorted(unknown)[:6])
             raise UserError(f"Its mask has classes that mask_classes does not name: {named}.")
-        return Content(data, png_of(Image.fromarray(table[pixels])))
+        return Content(data, picture, Image.fromarray(table[pixels]))
 
 
 def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:

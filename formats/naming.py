@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from core.errors import UserError
 from formats.types import Split
@@ -87,3 +87,13 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
     if len(same) != 1:
         raise UserError(f"There is no split “{split}” in {what}: it has {', '.join(names)}.", field="split")
     return "" if same[0] == UNSPLIT else same[0]
+
+
+def choose_option(option: str, value: str, there: Sequence[str]) -> str:
+    """The value of an option of those `there`, or the only one if none is said. Raises UserError."""
+    if value in there:
+        return value
+    if not value and len(there) == 1:
+        return there[0]
+    problem = f"There is no {option} “{value}”" if value else f"Say which {option} is meant with {option}"
+    raise UserError(f"{problem}: there is {', '.join(there) or 'none'}.", field=option)

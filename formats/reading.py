@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import tempfile
-import threading
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -65,7 +64,6 @@ def read(
     classes: Mapping[int, str] | None = None,
     labels: Collection[str] | None = None,
     progress: OnProgress | None = None,
-    cancelled: threading.Event | None = None,
     report: Report | None = None,
     each: Callable[[Example], bool] | None = None,
 ) -> Imported:
@@ -77,8 +75,8 @@ def read(
     order of the files, and may take these away: the result has no examples then. It returns whether it keeps the
     example: of two files of one content the second comes where the first was not kept.
 
-    Raises UserError when the source cannot be read at all, the format is not known, or the disk is full, and Cancelled
-    when the person asked to stop.
+    Raises UserError when the source cannot be read at all, the format is not known, or the disk is full. What
+    `progress` raises, such as Cancelled, stops the import.
     """
     into.mkdir(parents=True, exist_ok=True)
     report = report or Report()
@@ -93,9 +91,7 @@ def read(
             examples.append(example)
             return True
 
-        taken = _examples(
-            _whole(opened, report), total, into, classes, labels, report, progress, cancelled, each or keep
-        )
+        taken = _examples(_whole(opened, report), total, into, classes, labels, report, progress, each or keep)
         if manifest is not None:
             for gone in sorted({file["name"] for file in manifest["files"]} - set(opened.files.names)):
                 report.refuse(gone, "The manifest of the set names it, and it is not there.")
@@ -143,7 +139,6 @@ def _examples(
     labels: Collection[str] | None,
     report: Report,
     progress: OnProgress | None,
-    cancelled: threading.Event | None,
     each: Callable[[Example], bool],
 ) -> int:
     """Give the examples that can be taken to `each`, and tell what is to be told, in the order of the files; returns
@@ -153,7 +148,7 @@ def _examples(
     seen: dict[str, _Seen] = {}
     taken: dict[str, str] = {}
     work = partial(_loaded, into=into, classes=classes, labels=labels)
-    for done, loaded in enumerate(in_threads(work, found, cancelled), start=1):
+    for done, loaded in enumerate(in_threads(work, found), start=1):
         one = loaded.found
         if progress is not None:
             pace.total = max(total, done)

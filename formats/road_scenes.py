@@ -19,7 +19,7 @@ from core.masks import UNLABELLED
 from formats.common import read_classes, require_each, splits_of
 from formats.draft import Draft, Picture
 from formats.files import Files, images_in, joined, open_files
-from formats.naming import split_folder, standard
+from formats.naming import choose_option, split_folder, standard
 from formats.pages import CLASSES, Description
 from formats.source import UNKNOWN, Source, Survey, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
@@ -248,7 +248,7 @@ class ShiftSource(Source):
         there = [part for part in parts if set(files.folders(part)) - set(_SHIFT_SPEEDS)]
         if not there and in_place:
             raise UserError(f"{files.name} holds no SHIFT: discrete/ or continuous/ was looked for.", field="root")
-        self._parts = [_said("part", options.get("part", ""), there)] if in_place else there
+        self._parts = [choose_option("part", options.get("part", ""), there)] if in_place else there
         self._told = Report()
         self._groups: dict[str, tuple[Files, Files | None, Mapping[str, Mapping[str, str]]]] = {}
 
@@ -286,7 +286,7 @@ class ShiftSource(Source):
     def _places(self, split: str) -> Iterator[str]:
         for part in self._parts:
             views = self.files.folders(joined(part, split))
-            chosen = [_said("view", self.options.get("view", ""), views)] if self.in_place else views
+            chosen = [choose_option("view", self.options.get("view", ""), views)] if self.in_place else views
             yield from (joined(part, split, view) for view in chosen)
 
     def _found(self, place: str, path: str) -> Found:
@@ -376,13 +376,3 @@ def _column(columns: Sequence[str], word: str) -> str:
     own = [column for column in columns if word in column.lower().replace("_", "").replace(" ", "")]
     wanted = ("start", "coarse"), ("coarse",), ("start",), ()
     return next((column for parts in wanted for column in own if all(part in column for part in parts)), "")
-
-
-def _said(option: str, value: str, there: Sequence[str]) -> str:
-    """What an option says of what there is; the only one without a word. Raises UserError."""
-    if value in there:
-        return value
-    if not value and len(there) == 1:
-        return there[0]
-    what = f"There is no {option} “{value}”" if value else f"Say which {option} is meant"
-    raise UserError(f"{what}: there is {', '.join(there) or 'none'}.", field=option)

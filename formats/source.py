@@ -17,14 +17,13 @@ from PIL import ExifTags, Image, ImageOps
 
 from core.errors import UserError
 from core.images import opened, orientation_of, png_of
-from core.masks import UNLABELLED, numbered_classes, read_mask, require_names
+from core.masks import UNLABELLED, Mask, numbered_classes, read_mask, require_names
 from formats.files import Files
 from formats.types import Found, Report, composed
 
 T = TypeVar("T")
 
 UNKNOWN = "The data set has no such item: list the data set again."
-NO_MASK = "It has no mask, and others of its split have one: add the mask, or leave the image out."
 
 
 @dataclass
@@ -167,18 +166,9 @@ def upright_mask(mask: bytes, data: bytes) -> bytes:
     )
 
 
-@dataclass(frozen=True)
-class ReadMask:
-    """A mask that was read: mode L, the number of a class at every pixel."""
-
-    image: Image.Image
-    classes: Mapping[int, str]
-    notes: tuple[str, ...] = ()
-
-
 def mask_of(
     found: Found, data: bytes, size: tuple[int, int], classes: Mapping[int, str] | None = None, exact: bool = False
-) -> ReadMask | None:
+) -> Mask | None:
     """The mask of an item whose image file is `data` and whose upright image has `size`; None without a mask.
 
     `classes` are the names of the numbers where the files do not say them. With `exact` a mask of another size is
@@ -194,8 +184,7 @@ def mask_of(
         )
     named = found.classes if found.classes is not None else classes or {}
     if found.numbers is None:
-        read = read_mask(mask, size, named)
-        return ReadMask(read.image, read.classes, read.notes)
+        return read_mask(mask, size, named)
     read = read_mask(mask, size, {number: str(number) for number in range(UNLABELLED)})
     require_names(read.image, dict.fromkeys(found.numbers, "known"))
     table = np.full(256, UNLABELLED, np.uint8)
@@ -203,7 +192,7 @@ def mask_of(
         table[number] = own
     image = Image.fromarray(table[np.asarray(read.image)])
     require_names(image, named)
-    return ReadMask(image, named, read.notes)
+    return Mask(image, named, read.notes)
 
 
 def stem_of(path: str) -> str:
@@ -216,12 +205,12 @@ def opener(files: Files, name: str) -> Callable[[], bytes]:
     return lambda: files.read(name)
 
 
-def mask_opener(files: Files, name: str, missing: str = NO_MASK) -> Callable[[tuple[int, int]], bytes]:
-    """A function that reads a mask file when it is needed. It raises UserError with `missing` if there is none."""
+def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
+    """A function that reads a mask file when it is needed. It raises UserError if there is none."""
 
     def read(_size: tuple[int, int]) -> bytes:
         if not files.has(name):
-            raise UserError(missing)
+            raise UserError("It has no mask, and others of its split have one: add the mask, or leave the image out.")
         return files.read(name)
 
     return read

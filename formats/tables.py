@@ -23,10 +23,9 @@ from formats.columns import ParquetFile, class_names, with_class_names
 from formats.common import is_sheet, pair_of_files, read_row, split_in
 from formats.draft import Draft
 from formats.files import MOST_LINE, MOST_TABLE, Files, by_form, is_image, lines_of, names_by_form
-from formats.naming import split_folder
+from formats.naming import choose_option, split_folder
 from formats.pages import RECORDS, Description
 from formats.source import (
-    NO_MASK,
     UNKNOWN,
     Places,
     Source,
@@ -112,13 +111,10 @@ class TableSource(Source):
             return
         there = [name for name in self.files.files(deep=False) if self._is_table(name)]
         table = self.options.get("table", "")
-        if not table and len(there) > 1:
-            raise UserError(f"Say which table is meant with table: there is {', '.join(there)}.", field="table")
-        if table and not self.files.has(table):
-            raise UserError(
-                f"{table} is not in {self.files.name}: there is {', '.join(there) or 'no table'}.", field="table"
-            )
-        yield from [table] if table else there
+        if table and self.files.has(table):
+            yield table
+        elif table or there:
+            yield choose_option("table", table, there)
 
     def _is_table(self, name: str) -> bool:
         return name.lower().endswith(self.kinds) and posixpath.basename(name) != RECORDS
@@ -201,7 +197,7 @@ class TableSource(Source):
             opener(self.files, image),
             numbered(row.row.label, self._classes),
             split_in(row.row.split) or row.row.split or split_in(posixpath.dirname(image)),
-            mask_opener(self.files, mask or "", NO_MASK) if masked else None,
+            mask_opener(self.files, mask or "") if masked else None,
             row.row.mask_classes or None,
             row.row,
             attributes={name: value for name, value in row.row.facts.items() if isinstance(value, str)},

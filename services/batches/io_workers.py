@@ -25,8 +25,8 @@ from PIL import Image
 
 from core.batches import Piece, ReadSource, SourceRun
 from core.errors import UserError
-from core.images import Picture, StoredImage, read_image
-from core.masks import Mask, NamedMask, read_mask
+from core.images import Picture, StoredImage
+from core.masks import Mask, NamedMask, with_own_numbers
 from core.settings import Settings
 from core.types import Task
 from formats.in_place import DataSet, open_data_set
@@ -109,15 +109,14 @@ class FileWork:
                 self._order.plan.task_of(piece.item.label),
                 None,
             )
-            picture = read_image(content.image)
             if task.kind == "segmentation" and content.mask is not None:
-                mask = read_mask(content.mask, picture.image.size, self._data.mask_classes)
+                mask = with_own_numbers(content.mask, self._data.mask_classes)
         except OSError as error:  # a disk or a share that is away may be there again
             return UnreadSource(f"The data set cannot be read: {error.strerror or error}.", final=False)
         except UserError as error:
             return UnreadSource(str(error), final=True)
         named = NamedMask(mask.image, mask.classes) if mask is not None else None
-        return OpenedSource(picture.image, named, self._kept(picture, mask, task))
+        return OpenedSource(content.picture.image, named, self._kept(content.picture, mask, task))
 
     def _kept(self, picture: Picture, mask: Mask | None, task: Task) -> ReadSource:
         image = self._thumbnails.save(picture.image, settled=False)

@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +23,7 @@ from core.errors import UserError
 from core.images import StoredImage
 from core.imports import Import, ImportRow
 from core.masks import parse_classes
-from core.progress import OnProgress, stop_if
+from core.progress import OnProgress
 from core.test_sets import LONGEST_NAME
 from core.types import Check, from_plain, to_plain
 from core.words import count_of
@@ -83,7 +82,6 @@ def bring_in(
     classes: str = "",
     labels: Sequence[str] = (),
     progress: OnProgress | None = None,
-    cancelled: threading.Event | None = None,
     report: Report | None = None,
     begun: Callable[[int], None] = lambda _: None,
 ) -> Done:
@@ -93,7 +91,7 @@ def bring_in(
     names the numbers of masks (“0 sky, 1 road”) where the files do not; `labels` are those that are known, () for any.
     `begun` is told the number of the import once it has one, and may be told it again.
 
-    Raises UserError, and Cancelled when the person asked to stop; what is in by then stays in.
+    Raises UserError. What `progress` raises, such as Cancelled, stops the import; what is in by then stays in.
     """
     require_layout(layout)
     named = parse_classes(classes) if classes.strip() else {}
@@ -101,7 +99,7 @@ def bring_in(
     options = {"layout": layout, "classes": {str(key): value for key, value in named.items()}, "labels": known}
     report = report or Report()
     with room_in(workspace) as room:
-        content = content_of(source, room, cancelled)
+        content = content_of(source, room)
         found = workspace.imports.find(content, options)
         if found is not None and found.state == "done":
             return Done(found, already=True)
@@ -121,7 +119,6 @@ def bring_in(
             classes=named or None,
             labels=known or None,
             progress=progress,
-            cancelled=cancelled,
             report=report,
             each=batches.take,
         )
@@ -180,7 +177,7 @@ class _Batches:
         return number
 
 
-def content_of(source: Path, scratch: Path, cancelled: threading.Event | None = None) -> str:
+def content_of(source: Path, scratch: Path) -> str:
     """The SHA-256 of an archive, or of the names and contents of all files of a folder that are read.
 
     Raises UserError where there is nothing to read.
@@ -192,7 +189,6 @@ def content_of(source: Path, scratch: Path, cancelled: threading.Event | None = 
                 return hashlib.file_digest(file, "sha256").hexdigest()
         files = open_files(source, Report(), scratch)
         for name in files.names:
-            stop_if(cancelled)
             whole_hash.update(f"{len(name)} {name} {_digest(files.path(name))} ".encode())
     except OSError as error:
         raise UserError(

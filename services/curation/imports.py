@@ -16,7 +16,7 @@ from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
 from core.imports import Import
 from core.masks import parse_classes
-from core.progress import Progress
+from core.progress import Progress, stop_if
 from core.test_sets import LONGEST_NAME, SetEntry, SetVersion
 from core.words import count_of
 from formats.naming import name_of_file
@@ -155,20 +155,21 @@ class ImportService:
             except OSError as error:
                 remove_room(room)
                 raise UserError(f"The upload cannot be kept ({error.strerror or error}): make room.") from error
-            self._cancelled = threading.Event()
+            cancelled = self._cancelled = threading.Event()
             self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
 
             def work() -> str:
                 report = Report()
 
                 def on_progress(at: Progress) -> None:
+                    stop_if(cancelled)
                     self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=len(report.rows))
 
                 def begun(number: int) -> None:
                     self._tell(number=number)
 
                 given = (shown, layout, classes, labels)
-                done = bring_in(self._workspace, taken, *given, on_progress, self._cancelled, report, begun)
+                done = bring_in(self._workspace, taken, *given, on_progress, report, begun)
                 self._tell(number=done.imported.id, rows=sum(done.imported.rows.values()))
                 if test_set is None:
                     return done.words

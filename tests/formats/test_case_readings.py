@@ -624,7 +624,7 @@ def planned(source: Path, plan: Plan) -> tuple[list[Seen], list[str]]:
             except UserError as error:
                 told.append(f"{item.key}: {error}")
                 continue
-            drawn = content.mask and classes_in(Image.open(io.BytesIO(content.mask)), data_set.mask_classes)
+            drawn = content.mask and classes_in(content.mask, data_set.mask_classes)
             seen.append(Seen(item.label, item.split, drawn or None))
         return seen, [*told, *(f"{row.file}: {row.reason}" for row in data_set.left_out)]
     except UserError as error:

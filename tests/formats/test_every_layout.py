@@ -371,8 +371,8 @@ def by_batch(form: Form, root: Path) -> Iterator[Seen]:
         data_set = open_data_set(root, form.layout, split, **form.options)
         for item in data_set.items():
             content = data_set.read(item.key, item.stamp)
-            mask = Image.open(io.BytesIO(content.mask)) if content.mask is not None else None
-            yield seen(Image.open(io.BytesIO(content.image)), item.label, item.split, mask, data_set.mask_classes)
+            image = Image.open(io.BytesIO(content.image))
+            yield seen(image, item.label, item.split, content.mask, data_set.mask_classes)
 
 
 SLOW = ("save_to_disk",)

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import tarfile
-import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -438,11 +437,14 @@ def test_what_was_changed_since_the_export_is_said(tmp_path: Path) -> None:
 
 
 def test_a_stopped_import_goes_on_and_a_second_one_changes_nothing(tmp_path: Path) -> None:
-    maker, stop = Maker(tmp_path / "images"), threading.Event()
-    wanted = mixed(maker)
+    wanted = mixed(Maker(tmp_path / "images"))
     folder = export(TestSet("x"), wanted, tmp_path / "out", "csv")
+
+    def stop(_: Any) -> None:
+        raise Cancelled
+
     with pytest.raises(Cancelled):
-        read(folder, tmp_path / "in", progress=lambda _: stop.set(), cancelled=stop)
+        read(folder, tmp_path / "in", progress=stop)
     first = read(folder, tmp_path / "in")
     held = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "in").iterdir()}
     assert_same(first.examples, wanted)

@@ -441,15 +441,15 @@ def test_a_stopped_import_keeps_what_is_in_and_goes_on(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(import_source, "AT_ONCE", 4)
-    source, stop = birds(tmp_path / "birds", 11), threading.Event()
+    source = birds(tmp_path / "birds", 11)
     put(source, {"broken.png": b"no image"})
 
     def on_progress(at: Any) -> None:
         if at.done == 7:
-            stop.set()
+            raise Cancelled
 
     with pytest.raises(Cancelled):
-        bring_in(workspace, source, progress=on_progress, cancelled=stop)
+        bring_in(workspace, source, progress=on_progress)
     (left,) = workspace.imports.all()
     assert (left.state, left.images, left.rows) == ("unfinished", 4, {})
     with pytest.raises(UserError, match="not finished"):
@@ -465,17 +465,17 @@ def test_an_import_that_goes_on_tells_of_all_images_again(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(import_source, "AT_ONCE", 2)
-    source, stop = birds(tmp_path / "birds", 4), threading.Event()
+    source = birds(tmp_path / "birds", 4)
     names = sorted(path.relative_to(source).as_posix() for path in source.rglob("*.png"))
     lines = [json.dumps({"file_name": name, "source_sha256": "no hash"}) for name in names]
     put(source, {"metadata.jsonl": "\n".join(lines)})
 
     def on_progress(at: Any) -> None:
         if at.done == 3:
-            stop.set()
+            raise Cancelled
 
     with pytest.raises(Cancelled):
-        bring_in(workspace, source, progress=on_progress, cancelled=stop)
+        bring_in(workspace, source, progress=on_progress)
     assert workspace.imports.all()[0].images == 2
     done = bring_in(workspace, source)
     assert (done.imported.images, done.imported.rows) == (4, {"changed": 4})
