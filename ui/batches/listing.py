@@ -9,7 +9,7 @@ from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
 from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
 from ui.batches.words import BATCHES, batch_address, duration, state_words
-from ui.explore.parts import acts, button, first_steps, icon, list_line, page_head, pill
+from ui.explore.parts import acts, button, first_steps, icon, list_line, page_head, pill, press
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import area, card, field
@@ -185,10 +185,8 @@ def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[st
 def _starts(text: str, offered: Sequence[Start]) -> Html:
     """The texts to begin with, and the question before one takes the place of what somebody has typed."""
     choices = [
-        el(
-            "button",
+        press(
             one.title,
-            type="button",
             class_="chip on" if one.text == text else "chip",
             aria_pressed="true" if one.text == text else "false",
             data_start=one.text,

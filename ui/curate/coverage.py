@@ -37,7 +37,7 @@ from services.curation.views import View, gallery_address
 from ui.curate.frame import curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
-from ui.explore.parts import button, here_link, muted, short_model
+from ui.explore.parts import button, here_link, muted, press, short_model, text_line
 from ui.frame import signed_in
 from ui.markup import Child, Html, el
 from ui.replies import FRESH
@@ -55,8 +55,8 @@ _BY_NAME = "name"
 """The order of lines by their names; else it is that of a column, by its value, or "" by how many images there are."""
 _BY_WORDS: Mapping[By, str] = {"images": "images", "accepted": "accepted", "wrong": "newly wrong"}
 # There may be thousands of these, so they are the same for all: the script says which cell is meant when it is entered.
-_MORE = el("button", "+", type="button", data_plan=True, title="Make more")
-_EMPTY = el("td", el("button", "none", type="button", data_plan=True), class_="gone")
+_MORE = press("+", data_plan=True, title="Make more")
+_EMPTY = el("td", press("none", data_plan=True), class_="gone")
 _NOTHING = el("td", el("span", "–", class_="mut"), class_="gone")
 
 
@@ -164,16 +164,13 @@ def _toolbar(look: Look, table: CoverageTable, model: str) -> Html:
     find = el(
         "form",
         keep,
-        el(
-            "input",
-            type="text",
+        text_line(
             name="find",
             id="find-line",
             value=look.find,
             placeholder=f"find a {what}",
             aria_label=f"Find a {what}",
             maxlength=LONGEST_FIND,
-            autocomplete="off",
         ),
         action=_PAGE,
         role="search",

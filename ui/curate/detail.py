@@ -23,6 +23,7 @@ from ui.explore.parts import (
     muted,
     picture,
     pill,
+    press,
     seconds,
     short_model,
     small,
@@ -70,10 +71,8 @@ def _pictures(detail: Detail) -> Html:
     """The ways to look at it: a tab each, one picture at a time."""
     entry, shown = detail.entry, _ways(detail)
     tabs = [
-        el(
-            "button",
+        press(
             words,
-            type="button",
             class_="tab on" if place == 0 else "tab",
             data_way=name,
             aria_pressed="true" if place == 0 else "false",
@@ -230,9 +229,7 @@ def _models(detail: Detail) -> Child:
 
 
 def _tag(tag: str) -> Html:
-    return el(
-        "button", tag, icon("cross"), type="button", class_="chip small", data_untag=tag, title="Take this tag off"
-    )
+    return press(tag, icon("cross"), class_="chip small", data_untag=tag, title="Take this tag off")
 
 
 def _origin_place(detail: Detail) -> Html | None:

@@ -26,7 +26,7 @@ from ui.curate.detail import detail_panel, no_detail, origin_part
 from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
-from ui.explore.parts import acts, button, icon, key, muted
+from ui.explore.parts import acts, button, icon, key, muted, text_line, value_row
 from ui.frame import signed_in
 from ui.markup import Html, el
 from ui.replies import add_posted, fetched, shown
@@ -192,17 +192,7 @@ def _filters(view: View, totals: Totals) -> Html:
     used = next((name for name, words in said.items() if words), "text")
     search = el(
         "form",
-        el(
-            "input",
-            type="text",
-            name="text",
-            id="search",
-            value=said[used],
-            placeholder="search",
-            maxlength=300,
-            aria_label="Search",
-            autocomplete="off",
-        ),
+        text_line(name="text", id="search", value=said[used], placeholder="search", maxlength=300, aria_label="Search"),
         el(
             "div",
             el(
@@ -321,7 +311,7 @@ def _selection_bar() -> Html:
 
 
 def _dialogs() -> Html:
-    lines = [el("tr", el("td", [key(name) for name in names]), el("td", words)) for names, words in KEYS]
+    lines = [value_row([key(name) for name in names], words) for names, words in KEYS]
     keys = el("dialog", el("h2", "Keys"), el("table", lines), _closing("Close"), id="keys-dialog", class_="card")
     ask = el(
         "dialog",
@@ -330,7 +320,7 @@ def _dialogs() -> Html:
             el("h2", "", id="ask-title"),
             muted("", id="ask-words"),
             el("div", id="ask-choices", class_="chips"),
-            el("input", type="text", id="ask-text", maxlength=300, autocomplete="off", aria_labelledby="ask-title"),
+            text_line(id="ask-text", maxlength=300, aria_labelledby="ask-title"),
             el("p", "", id="ask-problem", role="alert", class_="wrong"),
             acts(
                 button("Cancel", "", "q", id="ask-cancel"), el("button", "", type="submit", class_="btn p", id="ask-do")

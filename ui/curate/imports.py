@@ -40,6 +40,7 @@ from ui.explore.parts import (
     page_head,
     pill,
     save_link,
+    value_row,
 )
 from ui.frame import signed_in
 from ui.markup import Child, Html, el, join
@@ -334,12 +335,7 @@ def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[t
     body: Child = el("p", "Nothing was refused, changed or known already.", class_="empty")
     if shown:
         lines = [
-            el(
-                "tr",
-                el("td", row.file),
-                el("td", pill(KIND_WORDS[row.kind], "bad" if row.kind == "refused" else "")),
-                el("td", row.reason),
-            )
+            value_row(row.file, pill(KIND_WORDS[row.kind], "bad" if row.kind == "refused" else ""), row.reason)
             for _, row in shown
         ]
         body = el("div", head_table(("file", "", "what became of it"), lines, class_="report"), class_="scroll")

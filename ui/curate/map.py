@@ -23,7 +23,7 @@ from services.curation.meaning import Meaning
 from services.curation.views import View, gallery_address
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
-from ui.explore.parts import acts, button, key, short_model, small
+from ui.explore.parts import acts, button, key, press, short_model, small, value_row
 from ui.frame import signed_in
 from ui.markup import Html, el
 from ui.replies import FRESH, fetched, shown
@@ -139,7 +139,7 @@ def _side(view: View, models: tuple[str, ...]) -> Html:
     options = [el("option", _title(name), value=name) for name in COLOURS]
     options += [el("option", f"Model {short_model(name, {})}", value=f"model:{name}") for name in models]
     filtered = el("p", "Only what fits the filter of the gallery. ", el("a", "All images", href="/curate/map"))
-    lines = [el("tr", el("td", [key(name) for name in names]), el("td", words)) for names, words in KEYS]
+    lines = [value_row([key(name) for name in names], words) for names, words in KEYS]
     return el(
         "aside",
         el("div", el("h2", "Colour"), el("select", options, id="colour", aria_label="Colour by"), class_="group"),
@@ -150,8 +150,8 @@ def _side(view: View, models: tuple[str, ...]) -> Html:
             el("h2", "Places"),
             el(
                 "div",
-                el("button", "PCA", type="button", class_="tab on", data_map="pca", aria_pressed="true"),
-                el("button", "UMAP", type="button", class_="tab", data_map="umap", aria_pressed="false"),
+                press("PCA", class_="tab on", data_map="pca", aria_pressed="true"),
+                press("UMAP", class_="tab", data_map="umap", aria_pressed="false"),
                 class_="tabs",
                 role="group",
                 aria_label="Which map",

@@ -31,7 +31,7 @@ from ui.curate.sets_words import (
     version_title,
 )
 from ui.evaluate.words import evaluate_address
-from ui.explore.parts import bar, box, button, facts, heading, here_link, icon, left, page_head, pill
+from ui.explore.parts import bar, box, button, facts, heading, here_link, icon, left, named_row, page_head, pill
 from ui.markup import Child, Html, el
 from ui.study.words import when
 
@@ -167,20 +167,15 @@ def _counts(shown: ShownVersion) -> Html | None:
         el("th", "all", scope="col") if len(splits) > 1 else None,
     )
     rows = [
-        el(
-            "tr",
-            el("th", label or el("span", "none", class_="mut"), scope="row"),
+        named_row(
+            label or el("span", "none", class_="mut"),
             [cell(label, split) for split in splits],
             cell(label, None) if len(splits) > 1 else None,
         )
         for label in labels
     ]
-    total = el(
-        "tr",
-        el("th", "all", scope="row"),
-        [cell(None, split) for split in splits],
-        cell(None, None) if len(splits) > 1 else None,
-        class_="total",
+    total = named_row(
+        "all", [cell(None, split) for split in splits], cell(None, None) if len(splits) > 1 else None, class_="total"
     )
     table = el(
         "div",

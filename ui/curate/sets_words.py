@@ -11,7 +11,7 @@ from core.image_filter import ImageFilter
 from core.test_sets import SPLITS, EntryCount, Review, SetEntry, SetVersion, ShownEntry, Split, TestSet
 from services.test_sets.drafts import Readiness
 from services.work_queue import WorkView
-from ui.explore.parts import Tone, icon, thumb_url
+from ui.explore.parts import Tone, icon, press, thumb_url
 from ui.markup import Child, Html, el
 
 SETS = "/curate/sets"
@@ -142,8 +142,7 @@ def splits_in_words(version: SetVersion) -> str:
 
 def shot(entry: SetEntry, *marks: Child, label: Child = None, note: Child = None, **attributes: str | None) -> Html:
     """One image in a grid: its picture with `marks` over it; below it its label, or what stands for it, and `note`."""
-    return el(
-        "button",
+    return press(
         el(
             "span",
             el("img", src=thumb_url(entry.image), alt="", loading="lazy", decoding="async"),
@@ -156,7 +155,6 @@ def shot(entry: SetEntry, *marks: Child, label: Child = None, note: Child = None
             note,
             class_="under",
         ),
-        type="button",
         class_="shot",
         data_image=entry.image,
         data_key=entry.image,

@@ -15,7 +15,7 @@ from services.evaluation.types import ClassMapping, ModelChoice, Pending, Subjec
 from services.work_queue import WorkView
 from ui.evaluate.words import EVALUATE, Place, evaluate_address
 from ui.explore.model_form import model_fields
-from ui.explore.parts import acts, bar, button, head_table, left, more_line, muted, pill, problem, small
+from ui.explore.parts import acts, bar, button, head_table, left, more_line, muted, named_row, pill, problem, small
 from ui.markup import Child, Html, el
 from ui.study.fields import area, field
 
@@ -332,9 +332,8 @@ def _mapping(report: MappingReport) -> list[Child]:
     said: list[Child] = [el("p", report.summary)]
     if report.unmapped:
         rows = [
-            el(
-                "tr",
-                el("th", row.label, scope="row"),
+            named_row(
+                row.label,
                 el("td", row.note or "no class of the model fits"),
                 el("td", ", ".join(row.suggestions) or "–", class_="mut"),
             )
@@ -359,7 +358,7 @@ def _mapped_row(row: MappingRow) -> Html:
     names = ", ".join(row.classes[:SHOWN])
     more = f" and {len(row.classes) - SHOWN} more" if len(row.classes) > SHOWN else ""
     told = row.rule + (f"; {row.note}" if row.note else "")
-    return el("tr", el("th", row.label, scope="row"), el("td", names, more), el("td", told, class_="mut"))
+    return named_row(row.label, el("td", names, more), el("td", told, class_="mut"))
 
 
 def _rows_folded(head: Sequence[str], rows: Sequence[Html], name: str) -> Html:

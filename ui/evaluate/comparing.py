@@ -10,7 +10,7 @@ from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.segmenter import change_of
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
-from ui.explore.parts import first_rows, head_table, heading, muted, small
+from ui.explore.parts import first_rows, head_table, heading, muted, named_row, small
 from ui.markup import Html, el
 
 Pair = tuple[Evaluated, Evaluated]
@@ -120,7 +120,7 @@ def _figure_row(words: str, figures: Sequence[Figure | None], say: Say) -> Html:
         else:
             ends = ends_of(one, say is _points)
         cells.append(el("td", el("b", say(one)), el("small", ends, class_="mut"), class_="n"))
-    return el("tr", el("th", words, scope="row"), cells)
+    return named_row(words, cells)
 
 
 def _same_sources(pair: Pair) -> Html:
@@ -169,9 +169,8 @@ def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool =
     axis = change_axis([one for figures in both.values() for one in figures])
     say = points if in_points else signed
     drawn = [
-        el(
-            "tr",
-            el("th", name, scope="row"),
+        named_row(
+            name,
             el("td", change_plot(figures, axis), class_="plot-cell"),
             [el("td", say(one.value), class_="n", title=one.why or None) for one in figures],
         )

@@ -6,7 +6,7 @@ from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed
-from ui.explore.parts import first_rows, muted, small
+from ui.explore.parts import first_rows, muted, named_row, press, small
 from ui.markup import Child, Html, el
 from ui.study.plots import Axis
 
@@ -39,10 +39,8 @@ def edits_part(found: Evaluated, links: Links) -> Html:
         return el("section", head, empty, class_="card box", id="edits")
     first = first_table(found)
     tabs = [
-        el(
-            "button",
+        press(
             _TABS[table],
-            type="button",
             class_="btn s on" if table == first else "btn s",
             data_tab=table,
             aria_pressed="true" if table == first else "false",
@@ -91,9 +89,8 @@ def _edit_row(one: EditRow, axis: Axis, found: Evaluated, links: Links) -> Html:
     pictures = [_worst(entry, one.cell, found, links) for entry in one.worst[:4]]
     share = per_cent(row.newly_wrong) if row.newly_wrong is not None else "–"
     sure = f"p = {p_words(row.p_adjusted)}, corrected over the table" if row.p_adjusted is not None else None
-    return el(
-        "tr",
-        el("th", name, scope="row"),
+    return named_row(
+        name,
         el("td", plot, class_="plot-cell"),
         el("td", value, class_="n", title=sure),
         el("td", f"{row.n:,}", class_="n", data_what="n"),

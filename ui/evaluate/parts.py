@@ -13,7 +13,7 @@ from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import SHOWN_ROWS, first_table
 from ui.evaluate.plots import confusion_table, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import box, button, facts, first_rows, muted, small
+from ui.explore.parts import box, button, facts, first_rows, muted, named_row, small
 from ui.markup import Child, Html, el
 
 MOST_LABELS = 14
@@ -99,9 +99,8 @@ def validity_table(found: Evaluated) -> Html | None:
         return None
     wrong, share = _WRONG[found.kind]
     rows = [
-        el(
-            "tr",
-            el("th", name, scope="row"),
+        named_row(
+            name,
             el("td", per_cent(one.value) if one.value is not None else CANNOT_TELL, class_="n"),
             el("td", ends_of(one), class_="mut small"),
         )

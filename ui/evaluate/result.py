@@ -26,7 +26,7 @@ from ui.evaluate.parts import (
 from ui.evaluate.plots import calibration_plot, change_axis, change_plot
 from ui.evaluate.segmenter import of_segmenter
 from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
-from ui.explore.parts import box, small
+from ui.explore.parts import box, named_row, small
 from ui.markup import Child, Html, el
 
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
@@ -124,9 +124,8 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
             change_plot([row.difference], axis) if told else el("span", row.difference.why, class_="mut small")
         )
         drawn.append(
-            el(
-                "tr",
-                el("th", el("a", row.label, href=link) if link else row.label, scope="row"),
+            named_row(
+                el("a", row.label, href=link) if link else row.label,
                 el("td", per_cent(row.error_original.value), class_="n", data_what="original"),
                 el("td", el("a", generated, href=wrong) if wrong else generated, class_="n", data_what="generated"),
                 el("td", plot, class_="plot-cell"),

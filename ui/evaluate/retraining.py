@@ -18,7 +18,7 @@ from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
-from ui.explore.parts import acts, button, head_table, left, more_line, muted, problem, small, work_line
+from ui.explore.parts import acts, button, head_table, left, more_line, muted, named_row, problem, small, work_line
 from ui.markup import Child, Html, el, join
 from ui.study.fields import field, number_input, select, tick
 
@@ -241,9 +241,8 @@ def _table(found: RetrainingResult, address: Callable[[OpenedImages], str]) -> H
             else el("span", "–", title=share.why if share is not None else None)
         )
         body.append(
-            el(
-                "tr",
-                el("th", arm, scope="row"),
+            named_row(
+                arm,
                 el("td", images.get(arm, "–"), class_="n"),
                 [_cell(row, miou.get((arm, name)), link) for row, name in zip(rows, sets, strict=True)],
                 el("td", lost, class_="n"),

@@ -26,7 +26,7 @@ from ui.evaluate.parts import (
 )
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import button
+from ui.explore.parts import button, named_row
 from ui.markup import Child, Html, el
 from ui.study.plots import Axis
 
@@ -86,9 +86,8 @@ def _classes(held: SegmentationEffect, losses: LossEffect, links: Links) -> Html
     # A class that is protected by a name of several classes of the masks.
     names = {one.name for one in held.classes}
     rows += [
-        el(
-            "tr",
-            el("th", one.name, scope="row"),
+        named_row(
+            one.name,
             el("td", "several classes together", class_="mut small", colspan=5),
             el("td", _lost_in(one, links), class_="n", data_what="lost in"),
         )
@@ -114,9 +113,8 @@ def change_of(one: SegmentedClass) -> Figure:
 
 def _class_row(one: SegmentedClass, change: Figure, axis: Axis, lost: Mapping[str, LostClass], links: Links) -> Html:
     link = links.opened(Cell("class", one.name)) if one.accuracy_generated is not None else None
-    return el(
-        "tr",
-        el("th", linked(one.name, link), scope="row"),
+    return named_row(
+        linked(one.name, link),
         el("td", per_cent(one.iou_original, unit=False), class_="n", data_what="original"),
         el("td", per_cent(one.iou_reconstructed, unit=False), class_="n", data_what="reconstructed"),
         el("td", linked(per_cent(one.iou_generated, unit=False), link), class_="n", data_what="generated"),

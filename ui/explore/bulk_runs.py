@@ -10,7 +10,20 @@ from services.runs.life_cycle import task_problem
 from services.runs.state import ProfileOptions, RunState
 from ui.explore.bulk_settings import common, settings_of_all
 from ui.explore.large import image_url
-from ui.explore.parts import about, acts, bar, button, head_table, heading, icon, left, pill, save_link, toggle
+from ui.explore.parts import (
+    about,
+    acts,
+    bar,
+    button,
+    head_table,
+    heading,
+    icon,
+    left,
+    pill,
+    save_link,
+    text_line,
+    toggle,
+)
 from ui.markup import Child, Html, el
 
 
@@ -109,9 +122,7 @@ def _task(together: TogetherState, profile: ProfileOptions, runs: str) -> Html:
         together.runs,
         lambda state: state.run.task.label if kind == "classification" else ", ".join(state.run.task.protected),
     )
-    given = el(
-        "input",
-        type="text",
+    given = text_line(
         name=field,
         value=held or "",
         id=f"together-{field}",
@@ -123,7 +134,6 @@ def _task(together: TogetherState, profile: ProfileOptions, runs: str) -> Html:
         if held is None
         else ("the label of all" if kind == "classification" else "classes that must stay"),
         maxlength=400,
-        autocomplete="off",
         data_key=f"together-{field}",
     )
     labels = el("datalist", [el("option", value=label) for label in profile.labels], id="together-labels")
@@ -144,9 +154,7 @@ def _row(state: RunState) -> Html:
     run = state.run
     label: Child = "segmentation"
     if run.task.kind == "classification":
-        label = el(
-            "input",
-            type="text",
+        label = text_line(
             name="label",
             value=run.task.label,
             id=f"label-{run.id}",
@@ -156,7 +164,6 @@ def _row(state: RunState) -> Html:
             list="together-labels",
             placeholder="what it shows",
             maxlength=100,
-            autocomplete="off",
             aria_label=f"Label of {run.name}",
         )
     link = el("a", run.name, href=f"?run={run.id}", data_go="open", data_run=run.id)

@@ -8,7 +8,7 @@ from core.stored_runs import StoredTestCase
 from core.types import Check, Outcome
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
-from ui.explore.parts import Tone, icon, pill
+from ui.explore.parts import Tone, icon, pill, press
 from ui.explore.under_test import verdict_pill
 from ui.markup import Child, Html, el
 
@@ -63,13 +63,11 @@ def explained(check: Check) -> str:
 
 def _row(check: Check) -> Html:
     tone, sign = OUTCOMES[check.outcome]
-    return el(
-        "button",
+    return press(
         icon(sign),
         el("span", words_of(check).title, class_="name"),
         " ",
         el("span", _figure(check), class_="figure"),
-        type="button",
         class_=f"pill {tone}".strip(),
         title=explained(check),
         data_outcome=check.outcome,

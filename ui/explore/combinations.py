@@ -10,7 +10,7 @@ from core.words import count_of
 from services.runs.combinations import STAGE, Grid, grid_of, pairs_of
 from services.runs.state import RunState
 from ui.explore.forms import setting_input
-from ui.explore.parts import small, toggle
+from ui.explore.parts import named_row, small, toggle
 from ui.markup import Child, Html, el
 
 NOT_ASKED = (
@@ -85,9 +85,8 @@ def _by_keyword(grid: Grid) -> Html:
     """With one edit a caption, each cell is a caption: a keyword a row."""
     planned = set(grid.planned)
     rows = [
-        el(
-            "tr",
-            el("th", pool[0].keyword, scope="row"),
+        named_row(
+            pool[0].keyword,
             [el("td", _tick((edit,), (edit,) in planned, edit.alternative)) for edit in pool],
             data_key=f"row-{pool[0].keyword}",
         )

@@ -11,7 +11,7 @@ from services.runs.state import RunState
 from ui.diff import shortened, word_diff
 from ui.explore.combinations import combinations_part
 from ui.explore.forms import setting_input
-from ui.explore.parts import Tone, button, differences, edit_button, icon, muted, pill, toggle
+from ui.explore.parts import Tone, button, differences, edit_button, icon, muted, pill, press, toggle
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 
@@ -157,11 +157,9 @@ def _why(said: tuple[Check, ...]) -> Child:
         words = FAILED.get(wrong[0].name, wrong[0].name)
     else:
         words = REMARKS.get(said[0].name, (said[0].name, ""))[0] if len(said) == 1 else f"{len(said)} remarks"
-    return el(
-        "button",
+    return press(
         words,
         icon("unfold"),
-        type="button",
         class_=f"unfold {'bad' if wrong else 'warn'}",
         data_more_of=True,
         aria_expanded="false",

@@ -6,6 +6,7 @@ from core.types import StageName
 from services.jobs import JobView
 from services.runs.state import RunState
 from ui.explore.large import beside_source
+from ui.explore.parts import press
 from ui.explore.stage import running_stage
 from ui.markup import Html, el
 
@@ -32,12 +33,10 @@ def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
     if job is None:
         return None
     step, steps = step_of(state, job)
-    return el(
-        "button",
+    return press(
         _picture(state, job),
         el("b", f"{step}/{steps}"),
         el("span", _name(job).split(" · ")[0]),
-        type="button",
         class_=f"thumb drawing{' seen' if job.preview else ''}{' on' if followed else ''}",
         data_key="drawing",
         data_follow=True,

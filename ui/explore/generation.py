@@ -14,7 +14,21 @@ from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
 from ui.explore.conditioning import conditioning_panel, what_it_is
 from ui.explore.forms import setting_input, settings_form
-from ui.explore.parts import Tone, about, bar, button, differences, icon, key, left, muted, notice, problem, toggle
+from ui.explore.parts import (
+    Tone,
+    about,
+    bar,
+    button,
+    differences,
+    icon,
+    key,
+    left,
+    muted,
+    notice,
+    press,
+    problem,
+    toggle,
+)
 from ui.explore.stage import more_toggle, panel, panel_toggle, running_stage, state_pill, title
 from ui.markup import Child, Html, el
 
@@ -252,16 +266,7 @@ def _doubts(gate: Gate) -> Child:
     ]
     if number > DOUBTS_NAMED:
         named.append(el("li", f"and {number - DOUBTS_NAMED} more", class_="mut"))
-    opener = el(
-        "button",
-        icon("alert"),
-        head,
-        icon("unfold"),
-        type="button",
-        class_="unfold bad",
-        data_more_of=True,
-        aria_expanded="false",
-    )
+    opener = press(icon("alert"), head, icon("unfold"), class_="unfold bad", data_more_of=True, aria_expanded="false")
     return el("div", opener, el("ul", named), class_="doubts unfolds", id="gate-doubts")
 
 

@@ -14,7 +14,7 @@ from core.stored_runs import StoredTestCase
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from services.runs.words import artifacts_of, edit_words
-from ui.explore.parts import button, icon, picture
+from ui.explore.parts import button, icon, picture, press
 from ui.markup import Child, Html, el
 
 
@@ -87,10 +87,8 @@ def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison,
     """A tab for each mode, each with its key, and the buttons for source, size and the full window."""
     usable = _usable(state, case, comparison)
     tabs = [
-        el(
-            "button",
+        press(
             known.title,
-            type="button",
             class_=f"tab{' on' if value == mode else ''}",
             data_view_mode=value,
             data_digit=number,

@@ -8,7 +8,7 @@ from core.masks import classes_text, colour
 from services.runs.samples import Sample, known_classes, sample_of
 from services.runs.state import RunState
 from ui.explore.large import image_url, overlay_url
-from ui.explore.parts import button, icon, notice, picture
+from ui.explore.parts import button, icon, notice, picture, press
 from ui.markup import Child, Html, el
 
 
@@ -39,11 +39,9 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
     parts: list[Child] = [el("span", "mask", class_="mut")]
     if run.mask_sha is not None:
         parts += [
-            el(
-                "button",
+            press(
                 picture(image_url(run.source_sha), state.source_size, alt=""),
                 el("img", src=overlay_url(run.mask_sha), alt="The mask over the source image", class_="over"),
-                type="button",
                 class_="overlay",
                 data_key="mask-overlay",
                 data_larger=True,

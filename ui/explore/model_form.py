@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from core.settings import UnderTestSettings
 from services.evaluation.model_choice import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
+from ui.explore.parts import text_line
 from ui.markup import Child, Html, el
 
 SOURCES: Mapping[str, str] = {
@@ -125,14 +126,11 @@ def model_fields(given: UnderTestSettings, with_profile: bool = False, with_refu
 
 
 def _text(one: _Field, value: str) -> Html:
-    return el(
-        "input",
-        type="text",
+    return text_line(
         name=one.name,
         value=value,
         placeholder=one.placeholder or None,
         maxlength=one.longest,
         spellcheck="false",
-        autocomplete="off",
         list="known-models" if one.name == "model" else None,
     )

@@ -17,7 +17,7 @@ from ui import frame
 from ui.explore.keys import keys_button
 from ui.explore.large import image_url
 from ui.explore.masks import mask_row
-from ui.explore.parts import CONTROL, button, icon, key, left, muted, notice, pill, problem
+from ui.explore.parts import CONTROL, button, icon, key, left, muted, notice, pill, press, problem, text_line
 from ui.explore.stage import more_toggle
 from ui.explore.words import COUNTERFACTUAL_TESTING, EXPLAINED, PLAIN
 from ui.markup import Child, Html, el
@@ -82,11 +82,9 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
 def start_page(samples: tuple[Sample, ...], below: bool = False) -> Html:
     """Where a run begins: the samples. The field for an upload stands below it."""
     cards = [
-        el(
-            "button",
+        press(
             el("img", src=f"samples/{sample.name}.png", alt=sample.caption, loading="lazy"),
             el("span", el("b", sample.name.replace("-", " ")), el("small", _kind(sample.task))),
-            type="button",
             class_="sample",
             data_do="run-from-sample",
             data_sample=sample.name,
@@ -269,9 +267,7 @@ def _task_form(task: Task, profile: ProfileOptions) -> Html:
         el(
             "label",
             el("span", name, class_="mut"),
-            el(
-                "input",
-                type="text",
+            text_line(
                 name=name,
                 value=value,
                 id=f"task-{name}",
@@ -279,7 +275,6 @@ def _task_form(task: Task, profile: ProfileOptions) -> Html:
                 list="known-labels" if name == "label" else None,
                 placeholder=hint,
                 maxlength=longest,
-                autocomplete="off",
             ),
             class_=look,
             hidden=task.kind != kind,

@@ -121,10 +121,29 @@ def save_link(words: str, address: str, look: str = "s", **attributes: Attribute
     return el("a", icon("down"), words, href=address, class_=f"btn {look}".strip(), download=True, **attributes)
 
 
+def press(*content: Child, **attributes: Attribute) -> Html:
+    """A thing to press that does not look like a button."""
+    return el("button", *content, type="button", **attributes)
+
+
+def text_line(**attributes: Attribute) -> Html:
+    """A field for a line of text that no browser fills in."""
+    return el("input", type="text", autocomplete="off", **attributes)
+
+
+def named_row(name: Child, *values: Child, **attributes: Attribute) -> Html:
+    """A row of a table with a name in front of its cells."""
+    return el("tr", el("th", name, scope="row"), *values, **attributes)
+
+
+def value_row(*values: Child, **attributes: Attribute) -> Html:
+    """A row of a table with a cell for each value."""
+    return el("tr", [el("td", value) for value in values], **attributes)
+
+
 def edit_button(words: str, hint: str) -> Html:
     """The button that opens the editor of what it stands beside."""
-    marks: dict[str, Attribute] = {"data_edit": True, "aria_label": words, "title": hint}
-    return el("button", icon("pencil"), type="button", class_="more", **marks)
+    return press(icon("pencil"), class_="more", data_edit=True, aria_label=words, title=hint)
 
 
 def acts(*buttons: Child, **attributes: Attribute) -> Html:

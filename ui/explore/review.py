@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.stored_runs import Review, Run, StoredTestCase
 from core.types import Task
-from ui.explore.parts import button, icon, key, pill
+from ui.explore.parts import button, icon, key, pill, press
 from ui.markup import Child, Html, el
 
 REASONS: dict[str, tuple[str, ...]] = {
@@ -33,11 +33,9 @@ def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None 
         )
     if review is None or review.verdict != "rejected":
         parts.append(
-            el(
-                "button",
+            press(
                 "Reject",
                 key("R"),
-                type="button",
                 class_="btn" if review is None else "btn s",
                 id="reject",
                 data_reject=True,

@@ -12,7 +12,7 @@ from services.jobs import JobView
 from services.runs.life_cycle import Listing
 from services.runs.words import text_progress
 from ui.explore.large import image_url
-from ui.explore.parts import CONTROL, acts, button, describe_task, heading, icon, muted, small
+from ui.explore.parts import CONTROL, acts, button, describe_task, heading, icon, muted, named_row, small, text_line
 from ui.markup import Child, Html, el
 
 SEARCH_FROM = 7
@@ -172,13 +172,10 @@ def _picked() -> Html:
 def _search(listed: Listing) -> Child:
     if listed.total < SEARCH_FROM and not listed.find:
         return None
-    return el(
-        "input",
-        type="text",
+    return text_line(
         id="find-run",
         placeholder="Find by name or label",
         aria_label="Find a run by its name or label",
-        autocomplete="off",
         maxlength=200,
         data_own=True,
     )
@@ -223,9 +220,8 @@ def _edited(shares: tuple[EditedShare, ...] | None) -> Html:
 
 def _of_profile(name: str, shares: list[EditedShare]) -> Html:
     rows = [
-        el(
-            "tr",
-            el("th", stage_title(one.stage), scope="row"),
+        named_row(
+            stage_title(one.stage),
             el("td", f"{one.changed} of {one.values}"),
             el("td", f"{round(100 * one.share)} %"),
             data_key=f"edited-{name}-{one.stage}",

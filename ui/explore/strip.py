@@ -13,7 +13,7 @@ from services.runs.state import RunState
 from services.runs.words import edit_words
 from ui.explore.drawing import drawing_thumb
 from ui.explore.large import image_url
-from ui.explore.parts import button, icon, key, small
+from ui.explore.parts import button, icon, key, press, small
 from ui.explore.review import review_badge
 from ui.explore.saving import save_accepted
 from ui.markup import Child, Html, el
@@ -117,11 +117,9 @@ def _filters(held: Strip, shown: StoredTestCase, comparison: ModelComparison) ->
         # With a filter goes what it lets through: what is shown, or else the first.
         first = shown.id if shown.id in found or not found else found[0]
         chips.append(
-            el(
-                "button",
+            press(
                 f"{known.words} ",
                 el("b", len(found)),
-                type="button",
                 class_=f"chip{' on' if on else ''}",
                 data_view_only="" if on else name,
                 data_first=shown.id if on else first,
@@ -141,13 +139,11 @@ def _thumb(case: StoredTestCase, state: RunState, comparison: ModelComparison, o
     if case.id in comparison.newly_misclassified:
         words = "The model under test fails here"
         failure = el("span", icon("target"), class_="model-fails", title=words, role="img", aria_label=words)
-    return el(
-        "button",
+    return press(
         el("img", src=image_url(case.image_sha), alt=f"Generated image: {case.lineage.counterfactual.text}"),
         review_badge(case, state.run.task),
         failure,
         el("span", edit_words(case), class_="words"),
-        type="button",
         class_=looks.strip(),
         data_view_case=case.id,
         data_key=f"case-{case.id}",

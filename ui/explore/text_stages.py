@@ -19,7 +19,7 @@ from core.words import protected_spans, protected_words_in
 from services.runs.life_cycle import task_problem
 from services.runs.state import RunState
 from ui.explore.forms import setting_input
-from ui.explore.parts import button, edit_button, icon, muted, problem, select_type
+from ui.explore.parts import button, edit_button, icon, muted, press, problem, select_type
 from ui.explore.stage import stage_card
 from ui.markup import Child, Html, el
 
@@ -223,7 +223,7 @@ def _add(do: str, placeholder: str, data: dict[str, str], with_type: bool, key: 
         fields.append(select_type("attribute", data_fresh=True))
     form = el("span", fields, button("Add", "", "s p", data_submit=True), class_="pop", data_form=do, **data)
     word = el("span", "add", class_="word")
-    opener = el("button", icon("plus"), word, type="button", class_="toggle", data_edit=True, title=placeholder)
+    opener = press(icon("plus"), word, class_="toggle", data_edit=True, title=placeholder)
     return el("span", opener, form, class_="chip add", data_key=key)
 
 

@@ -11,7 +11,7 @@ from core.types import Task
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from ui.explore.model_form import model_fields
-from ui.explore.parts import Tone, button, icon, muted, pill, problem, small
+from ui.explore.parts import Tone, button, icon, muted, pill, problem, small, value_row
 from ui.markup import Child, Html, el
 
 STANDINGS: dict[Standing, tuple[Tone, str]] = {
@@ -97,16 +97,12 @@ def _classes(figures: tuple[ClassFigures, ...], masked: bool) -> Child:
     if not figures:
         return muted("It knows none of the protected classes of this task.")
     rows = [
-        el(
-            "tr",
-            el("td", figure.name),
-            el("td", _figure(figure.source)),
-            el(
-                "td",
-                el("b", _figure(figure.generated), " ", icon("target"), class_="dropped", title="Lost here")
-                if figure.dropped
-                else _figure(figure.generated),
-            ),
+        value_row(
+            figure.name,
+            _figure(figure.source),
+            el("b", _figure(figure.generated), " ", icon("target"), class_="dropped", title="Lost here")
+            if figure.dropped
+            else _figure(figure.generated),
         )
         for figure in figures
     ]

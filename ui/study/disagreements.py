@@ -28,8 +28,10 @@ from ui.explore.parts import (
     here_link,
     key,
     muted,
+    named_row,
     page_links,
     pill,
+    press,
     small,
 )
 from ui.markup import Child, Html, el
@@ -86,7 +88,7 @@ def _facts(item: Item) -> Html:
     if item.model_right is not None:
         known.append((item.model or "model under test", "right" if item.model_right else "wrong"))
     known.extend((str(name), _short(value)) for name, value in item.origin.items())
-    rows = [el("tr", el("th", name, scope="row"), el("td", value)) for name, value in known if value not in ("", None)]
+    rows = [named_row(name, el("td", value)) for name, value in known if value not in ("", None)]
     return box("This image", el("table", el("tbody", rows), class_="r-known"))
 
 
@@ -108,9 +110,8 @@ def _outcomes(report: StudyReport, item: Item) -> Html | None:
         decided = case.adjudication
         way = el("a", "Adjudicate", href=decide_address(report, case.item, case.question), class_="btn s")
         rows.append(
-            el(
-                "tr",
-                el("th", case.question, scope="row"),
+            named_row(
+                case.question,
                 el("td", answer_bar(in_order(case.counts, asked[case.question]), asked[case.question].valid)),
                 el("td", divided_votes(case.counts, asked[case.question])),
                 el("td", pill(case.status, "warn" if (case.item, case.question) in open_ else "")),
@@ -363,12 +364,10 @@ def _case(report: StudyReport, case: Disagreement, item: Item, asked: Question) 
     """The question with its answers as buttons, the reason, and the votes behind a key."""
     decided = case.adjudication
     answers = [
-        el(
-            "button",
+        press(
             key(_key(asked, answer, place)),
             el("span", answer),
             el("small", _end(asked, answer), class_="mut") if _end(asked, answer) else None,
-            type="button",
             class_="btn answer" + (" p" if decided is not None and decided.answer == answer else ""),
             data_answer=answer,
             data_key=_key(asked, answer, place),
@@ -460,9 +459,8 @@ def _all_decided(report: StudyReport, found: Sequence[Disagreement]) -> Html:
             f"Valid images with your decisions: {apart.rate.words}. By the workers alone: {report.images.rate.words}.",
         )
     rows = [
-        el(
-            "tr",
-            el("th", el("a", f"image {case.item}", href=address(report, case)), scope="row"),
+        named_row(
+            el("a", f"image {case.item}", href=address(report, case)),
             el("td", case.question),
             el("td", case.words),
             el("td", pill(f"you: {case.adjudication.answer}", "acc")),

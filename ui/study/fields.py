@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from core.form_numbers import form_numbers
-from ui.explore.parts import muted
+from ui.explore.parts import muted, text_line
 from ui.markup import Child, Html, el, join
 
 Problems = Mapping[str, str]
@@ -31,16 +31,7 @@ def field(name: str, label: Child, control: Child, problems: Problems, hint: Chi
 
 def text_input(name: str, value: str, **attributes: str | int | bool | None) -> Html:
     """A line of text."""
-    return el(
-        "input",
-        type="text",
-        name=name,
-        id=_id(name),
-        value=value,
-        autocomplete="off",
-        aria_describedby=f"wrong-{_id(name)}",
-        **attributes,
-    )
+    return text_line(name=name, id=_id(name), value=value, aria_describedby=f"wrong-{_id(name)}", **attributes)
 
 
 def number_input(name: str, value: float | int, unit: str = "", **attributes: str | int | bool | None) -> Html:

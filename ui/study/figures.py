@@ -12,7 +12,7 @@ from datetime import datetime
 from core.figures import percent
 from core.study_report import NONE, QuestionResult, Slice, Slices, StudyReport
 from core.words import count_of
-from ui.explore.parts import box, muted, small
+from ui.explore.parts import box, muted, named_row, small
 from ui.markup import Child, Html, el
 from ui.study.plots import (
     LOW,
@@ -277,9 +277,8 @@ def _answers(result: QuestionResult) -> list[Child]:
     counts = {answer.answer: answer.votes for answer in result.answers}
     scale = result.question.kind == "scale"
     rows = [
-        el(
-            "tr",
-            el("th", _meaning(result, answer.answer), scope="row"),
+        named_row(
+            _meaning(result, answer.answer),
             el("td", f"{answer.votes:,}", class_="n"),
             el("td", f"{answer.share.count:,}", class_="n"),
             el("td", percent(answer.share.value) if answer.share.value is not None else "–", class_="n"),

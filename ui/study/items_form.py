@@ -10,7 +10,7 @@ from core.studies import LONGEST_WHY, Item, Question, Rules, Study, asked, wordi
 from core.words import count_of
 from services.studies.control_items import MADE
 from services.studies.item_filter import model_name
-from ui.explore.parts import Size, acts, button, captioned, head_table, more_line, muted, pill, small
+from ui.explore.parts import Size, acts, button, captioned, head_table, more_line, muted, pill, press, small
 from ui.markup import Child, Html, el
 from ui.study.fields import Problems, card, number_input, select, text_input, wrong
 from ui.study.words import image_url
@@ -165,11 +165,9 @@ def thumb(item: Item) -> Html:
     under: Child = item.label or ", ".join(item.edit_types) or f"image {item.id}"
     if item.kind != "item":
         under = ", ".join(item.expected.values()) + (f" · {item.label}" if item.label else "")
-    return el(
-        "button",
+    return press(
         el("img", src=image_url(item.image_sha), alt="", loading="lazy"),
         el("span", under),
-        type="button",
         class_="item-thumb",
         data_item=item.id,
         title=item.counterfactual or item.caption or item.group,

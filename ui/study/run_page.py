@@ -11,7 +11,7 @@ from core.studies import Question, Rules, Study, Worker
 from core.words import count_of
 from services.studies.life_cycle import NewCodes
 from services.studies.templates import task_of
-from ui.explore.parts import acts, bar, button, facts, head_table, more_line, muted, pill, small
+from ui.explore.parts import acts, bar, button, facts, head_table, more_line, muted, pill, small, value_row
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card, field, number_input, text_input, wrong
@@ -209,15 +209,7 @@ def _record(worker: Worker) -> str:
 
 def codes_part(made: NewCodes) -> Html:
     """New codes, shown once; prints as a list that can be cut up."""
-    lines = [
-        el(
-            "tr",
-            el("td", el("b", new.worker)),
-            el("td", el("code", new.code)),
-            el("td", _link(f"#code={new.code}")),
-        )
-        for new in made.codes
-    ]
+    lines = [value_row(el("b", new.worker), el("code", new.code), _link(f"#code={new.code}")) for new in made.codes]
     return el(
         "div",
         el("p", "These codes are shown this once: print or copy them now.", class_="notice"),

@@ -13,7 +13,7 @@ from core.study_report import PowerPlan
 from services.studies.draft_form import LONGEST_NAME
 from services.studies.drafts import DraftState, power_of
 from services.studies.templates import task_of
-from ui.explore.parts import acts, button, icon, icon_button, more_line, muted, pill, small
+from ui.explore.parts import acts, button, icon, icon_button, more_line, muted, pill, press, small
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import (
@@ -215,10 +215,8 @@ def example_window(groups: Sequence[tuple[str, Sequence[str]]]) -> Html:
     shown: list[Child] = []
     for words, shas in groups:
         buttons = [
-            el(
-                "button",
+            press(
                 el("img", src=image_url(sha), alt="", loading="lazy"),
-                type="button",
                 class_="item-thumb",
                 data_example_add=sha,
                 aria_label=f"{words}, picture {number}",
@@ -347,5 +345,5 @@ def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[
 
 
 def _line(name: str, text: str, sign: str, look: str) -> Html:
-    link = el("button", text, type="button", class_="linked", data_go_to=name)
+    link = press(text, class_="linked", data_go_to=name)
     return el("li", icon(sign), link, class_=look)

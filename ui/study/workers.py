@@ -9,7 +9,7 @@ from core.figures import Proportion, percent
 from core.studies import WORK, Item, Study, StudyData, Vote, right
 from core.study_report import StudyReport, WorkerFigures
 from core.words import count_of
-from ui.explore.parts import Tone, box, button, head_table, muted, page_links, pill, small
+from ui.explore.parts import Tone, box, button, head_table, muted, page_links, pill, press, small
 from ui.markup import Attribute, Child, Html, el
 from ui.study.disagreements import item_address, item_tile, said_answers, worker_address
 from ui.study.frame import study_address
@@ -121,7 +121,7 @@ def head(actions: bool, sorts: bool = False) -> Html:
     for place, (words, look, title) in enumerate(_COLUMNS):
         shown: Child = words
         if sorts and words:
-            shown = el("button", words, type="button", class_="sort", id=f"sort-{place}")
+            shown = press(words, class_="sort", id=f"sort-{place}")
         cells.append(el("th", shown, scope="col", class_=look or None, title=title or None, data_fixed=not words))
     if actions:
         cells.append(el("th", el("span", "actions", class_="unseen"), scope="col", data_fixed=True))
