@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +22,32 @@ from ui.security.request_limits import answered, failed, refusal, require_own_pa
 
 FRESH = {"Cache-Control": "no-store"}
 log = logging.getLogger(__name__)
+
+
+def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[..., Response]) -> None:
+    """Serve an address with the parameters of `make`, whose replies `reply` gives."""
+    signature = inspect.signature(make, eval_str=True).replace(return_annotation=Response)
+    reply = wraps(make)(reply)
+    reply.__signature__ = signature  # type: ignore[attr-defined]
+    app.get(path, include_in_schema=False)(reply)
+
+
+def page_at(app: FastAPI, path: str, back: tuple[str, str]) -> Callable[[Callable[..., str | Response]], None]:
+    """Serve a page at an address (see `shown`). Its function takes the request."""
+
+    def add(make: Callable[..., str | Response]) -> None:
+        _get(app, path, make, lambda **given: shown(given["request"], back, lambda: make(**given)))
+
+    return add
+
+
+def fetched_at(app: FastAPI, path: str) -> Callable[[Callable[..., Mapping[str, Any]]], None]:
+    """Serve JSON at an address (see `fetched`)."""
+
+    def add(make: Callable[..., Mapping[str, Any]]) -> None:
+        _get(app, path, make, lambda **given: fetched(lambda: make(**given)))
+
+    return add
 
 
 def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:

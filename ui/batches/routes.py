@@ -27,7 +27,7 @@ from ui.batches.metrics import CONTENT_TYPE, metrics_text
 from ui.batches.pages import batch_page, parts
 from ui.batches.words import BATCHES, batch_address
 from ui.frame import signed_in
-from ui.replies import FRESH, add_posted, fetched, shown, watched
+from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 
 API = f"{BATCHES}api/"
 METRICS = "/metrics"
@@ -56,18 +56,15 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
     def all_batches(request: Request) -> Response:
         return HTMLResponse(list_page(runs.all(), signed_in(request)), headers=FRESH)
 
-    @app.get(f"{BATCHES}new", include_in_schema=False)
-    def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> Response:
-        def make() -> str:
-            offered = starts(profile, shipped_plans())
-            text = runs.status(like).batch.plan if like else offered[0].text
-            return new_page(text, offered, layouts_in_words(), signed_in(request))
+    @page_at(app, f"{BATCHES}new", ALL_BATCHES)
+    def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> str:
+        offered = starts(profile, shipped_plans())
+        text = runs.status(like).batch.plan if like else offered[0].text
+        return new_page(text, offered, layouts_in_words(), signed_in(request))
 
-        return shown(request, ALL_BATCHES, make)
-
-    @app.get(f"{BATCHES}{{number:int}}", include_in_schema=False)
-    def one(request: Request, number: int) -> Response:
-        return shown(request, ALL_BATCHES, lambda: batch_page(runs.details(number), signed_in(request)))
+    @page_at(app, f"{BATCHES}{{number:int}}", ALL_BATCHES)
+    def one(request: Request, number: int) -> str:
+        return batch_page(runs.details(number), signed_in(request))
 
 
 def _add_fetched(app: FastAPI, runs: BatchRuns, revisions: Revisions) -> None:
@@ -79,9 +76,9 @@ def _add_fetched(app: FastAPI, runs: BatchRuns, revisions: Revisions) -> None:
     def state(batch: Annotated[int, Query(ge=0)], revision: str = "") -> Response:
         return watched(revisions, revision, lambda: _shown(runs, batch))
 
-    @app.get(f"{API}planning", include_in_schema=False)
-    def planning(work: Annotated[int, Query(ge=0)]) -> Response:
-        return fetched(lambda: _planning(runs.planning.view(work)))
+    @fetched_at(app, f"{API}planning")
+    def planning(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
+        return _planning(runs.planning.view(work))
 
 
 def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns) -> None:

@@ -29,7 +29,7 @@ from ui.curate.requests import add_command
 from ui.explore.parts import acts, button, icon, key, muted, text_line, value_row
 from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.replies import add_posted, fetched, shown
+from ui.replies import add_posted, fetched_at, page_at
 from ui.security.request_limits import LIKE_PICTURE, refusal, require_own_page
 
 SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review", "answer-repeat", "review-figures",
@@ -58,52 +58,45 @@ KEYS = (
 def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     """Add the page and what it fetches."""
 
-    @app.get("/curate/", include_in_schema=False)
-    def page(request: Request) -> Response:
-        back = ("All images", gallery_address())
-        return shown(request, back, lambda: gallery_page(_view(request), gallery, signed_in(request)))
+    @page_at(app, "/curate/", ("All images", gallery_address()))
+    def page(request: Request) -> str:
+        return gallery_page(_view(request), gallery, signed_in(request))
 
-    @app.get("/curate/api/cells", include_in_schema=False)
+    @fetched_at(app, "/curate/api/cells")
     def cells(
         view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         at: Annotated[int, Query(ge=0)] = 0,
         n: Annotated[int, Query(ge=1, le=MOST_IN_PAGE)] = PAGE,
         held: Annotated[str, Query(max_length=40)] = "",
         thumbs: Annotated[int, Query(ge=0, le=MOST_IN_PAGE)] = 0,
-    ) -> Response:
-        def make() -> Mapping[str, Any]:
-            forgotten = bool(held) and not gallery.holds(held)
-            found = gallery.page(View.read(view), at, n, held).entries
-            # A screen of thumbnails in one reply: a request for each of them takes ten times as long as to read it.
-            ready = [b64encode(data).decode() for data in gallery.thumbnails(found[:thumbs])]
-            return {"cells": [cell(entry) for entry in found], "thumbs": ready, "forgotten": forgotten}
+    ) -> Mapping[str, Any]:
+        forgotten = bool(held) and not gallery.holds(held)
+        found = gallery.page(View.read(view), at, n, held).entries
+        # A screen of thumbnails in one reply: a request for each of them takes ten times as long as to read it.
+        ready = [b64encode(data).decode() for data in gallery.thumbnails(found[:thumbs])]
+        return {"cells": [cell(entry) for entry in found], "thumbs": ready, "forgotten": forgotten}
 
-        return fetched(make)
+    @fetched_at(app, "/curate/api/cell")
+    def one_cell(entry: Annotated[int, Query(ge=1)]) -> Mapping[str, Any]:
+        return {"cell": cell(gallery.entry(entry))}
 
-    @app.get("/curate/api/cell", include_in_schema=False)
-    def one_cell(entry: Annotated[int, Query(ge=1)]) -> Response:
-        return fetched(lambda: {"cell": cell(gallery.entry(entry))})
+    @fetched_at(app, "/curate/api/grown")
+    def grown(view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "") -> Mapping[str, Any]:
+        read = View.read(view)
+        return {"count": gallery.count(read).number, "grows": gallery.grows(read)}
 
-    @app.get("/curate/api/grown", include_in_schema=False)
-    def grown(view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "") -> Response:
-        def make() -> Mapping[str, Any]:
-            read = View.read(view)
-            return {"count": gallery.count(read).number, "grows": gallery.grows(read)}
-
-        return fetched(make)
-
-    @app.get("/curate/api/place", include_in_schema=False)
+    @fetched_at(app, "/curate/api/place")
     def place(
         entry: Annotated[int, Query(ge=1)], view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = ""
-    ) -> Response:
-        return fetched(lambda: {"place": gallery.place(View.read(view), entry)})
+    ) -> Mapping[str, Any]:
+        return {"place": gallery.place(View.read(view), entry)}
 
-    @app.get("/curate/api/ids", include_in_schema=False)
+    @fetched_at(app, "/curate/api/ids")
     def ids(
         view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         held: Annotated[str, Query(max_length=40)] = "",
-    ) -> Response:
-        return fetched(lambda: {"ids": gallery.ids(View.read(view), held)})
+    ) -> Mapping[str, Any]:
+        return {"ids": gallery.ids(View.read(view), held)}
 
     @app.post(LIKE_PICTURE, include_in_schema=False)
     async def like_picture(request: Request, view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "") -> Response:
@@ -119,36 +112,30 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     for name in SENT:
         add_command(app, commands, name)
 
-    @app.get("/curate/api/totals", include_in_schema=False)
+    @fetched_at(app, "/curate/api/totals")
     def totals(
         view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
         check: Annotated[list[str] | None, Query(max_length=MOST_CHECKS)] = None,
         held: Annotated[str, Query(max_length=40)] = "",
-    ) -> Response:
-        def make() -> Mapping[str, Any]:
-            read = View.read(view)
-            found = gallery.totals(read, check or (), held)
-            parts = {"filters": filter_column(read, found), "order": order_choice(read, found)}
-            note = ""
-            if found.waiting:
-                left_out = count_of(found.waiting, "image", "is")
-                note = f"{left_out} left out: what they show is still being looked at."
-            is_filter = read.is_filter and not held
-            return {"count": found.count.number, "parts": parts, "note": note, "filter": is_filter}
+    ) -> Mapping[str, Any]:
+        read = View.read(view)
+        found = gallery.totals(read, check or (), held)
+        parts = {"filters": filter_column(read, found), "order": order_choice(read, found)}
+        note = ""
+        if found.waiting:
+            left_out = count_of(found.waiting, "image", "is")
+            note = f"{left_out} left out: what they show is still being looked at."
+        is_filter = read.is_filter and not held
+        return {"count": found.count.number, "parts": parts, "note": note, "filter": is_filter}
 
-        return fetched(make)
+    @fetched_at(app, "/curate/api/detail")
+    def detail(entry: Annotated[int, Query(ge=1)], undecided: bool = False) -> Mapping[str, Any]:
+        found = gallery.detail(entry)
+        return {"parts": {"detail": detail_panel(found.undecided() if undecided else found)}}
 
-    @app.get("/curate/api/detail", include_in_schema=False)
-    def detail(entry: Annotated[int, Query(ge=1)], undecided: bool = False) -> Response:
-        def make() -> Mapping[str, Any]:
-            found = gallery.detail(entry)
-            return {"parts": {"detail": detail_panel(found.undecided() if undecided else found)}}
-
-        return fetched(make)
-
-    @app.get("/curate/api/origin", include_in_schema=False)
-    def origin(entry: Annotated[int, Query(ge=1)]) -> Response:
-        return fetched(lambda: {"parts": {"origin": origin_part(gallery.origin(entry))}})
+    @fetched_at(app, "/curate/api/origin")
+    def origin(entry: Annotated[int, Query(ge=1)]) -> Mapping[str, Any]:
+        return {"parts": {"origin": origin_part(gallery.origin(entry))}}
 
 
 def _view(request: Request) -> View:

@@ -44,7 +44,7 @@ from ui.explore.parts import (
 )
 from ui.frame import signed_in
 from ui.markup import Child, Html, el, join
-from ui.replies import FRESH, attached, fetched, shown, with_file
+from ui.replies import FRESH, attached, fetched_at, page_at, with_file
 from ui.security.request_limits import IMAGE_FILES, refusal, require_own_page
 from ui.study.fields import area, field, select, text_input, tick, wrong
 from ui.study.words import when
@@ -74,35 +74,26 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
         )
         return HTMLResponse(_page("Import", content, signed_in(request)), headers=FRESH)
 
-    @app.get(f"{IMPORT}/{{number}}", include_in_schema=False)
-    def report(request: Request, number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> Response:
-        def make() -> str:
-            found, asked = imports.stored.get(number), _kind(kind)
-            rows = imports.stored.rows(number, after, ROWS + 1, asked)
-            return _page(found.name, report_page(found, asked, after, rows), signed_in(request))
+    @page_at(app, f"{IMPORT}/{{number}}", BACK)
+    def report(request: Request, number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> str:
+        found, asked = imports.stored.get(number), _kind(kind)
+        rows = imports.stored.rows(number, after, ROWS + 1, asked)
+        return _page(found.name, report_page(found, asked, after, rows), signed_in(request))
 
-        return shown(request, BACK, make)
-
-    @app.get(f"{IMPORT}/{{number}}/{{name}}.csv", include_in_schema=False)
+    @page_at(app, f"{IMPORT}/{{number}}/{{name}}.csv", BACK)
     def report_file(request: Request, number: int, name: str, kind: str = "") -> Response:
-        def make() -> Response:
-            headers = attached(f"{file_stem(imports.stored.get(number).name, 'import')}-report.csv")
-            lines = _lines(imports, number, _kind(kind))
-            return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+        headers = attached(f"{file_stem(imports.stored.get(number).name, 'import')}-report.csv")
+        lines = _lines(imports, number, _kind(kind))
+        return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
-        return shown(request, BACK, make)
-
-    @app.get("/curate/api/import", include_in_schema=False)
-    def state() -> Response:
-        def make() -> Mapping[str, Any]:
-            found = imports.state()
-            active = found is not None and found.state == "running"
-            parts: dict[str, Html] = {"part-import": state_part(found)}
-            if not active:
-                parts["part-earlier"] = _earlier(imports.stored.all())
-            return {"active": active, "parts": parts}
-
-        return fetched(make)
+    @fetched_at(app, "/curate/api/import")
+    def state() -> Mapping[str, Any]:
+        found = imports.state()
+        active = found is not None and found.state == "running"
+        parts: dict[str, Html] = {"part-import": state_part(found)}
+        if not active:
+            parts["part-earlier"] = _earlier(imports.stored.all())
+        return {"active": active, "parts": parts}
 
     @app.get("/curate/api/import-ready", include_in_schema=False)
     def ready(request: Request) -> Response:

@@ -26,7 +26,7 @@ from ui.curate.requests import add_command
 from ui.explore.parts import acts, button, key, press, short_model, small, value_row
 from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.replies import FRESH, fetched, shown
+from ui.replies import FRESH, fetched, fetched_at, page_at
 
 COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "batch", "profile", "method")
 """Facets that points can be coloured by."""
@@ -44,14 +44,11 @@ KEYS = (
 def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> None:
     """Add the page, what it fetches and what it sends."""
 
-    @app.get("/curate/map", include_in_schema=False)
-    def page(request: Request) -> Response:
-        def make() -> str:
-            view = View.of((name, value) for name, value in request.query_params.multi_items() if value)
-            meaning.begin()
-            return map_page(view, gallery, image_map, meaning, signed_in(request))
-
-        return shown(request, ("The whole map", "/curate/map"), make)
+    @page_at(app, "/curate/map", ("The whole map", "/curate/map"))
+    def page(request: Request) -> str:
+        view = View.of((name, value) for name, value in request.query_params.multi_items() if value)
+        meaning.begin()
+        return map_page(view, gallery, image_map, meaning, signed_in(request))
 
     @app.get("/curate/api/map-points", include_in_schema=False)
     def points(
@@ -69,19 +66,16 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
         refused = fetched(make)
         return Response(packed(found[0]), media_type="application/octet-stream", headers=FRESH) if found else refused
 
-    @app.get("/curate/api/map-state", include_in_schema=False)
-    def state() -> Response:
-        return fetched(lambda: _state(image_map, meaning))
+    @fetched_at(app, "/curate/api/map-state")
+    def state() -> Mapping[str, Any]:
+        return _state(image_map, meaning)
 
-    @app.get("/curate/api/map-image", include_in_schema=False)
-    def image(entry: Annotated[int, Query(ge=1)]) -> Response:
-        def make() -> Mapping[str, Any]:
-            found = gallery.detail(entry).entry
-            edits = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in found.edits)
-            words = [", ".join(found.classes), edits, "" if found.verdict == "open" else found.verdict]
-            return {"sha": found.image_sha, "words": [part for part in words if part]}
-
-        return fetched(make)
+    @fetched_at(app, "/curate/api/map-image")
+    def image(entry: Annotated[int, Query(ge=1)]) -> Mapping[str, Any]:
+        found = gallery.detail(entry).entry
+        edits = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in found.edits)
+        words = [", ".join(found.classes), edits, "" if found.verdict == "open" else found.verdict]
+        return {"sha": found.image_sha, "words": [part for part in words if part]}
 
     for command in (MakeMap, StopMap):
         add_command(app, commands, command.name)

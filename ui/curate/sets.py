@@ -39,7 +39,7 @@ from ui.curate.sets_words import (
 from ui.explore.parts import left
 from ui.frame import signed_in
 from ui.markup import Html
-from ui.replies import FRESH, add_posted, fetched, page_number, shown
+from ui.replies import FRESH, add_posted, fetched, fetched_at, page_at, page_number
 
 PATIENCE = 1.5
 """Seconds that a request waits for work that may be short; after that its page asks again."""
@@ -71,7 +71,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         }
         return HTMLResponse(list_page(sets, labels, signed_in(request)), headers=FRESH)
 
-    @app.get(f"{SETS}/{{set_id}}/compare", include_in_schema=False)
+    @page_at(app, f"{SETS}/{{set_id}}/compare", ALL_SETS)
     def compare(
         request: Request,
         set_id: str,
@@ -79,27 +79,21 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         new: str = "",
         kind: str = "",
         number: Annotated[str, Query(alias="page")] = "",
-    ) -> Response:
-        def make() -> str:
-            held = services.set_of(set_id)
-            last = held.versions[-1]
-            first = held.versions[-2] if len(held.versions) > 1 else last
-            before = services.version_of(old) if old else first
-            after = services.version_of(new) if new else last
-            found = services.versions.difference(before, after)
-            content = difference_page(before, after, found, kind, page_number(number), services.stored.all())
-            return page(request, "What is different", content)
+    ) -> str:
+        held = services.set_of(set_id)
+        last = held.versions[-1]
+        first = held.versions[-2] if len(held.versions) > 1 else last
+        before = services.version_of(old) if old else first
+        after = services.version_of(new) if new else last
+        found = services.versions.difference(before, after)
+        content = difference_page(before, after, found, kind, page_number(number), services.stored.all())
+        return page(request, "What is different", content)
 
-        return shown(request, ALL_SETS, make)
-
-    @app.get(f"{SETS}/{{set_id}}", include_in_schema=False)
-    def one(request: Request, set_id: str, version: str = "") -> Response:
-        def make() -> str:
-            held = services.set_of(set_id)
-            chosen = _version(held, version) if version else shown_version(held)
-            return page(request, "Test set", set_page(_shown(services, held, chosen, place_of(request))))
-
-        return shown(request, ALL_SETS, make)
+    @page_at(app, f"{SETS}/{{set_id}}", ALL_SETS)
+    def one(request: Request, set_id: str, version: str = "") -> str:
+        held = services.set_of(set_id)
+        chosen = _version(held, version) if version else shown_version(held)
+        return page(request, "Test set", set_page(_shown(services, held, chosen, place_of(request))))
 
     @app.get("/curate/exports/{number}/{name}", include_in_schema=False)
     def export(number: int, name: str) -> Response:
@@ -128,31 +122,27 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
             }
         )
 
-    @app.get("/curate/api/set-image", include_in_schema=False)
-    def image(version: str, image: str) -> Response:
-        return fetched(lambda: {"html": large_window(services.versions.image(version, image))})
+    @fetched_at(app, "/curate/api/set-image")
+    def image(version: str, image: str) -> Mapping[str, Any]:
+        return {"html": large_window(services.versions.image(version, image))}
 
-    @app.get("/curate/api/set-images", include_in_schema=False)
-    def images(request: Request, version: str) -> Response:
+    @fetched_at(app, "/curate/api/set-images")
+    def images(request: Request, version: str) -> Mapping[str, Any]:
         """All images that the page's filter finds, on all of its pages."""
+        found = services.version_of(version)
+        readiness = services.drafts.readiness(found) if found.is_draft else None
+        shas = services.stored.chosen(found.number, _filter(place_of(request), readiness))
+        if len(shas) > MOST_PICKED:
+            raise UserError(f"These are {len(shas):,} images; at most {MOST_PICKED:,} are picked at once.")
+        return {"images": shas}
 
-        def make() -> Mapping[str, Any]:
-            found = services.version_of(version)
-            readiness = services.drafts.readiness(found) if found.is_draft else None
-            shas = services.stored.chosen(found.number, _filter(place_of(request), readiness))
-            if len(shas) > MOST_PICKED:
-                raise UserError(f"These are {len(shas):,} images; at most {MOST_PICKED:,} are picked at once.")
-            return {"images": shas}
+    @fetched_at(app, "/curate/api/set-work")
+    def work(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
+        return _work_facts(services.work.view(work))
 
-        return fetched(make)
-
-    @app.get("/curate/api/set-work", include_in_schema=False)
-    def work(work: Annotated[int, Query(ge=0)]) -> Response:
-        return fetched(lambda: _work_facts(services.work.view(work)))
-
-    @app.get("/curate/api/set-exports", include_in_schema=False)
-    def exports(version: str) -> Response:
-        return fetched(lambda: _exports(services, services.version_of(version)))
+    @fetched_at(app, "/curate/api/set-exports")
+    def exports(version: str) -> Mapping[str, Any]:
+        return _exports(services, services.version_of(version))
 
 
 def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -> None:

@@ -17,57 +17,46 @@ from services.evaluation.facts import SUFFIXES, json_text
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
 from services.evaluation.service import EvaluationService, about
-from services.evaluation.types import EvaluationQuestion
 from ui.evaluate.retraining import PART, retraining_part
 from ui.evaluate.routes import API, At, plain_name
 from ui.evaluate.words import EVALUATE, Place
-from ui.replies import FRESH, add_posted, attached, fetched, shown
+from ui.replies import FRESH, add_posted, attached, fetched_at, shown
 
 KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
 """Of which result."""
-
-
-class _Parts:
-    """What the routes give, of the services."""
-
-    def __init__(self, evaluations: EvaluationService, retrainings: Retrainings) -> None:
-        self._evaluations, self._retrainings = evaluations, retrainings
-
-    def asked(self, sent: OnModel) -> EvaluationQuestion:
-        return self._evaluations.asked(sent)
-
-    def latest(self, place: Place) -> RetrainingResult:
-        kept = self._retrainings.kept(self.asked(OnModel.of(place.fields)))
-        if not kept:
-            raise UserError("This model has not been trained further with these images.")
-        return kept[0].found
-
-    def said(self, sent: OnModel) -> dict[str, Any]:
-        asked, place = self.asked(sent), Place(sent.version, sent.filter.address, sent.split, sent.key, sent.mapping)
-        work = next(iter(self._retrainings.work.of(about(asked))), None)
-        kept, choices = self._retrainings.kept(asked), self._retrainings.choices(asked)
-        active = work is not None and work.active
-        # While a model is trained this is asked each second: the disk is looked through before and after.
-        disk = 0 if active else self._retrainings.disk()
-        weights = self._retrainings.weights(kept[0]) if kept else ()
-        part = retraining_part(place, choices, kept, work, self._retrainings.doing(asked), weights, disk)
-        return {"at_work": active, "parts": {PART: part}}
 
 
 def add_retraining_routes(
     app: FastAPI, commands: Commands, evaluations: EvaluationService, retrainings: Retrainings
 ) -> None:
     """Serve the part, and take what it sends."""
-    parts = _Parts(evaluations, retrainings)
 
-    @app.get(f"{API}retraining", include_in_schema=False)
-    def retraining(place: At) -> Response:
-        return fetched(lambda: parts.said(OnModel.of(place.fields)))
+    def latest(place: Place) -> RetrainingResult:
+        kept = retrainings.kept(evaluations.asked(OnModel.of(place.fields)))
+        if not kept:
+            raise UserError("This model has not been trained further with these images.")
+        return kept[0].found
+
+    def part_of(sent: OnModel) -> dict[str, Any]:
+        asked = evaluations.asked(sent)
+        place = Place(sent.version, sent.filter.address, sent.split, sent.key, sent.mapping)
+        work = next(iter(retrainings.work.of(about(asked))), None)
+        kept, choices = retrainings.kept(asked), retrainings.choices(asked)
+        active = work is not None and work.active
+        # While a model is trained this is asked each second: the disk is looked through before and after.
+        disk = 0 if active else retrainings.disk()
+        weights = retrainings.weights(kept[0]) if kept else ()
+        part = retraining_part(place, choices, kept, work, retrainings.doing(asked), weights, disk)
+        return {"at_work": active, "parts": {PART: part}}
+
+    @fetched_at(app, f"{API}retraining")
+    def retraining(place: At) -> Mapping[str, Any]:
+        return part_of(OnModel.of(place.fields))
 
     @app.get(f"{EVALUATE}retraining/images", include_in_schema=False)
     def images(request: Request, place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:
         def make() -> Response:
-            asked = parts.asked(OnModel.of(place.fields))
+            asked = evaluations.asked(OnModel.of(place.fields))
             return RedirectResponse(list_address(retrainings.opens(asked, kept, on, arm)), status_code=303)
 
         return shown(request, ("The evaluation", place.to()), make)
@@ -75,7 +64,7 @@ def add_retraining_routes(
     @app.get(f"{EVALUATE}retraining/weights", include_in_schema=False)
     def weights(request: Request, place: At, kept: KeptNumber, arm: str) -> Response:
         def make() -> Response:
-            name, file = retrainings.weights_file(parts.asked(OnModel.of(place.fields)), kept, arm)
+            name, file = retrainings.weights_file(evaluations.asked(OnModel.of(place.fields)), kept, arm)
             return FileResponse(file, media_type="application/octet-stream", filename=name, headers=FRESH)
 
         return shown(request, ("The evaluation", place.to()), make)
@@ -83,7 +72,7 @@ def add_retraining_routes(
     @app.get(f"{EVALUATE}retraining/{{kind}}", include_in_schema=False)
     def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:
         def make() -> Response:
-            found = parts.latest(place)
+            found = latest(place)
             headers = attached(f"{plain_name(f'retraining {found.title} {found.model}')}{SUFFIXES[kind]}")
             if kind == "json":
                 return Response(json_text(result_facts(found)), media_type="application/json", headers=headers)
@@ -94,11 +83,11 @@ def add_retraining_routes(
     def begin(data: dict[str, Any]) -> dict[str, Any]:
         sent = BeginRetraining.of(_known(data))
         commands.do(sent)
-        return parts.said(sent)
+        return part_of(sent)
 
     def cancel(data: dict[str, Any]) -> dict[str, Any]:
         commands.do(CancelRetraining.of({"work": data.pop("work", None)}))
-        return parts.said(ShowRetraining.of(_known(data)))
+        return part_of(ShowRetraining.of(_known(data)))
 
     add_posted(app, f"{API}{BeginRetraining.name}", begin)
     add_posted(app, f"{API}{CancelRetraining.name}", cancel)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from core.errors import UserError
 from services.commands import Commands, Missing
@@ -40,7 +40,7 @@ from ui.evaluate.words import EVALUATE, Links, Place
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.replies import FRESH, add_posted, attached, fetched, shown
+from ui.replies import add_posted, attached, fetched_at, page_at, shown
 
 API = f"{EVALUATE}api/"
 LIST = ("All test sets", EVALUATE)
@@ -179,12 +179,12 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def to_list() -> Response:
         return RedirectResponse(EVALUATE, status_code=308)
 
-    @app.get(EVALUATE, include_in_schema=False)
-    def one(request: Request, place: At) -> Response:
+    @page_at(app, EVALUATE, LIST)
+    def one(request: Request, place: At) -> str:
         signed, everything = signed_in(request), "filter" in request.query_params
         if place.version is None and not everything:
-            return HTMLResponse(list_page(evaluations.subjects(), evaluations.gallery(), signed), headers=FRESH)
-        return shown(request, LIST, lambda: _page(place, signed))
+            return list_page(evaluations.subjects(), evaluations.gallery(), signed)
+        return _page(place, signed)
 
     def _page(place: Place, signed: bool) -> str:
         subject = evaluations.view(OnModel.of(place.fields).subject)
@@ -196,30 +196,26 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         versions = evaluations.subjects() if place.version is not None else ()
         return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, signed)
 
-    @app.get(f"{API}state", include_in_schema=False)
-    def state(place: At) -> Response:
-        return fetched(lambda: _state(pages, place))
+    @fetched_at(app, f"{API}state")
+    def state(place: At) -> Mapping[str, Any]:
+        return _state(pages, place)
 
-    @app.get(f"{API}ranking", include_in_schema=False)
-    def ranking(place: At) -> Response:
-        return fetched(lambda: {"parts": {"part-ranking": pages.ranking(place)}})
+    @fetched_at(app, f"{API}ranking")
+    def ranking(place: At) -> Mapping[str, Any]:
+        return {"parts": {"part-ranking": pages.ranking(place)}}
 
-    @app.get(f"{API}work", include_in_schema=False)
-    def work(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
-        return fetched(lambda: _work_said(evaluations.work.view(number)))
+    @fetched_at(app, f"{API}work")
+    def work(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
+        return _work_said(evaluations.work.view(number))
 
-    @app.get(f"{API}drawing", include_in_schema=False)
-    def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Response:
+    @fetched_at(app, f"{API}drawing")
+    def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
         """How far a control set is. The figures wait: each image would change them."""
-
-        def make() -> Mapping[str, Any]:
-            if evaluations.controls is None:
-                raise Missing("Nothing is drawn here.")
-            work = evaluations.controls.work.view(number)
-            part = control_part(work, can_make=False) if work.active else None
-            return {"active": work.active, "parts": {"control": part} if part else {}}
-
-        return fetched(make)
+        if evaluations.controls is None:
+            raise Missing("Nothing is drawn here.")
+        work = evaluations.controls.work.view(number)
+        part = control_part(work, can_make=False) if work.active else None
+        return {"active": work.active, "parts": {"control": part} if part else {}}
 
 
 def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from ui.annotate.page import POLICY, annotate_page
 from ui.explore.parts import Size
 from ui.frame import page, signed_in
 from ui.markup import Child, Html, el
-from ui.replies import FRESH, attached, fetched, page_number, shown, watched
+from ui.replies import FRESH, attached, fetched, page_at, page_number, shown, watched
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.frame import study_address, study_head
 from ui.study.items_form import item_window, thumbs
@@ -64,42 +64,30 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
     def new(request: Request) -> Response:
         return HTMLResponse(new_page(signed_in(request)), headers=FRESH)
 
-    @app.get("/study/{study_id}", include_in_schema=False)
+    @page_at(app, "/study/{study_id}", ALL_STUDIES)
     def to_study(request: Request, study_id: str) -> Response:
-        def make() -> Response:
-            return RedirectResponse(study_address(studies.get(study_id).id), status_code=308)
+        return RedirectResponse(study_address(studies.get(study_id).id), status_code=308)
 
-        return shown(request, ALL_STUDIES, make)
+    @page_at(app, "/study/{study_id}/", ALL_STUDIES)
+    def one(request: Request, study_id: str) -> str:
+        study = studies.get(study_id)
+        if study.state != "draft":
+            return _results_page(analyses, study, signed_in(request))
+        return setup_page(drafts.state(study.id), Assumptions(), signed_in(request))
 
-    @app.get("/study/{study_id}/", include_in_schema=False)
-    def one(request: Request, study_id: str) -> Response:
-        def make() -> str:
-            study = studies.get(study_id)
-            if study.state != "draft":
-                return _results_page(analyses, study, signed_in(request))
-            return setup_page(drafts.state(study.id), Assumptions(), signed_in(request))
+    @page_at(app, "/study/{study_id}/run", ALL_STUDIES)
+    def run(request: Request, study_id: str) -> str | Response:
+        study = studies.get(study_id)
+        if study.state == "draft":
+            return RedirectResponse(study_address(study.id), status_code=303)
+        invited = Invited(len(studies.workers.of_study(study.id)), life.can_be_invited(study.id))
+        history, panel = studies.rules_history(study.id), studies.panels.get(study.id)
+        return run_page(study, invited, history, drafts.models(), signed_in(request), panel)
 
-        return shown(request, ALL_STUDIES, make)
-
-    @app.get("/study/{study_id}/run", include_in_schema=False)
-    def run(request: Request, study_id: str) -> Response:
-        def make() -> str | Response:
-            study = studies.get(study_id)
-            if study.state == "draft":
-                return RedirectResponse(study_address(study.id), status_code=303)
-            invited = Invited(len(studies.workers.of_study(study.id)), life.can_be_invited(study.id))
-            history, panel = studies.rules_history(study.id), studies.panels.get(study.id)
-            return run_page(study, invited, history, drafts.models(), signed_in(request), panel)
-
-        return shown(request, ALL_STUDIES, make)
-
-    @app.get("/study/{study_id}/preview", include_in_schema=False)
+    @page_at(app, "/study/{study_id}/preview", ALL_STUDIES)
     def preview(request: Request, study_id: str) -> Response:
-        def make() -> Response:
-            headers = FRESH | {"Content-Security-Policy": POLICY}
-            return HTMLResponse(annotate_page(preview=studies.get(study_id).id), headers=headers)
-
-        return shown(request, ALL_STUDIES, make)
+        headers = FRESH | {"Content-Security-Policy": POLICY}
+        return HTMLResponse(annotate_page(preview=studies.get(study_id).id), headers=headers)
 
 
 def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
