@@ -16,7 +16,6 @@ import os
 import re
 import secrets
 import shutil
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -55,8 +54,6 @@ DETAILS = ("labels", "captions", "edits", "classes of masks", "splits")
 """Kinds of details that a format may hold of an example, besides its pictures."""
 _AHEAD = 4
 """Files in memory at once, for each thread."""
-_PARTS = 1000
-"""Most parts of a file that are written by one call. Systems take 1024."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -119,12 +116,12 @@ class Draft:
             for part in parts:
                 digest.update(part)
             sha = digest.hexdigest()
-        # Not by pathlib, and not by a file object: an export makes tens of thousands of them.
-        file = os.open(self._path(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            _write(file, parts)
-        finally:
-            os.close(file)
+        with open(self._path(name), "xb") as file:
+            file.writelines(parts)
+            file.flush()
+            if hasattr(os, "posix_fadvise"):
+                # So the system begins to write it to the disk now, while other files are read and hashed.
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         self._note(name, sum(map(len, parts)), sha)
 
     @contextmanager
@@ -218,7 +215,7 @@ class Draft:
 
     def _loaded(self, example: Example, named: Named | None) -> Picture:
         """Read the files of an example, check them, and write them if they have names."""
-        mask = None if example.mask is None else bytes(_read(example.mask, example.name))
+        mask = None if example.mask is None else _read(example.mask, example.name)
         image = _read(example.image, example.name)
         if hashlib.sha256(image).hexdigest() != example.sha:
             raise UserError(f"The image of “{example.name}” was changed or is damaged: restore {example.image.name}.")
@@ -323,7 +320,7 @@ def _has(example: Example, name: str) -> bool:
     return True
 
 
-def png_size(data: bytes | memoryview) -> tuple[int, int]:
+def png_size(data: bytes) -> tuple[int, int]:
     """Return width and height of a PNG from its header."""
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
@@ -337,43 +334,11 @@ def require_names_of_their_own(examples: Sequence[Example]) -> None:
         raise ValueError("two examples have the same name")
 
 
-class _Buffer(threading.local):
-    """Memory into which a thread reads images. New memory for each image takes longer than reading it."""
-
-    def __init__(self) -> None:
-        self.memory = bytearray(1 << 20)
-
-
-_BUFFER = _Buffer()
-
-
-def _read(path: Path, name: str) -> memoryview:
-    """Return the bytes of a file. They last until this thread reads the next file."""
+def _read(path: Path, name: str) -> bytes:
     try:
-        with open(path, "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > len(_BUFFER.memory):
-                _BUFFER.memory = bytearray(size)
-            memory = memoryview(_BUFFER.memory)[:size]
-            filled = 0
-            while more := file.readinto(memory[filled:]):
-                filled += more
-            return memory[:filled]
+        return path.read_bytes()
     except OSError as error:
         raise UserError(f"A file of “{name}” cannot be read: {path.name} ({error.strerror or error}).") from error
-
-
-def _write(file: int, parts: Parts) -> None:
-    left = [memoryview(part) for part in parts if len(part)]
-    while left:
-        written = os.writev(file, left[:_PARTS])
-        while left and written >= len(left[0]):
-            written -= len(left.pop(0))
-        if left:
-            left[0] = left[0][written:]
-    if hasattr(os, "posix_fadvise"):
-        # So the system begins to write it to the disk now, while other files are read and hashed.
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _settle(folder: Path) -> None:

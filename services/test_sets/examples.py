@@ -44,7 +44,7 @@ def export_version(
     models: set[str] = set()
     plan = []
     for example in images.all():
-        models.add(_model_of(example))
+        models.add(_from_lineage(example.facts, "model"))
         plan.append(dataclasses.replace(example, caption="", new_caption="", edits=(), facts={}, xmp=""))
     models.discard("")
     header = TestSet(
@@ -57,11 +57,13 @@ def export_version(
     return export(header, plan, into, layout, replace=replace, progress=progress, complete=images.of)
 
 
-def _model_of(example: Example) -> str:
-    """The model that drew it; "" where nothing says so. A stranger may have written what is said of an image."""
-    lineage = example.facts.get("lineage")
-    model = lineage.get("model") if isinstance(lineage, dict) else None
-    return model if isinstance(model, str) else ""
+def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
+    """The model or method that drew an image, or "" if its facts do not name one. Facts of an import may have any
+    shape.
+    """
+    lineage = facts.get("lineage")
+    value = lineage.get(name) if isinstance(lineage, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def _licences(models: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
@@ -112,15 +114,9 @@ class VersionImages:
                 mask_sha=entry.mask or "",
                 source_sha=entry.source,
                 role=entry.role,
-                xmp=xmp(_method(said["facts"])) if entry.role == "generated" else "",
+                xmp=xmp(_from_lineage(said["facts"], "method")) if entry.role == "generated" else "",
                 **said,
             )
-
-
-def _method(facts: Mapping[str, Any]) -> str:
-    """The method that drew an image; "" if its facts do not name one. Facts of an import may have any shape."""
-    lineage = facts.get("lineage")
-    return str(lineage.get("method", "")) if isinstance(lineage, dict) else ""
 
 
 def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:
