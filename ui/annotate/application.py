@@ -57,6 +57,7 @@ _HEADERS = tuple(
 """Of every reply that does not say something else itself."""
 _KEEP = "private, max-age=900"
 """A picture comes again after a reload or an undo; only this browser may keep it, and not for long."""
+_STATUS = {UnfitAnswers: 400, Malformed: 400, NotSignedIn: 401, WorkerNotAllowed: 403, Over: 410}
 _REFUSED = {"not yours": 404, "not running": 409, "full": 409, "answered": 409}
 
 
@@ -192,19 +193,11 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     def mistake(request: Request, error: UserError) -> Response:
         if isinstance(error, BadRequest):
             return refuse(request, error.status, str(error))
-        if isinstance(error, UnfitAnswers | Malformed):
-            return refuse(request, 400, str(error))
-        if isinstance(error, NotSignedIn):
-            return refuse(request, 401, str(error))
         if isinstance(error, NotYours) or (isinstance(error, VoteRefused) and error.kind == "not yours"):
             return refuse(request, 404, str(NotYours()))
-        if isinstance(error, Over):
-            return refuse(request, 410, str(error))
-        if isinstance(error, WorkerNotAllowed):
-            return refuse(request, 403, str(error))
         if isinstance(error, VoteRefused):
             return refuse(request, _REFUSED.get(error.kind, 403), str(error), error.kind)
-        return refuse(request, 409, str(error))
+        return refuse(request, next((_STATUS[kind] for kind in _STATUS if isinstance(error, kind)), 409), str(error))
 
     @app.exception_handler(TooMany)
     def too_many(request: Request, error: TooMany) -> Response:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
-from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
-from ui.batches.words import BATCHES, batch_address, duration, state_words
+from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, batch_address, duration, pass_bar, state_words
 from ui.explore.parts import acts, button, first_steps, icon, list_line, page_head, pill, press
 from ui.frame import page
 from ui.markup import Child, Html, el

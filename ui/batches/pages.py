@@ -10,8 +10,7 @@ from core.words import count_of
 from services.batches.estimate import Estimate, amount
 from services.batches.service import BatchDetails, BatchStatus, CaptionSample, PassStatus
 from services.curation.views import gallery_address
-from ui.batches.pieces import NEW, SCRIPTS, SHEETS, about, pass_bar
-from ui.batches.words import BATCHES, counts_words, duration, rate, state_words
+from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, counts_words, duration, pass_bar, rate, state_words
 from ui.diff import shortened, word_diff
 from ui.explore.parts import acts, button, differences, heading, muted, page_head, pill, problem, small, thumb_url
 from ui.frame import page

@@ -1,14 +1,18 @@
-"""How figures of a batch are said on its pages. Pure."""
+"""Words and pieces that the list and the page of a batch share. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.words import count_of
 from services.batches.service import BatchStatus, PassStatus, State
 from ui.explore.parts import Tone
+from ui.markup import Html, el
 
 BATCHES = "/batches/"
 """The list; the page of a batch is its number below."""
+SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
+NEW = f"{BATCHES}new"
 STATES: Mapping[State, tuple[str, Tone]] = {
     "unplanned": ("planning was interrupted", "warn"),
     "new": ("ready to begin", ""),
@@ -68,3 +72,24 @@ def counts_words(one: PassStatus) -> str:
     parts += [f"{one.number('failed'):,} failed"] if one.number("failed") else []
     parts += [f"{one.number('skipped'):,} left out"] if one.number("skipped") else []
     return ", ".join(parts)
+
+
+def about(view: BatchStatus) -> str:
+    """What it is made of and with."""
+    return " · ".join([count_of(view.sources, "source image"), view.batch.profile, view.batch.recipe])
+
+
+def pass_bar(one: PassStatus) -> Html:
+    """Done, then failed, then what is left."""
+    total = one.total or 1
+    parts = [("done", one.number("done")), ("failed", one.number("failed")), ("out", one.number("skipped"))]
+    return el(
+        "span",
+        [el("i", style=f"width:{100 * number / total:.2f}%", class_=name) for name, number in parts if number],
+        class_="bar parts",
+        role="progressbar",
+        aria_label=f"{one.title}: {counts_words(one)}",
+        aria_valuenow=round(100 * one.number("done") / total),
+        aria_valuemin=0,
+        aria_valuemax=100,
+    )

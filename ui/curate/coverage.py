@@ -238,7 +238,7 @@ def _gap(look: Look, gap: Gap) -> Html:
         open_ones = gap.cell.reviews.get("open", 0)
         words = f"none accepted of {number:,}" + (f", {open_ones:,} open" if open_ones else "")
         see = el("a", f"See {number:,}", href=_images_of(look, line, place), class_="btn s")
-    more = button("Make some" if gap.cell is None else "Make more", "", "s", **_planned(line, place))
+    more = button("Make some" if gap.cell is None else "Make more", "", "s", data_line=line, data_place=place)
     return el(
         "li",
         el("b", line, " × ", place),
@@ -246,10 +246,6 @@ def _gap(look: Look, gap: Gap) -> Html:
         el("span", see, more, class_="acts"),
         class_="gap",
     )
-
-
-def _planned(line: str, place: str) -> dict[str, str]:
-    return {"data_line": line, "data_place": place}
 
 
 # The table

@@ -130,7 +130,7 @@ def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning
 
 
 def _side(view: View, models: tuple[str, ...]) -> Html:
-    options = [el("option", _title(name), value=name) for name in COLOURS]
+    options = [el("option", name.capitalize(), value=name) for name in COLOURS]
     options += [el("option", f"Model {short_model(name, {})}", value=f"model:{name}") for name in models]
     filtered = el("p", "Only what fits the filter of the gallery. ", el("a", "All images", href="/curate/map"))
     lines = [value_row([key(name) for name in names], words) for names, words in KEYS]
@@ -164,10 +164,6 @@ def _side(view: View, models: tuple[str, ...]) -> Html:
         el("details", el("summary", "Keys"), el("table", lines), class_="keys-of-map"),
         class_="card map-side",
     )
-
-
-def _title(name: str) -> str:
-    return name.capitalize()
 
 
 def _stage() -> Html:

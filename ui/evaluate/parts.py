@@ -76,11 +76,6 @@ def validity_card(found: Evaluated, links: Links) -> Html:
     )
 
 
-def cards_of(*cards: Html) -> Html:
-    """The figures that stand on top."""
-    return el("div", cards, class_="eval-cards")
-
-
 def folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:
     """A table of which the first rows stand in sight."""
     cells = [el("th", text, scope="col", class_=look or None) for text, look in head]

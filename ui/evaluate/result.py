@@ -12,7 +12,6 @@ from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import edits_part
 from ui.evaluate.parts import (
     card,
-    cards_of,
     confusions,
     excess_card,
     folded_table,
@@ -86,7 +85,8 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
         else f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
         f"{count_of(held.sources, 'source')}"
     )
-    cards = cards_of(
+    cards = el(
+        "div",
         card("error, original → generated", error, told, links.opened(Cell("wrong")), "error"),
         excess_card(held.excess, held.error_reconstructed, "wrong", links),
         validity_card(found, links),
@@ -97,6 +97,7 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
             links.opened(Cell("generated")),
             "worth",
         ),
+        class_="eval-cards",
     )
     columns = (
         [edits_part(found, links), _classes(held.classes, links)],

@@ -13,7 +13,6 @@ from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import edits_part
 from ui.evaluate.parts import (
     card,
-    cards_of,
     confusions,
     excess_card,
     folded_table,
@@ -47,11 +46,13 @@ def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> li
         if there
         else held.miou_generated.why
     )
-    cards = cards_of(
+    cards = el(
+        "div",
         card("mIoU, original → generated", value, told, links.opened(Cell("generated")), "error"),
         excess_card(held.excess, held.miou_reconstructed, "", links),
         _lost_card(losses, links),
         validity_card(found, links),
+        class_="eval-cards",
     )
     rows = [number for number in range(len(held.classes)) if np.isfinite(held.confusion_generated[number]).any()]
     words = "per cent of the pixels; a number opens the images of which as large a share or more goes there"

@@ -108,7 +108,7 @@ def _outcomes(report: StudyReport, item: Item) -> Html | None:
     rows = []
     for case in cases:
         decided = case.adjudication
-        way = el("a", "Adjudicate", href=decide_address(report, case.item, case.question), class_="btn s")
+        way = el("a", "Adjudicate", href=decide_address(report, case), class_="btn s")
         rows.append(
             named_row(
                 case.question,
@@ -123,9 +123,9 @@ def _outcomes(report: StudyReport, item: Item) -> Html | None:
     return box("Where its votes differ", el("div", table, class_="scroll"))
 
 
-def decide_address(report: StudyReport, item: int, question: str) -> str:
-    """The page where a person decides one question of one image."""
-    return f"{study_address(report.study.id, 'adjudication')}?item={item}&question={question}"
+def decide_address(report: StudyReport, case: Disagreement) -> str:
+    """Return the page where a person decides one question of one image."""
+    return f"{study_address(report.study.id, 'adjudication')}?item={case.item}&question={case.question}"
 
 
 def _votes(report: StudyReport, data: StudyData, item: Item) -> Html:
@@ -298,11 +298,6 @@ def _choices(
     return el("span", links, class_="chips", role="group", aria_label=name)
 
 
-def address(report: StudyReport, case: Disagreement) -> str:
-    """The page of a case."""
-    return decide_address(report, case.item, case.question)
-
-
 def adjudication_page(
     report: StudyReport, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
 ) -> Html:
@@ -318,7 +313,9 @@ def adjudication_page(
     asked = next(result.question for result in report.questions if result.question.id == case.question)
     done = sum(other.adjudication is not None for other in found)
     to = {
-        name: address(report, found[n]) for name, n in (("back", place - 1), ("on", place + 1)) if 0 <= n < len(found)
+        name: decide_address(report, found[n])
+        for name, n in (("back", place - 1), ("on", place + 1))
+        if 0 <= n < len(found)
     }
     after = following(found, place)
     ahead = items[found[after].item] if after is not None else None
@@ -460,7 +457,7 @@ def _all_decided(report: StudyReport, found: Sequence[Disagreement]) -> Html:
         )
     rows = [
         named_row(
-            el("a", f"image {case.item}", href=address(report, case)),
+            el("a", f"image {case.item}", href=decide_address(report, case)),
             el("td", case.question),
             el("td", case.words),
             el("td", pill(f"you: {case.adjudication.answer}", "acc")),

@@ -54,7 +54,10 @@ def by_question(report: StudyReport) -> Html:
     body: list[Child] = []
     if telling:
         axis = share_axis([part for result in telling for part in (result.after, result.before)])
-        rows = [_question_row(result, axis) for result in telling]
+        rows = [
+            _row(result.question.id, result.after, axis, result.before, title=text_of_question(result.question))
+            for result in telling
+        ]
         if len(telling) > 1:
             rows.append(_row("the image as a whole", report.images, axis, report.images_before, look="whole"))
         body.append(_table("question", axis, rows))
@@ -82,10 +85,6 @@ def _legend(telling: Sequence[QuestionResult]) -> Html:
     if any(result.after.rate.value is not None and result.after.rate.value < LOW for result in telling):
         sentences.append(f"Orange: below {100 * LOW:.0f} %.")
     return small(" ".join(sentences))
-
-
-def _question_row(result: QuestionResult, axis: Axis) -> Html:
-    return _row(result.question.id, result.after, axis, result.before, title=text_of_question(result.question))
 
 
 def _rating_row(result: QuestionResult) -> Html:

@@ -15,6 +15,7 @@ from core.figures import Mean, Proportion, percent
 from core.studies import SCALE
 from core.study_report import Agreement, Measure, Slice, WorkerFigures
 from ui.markup import Child, Html, el
+from ui.study.words import same_share
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
 """Where an axis of shares may begin. It is always labelled: dots, unlike bars, may stand on an axis that is cut."""
@@ -89,7 +90,7 @@ def interval(part: Slice, axis: Axis, before: Slice | None = None) -> Html:
     label = part.rate.words
     if part.bounds.missing:
         label += f"; {part.bounds.words}"
-    if before is not None and before.rate.value is not None and _differs(part, before):
+    if before is not None and before.rate.value is not None and not same_share(part, before):
         drawn.extend(_dot(before.rate, axis, 17, "ring"))
         label += f"; before exclusions {before.rate.words}"
     return _svg(22, label, drawn, "interval" + (" low" if part.rate.value < LOW else ""))
@@ -289,11 +290,6 @@ def worker_scatter(workers: Sequence[WorkerFigures], too_fast: float) -> Html | 
         )
     label = f"{len(shown)} workers by median seconds a vote and share of answers equal to the consensus"
     return _svg(186, label, drawn, "scatter")
-
-
-def _differs(after: Slice, before: Slice) -> bool:
-    """Whether exclusions changed a share or what it was counted on."""
-    return (after.rate.count, after.rate.n) != (before.rate.count, before.rate.n)
 
 
 def _dot(found: Proportion, axis: Axis, y: int, look: str) -> Iterable[Child]:

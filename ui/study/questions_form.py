@@ -43,7 +43,9 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
     return card(
         1,
         "Questions",
-        el("ol", lines, class_="questions", id="questions") if lines else _none(),
+        el("ol", lines, class_="questions", id="questions")
+        if lines
+        else el("p", "There is no question yet.", class_="empty"),
         wrong("questions", problems),
         acts(button([icon("plus"), "Add a question"], look="s", data_question="add", id="add-question"), begin),
         shown,
@@ -53,10 +55,6 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
         data_part="questions",
         id="part-questions",
     )
-
-
-def _none() -> Html:
-    return el("p", "There is no question yet.", class_="empty")
 
 
 def _question(place: int, question: Question, questions: Sequence[Question], problems: Problems) -> Html:

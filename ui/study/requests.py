@@ -24,7 +24,7 @@ from ui.annotate.shown import shown_feedback, shown_item, shown_study
 from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
-from ui.study.disagreements import address
+from ui.study.disagreements import decide_address
 from ui.study.frame import study_address
 from ui.study.items_form import given_shown, items_shown, training_shown
 from ui.study.questions_form import questions_card
@@ -167,7 +167,7 @@ def _new_code(command: decisions.RenewCode, made: life_cycle.NewCode, page: Show
 
 def _adjudicated(command: decisions.Adjudicate, done: decisions.Adjudicated, page: Shown) -> Reply:
     after = done.next
-    return {"next": address(done.report, after) if after else study_address(command.study, "adjudication")}
+    return {"next": decide_address(done.report, after) if after else study_address(command.study, "adjudication")}
 
 
 def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:

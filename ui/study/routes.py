@@ -30,7 +30,7 @@ from ui.study.items_form import item_window, thumbs
 from ui.study.listing import list_page, log_page, new_page
 from ui.study.requests import add_requests
 from ui.study.result_page import copy_methods, export_menu, layout, parts, sent
-from ui.study.run_page import Invited, actions, progress_part, run_page
+from ui.study.run_page import actions, progress_part, run_page
 from ui.study.setup import Assumptions, dialogs, example_window, plain, plan_figures, read_assumptions, setup_page
 from ui.study.workers import all_workers, control_items_box, worker_page
 
@@ -80,9 +80,9 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
         study = studies.get(study_id)
         if study.state == "draft":
             return RedirectResponse(study_address(study.id), status_code=303)
-        invited = Invited(len(studies.workers.of_study(study.id)), life.can_be_invited(study.id))
+        here, others = len(studies.workers.of_study(study.id)), life.can_be_invited(study.id)
         history, panel = studies.rules_history(study.id), studies.panels.get(study.id)
-        return run_page(study, invited, history, drafts.models(), signed_in(request), panel)
+        return run_page(study, here, others, history, drafts.models(), signed_in(request), panel)
 
     @page_at(app, "/study/{study_id}/preview", ALL_STUDIES)
     def preview(request: Request, study_id: str) -> Response:

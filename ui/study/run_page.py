@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from core.panel import Panel, written_questions
@@ -26,31 +25,25 @@ SHOWN = 60
 SCRIPT = "study-votes.js"
 
 
-@dataclass(frozen=True)
-class Invited:
-    """Who is in a study, and who could be."""
-
-    here: int
-    others: tuple[Worker, ...]
-    """Workers of other studies, the best record first."""
-
-
 def run_page(
     study: Study,
-    invited: Invited,
+    here: int,
+    others: Sequence[Worker],
     history: Sequence[tuple[Rules, datetime]],
     models: Sequence[str],
     signed_in: bool,
     panel: Panel,
 ) -> str:
-    """The whole document."""
+    """The whole document. `here` counts who is in the study, `others` are workers of other studies, the best first."""
     goes_on = study.state in ("running", "paused")
     content = el(
         "div",
         el(
             "div",
             progress_part(study),
-            _invite(study, invited, panel) if goes_on else _over(study),
+            _invite(study, here, others, panel)
+            if goes_on
+            else card(None, "Invitations", muted("The study is closed: nobody can be invited any more.")),
             _panel(panel) if goes_on else None,
             class_="column",
         ),
@@ -116,7 +109,7 @@ def progress_part(study: Study) -> Html:
     )
 
 
-def _invite(study: Study, invited: Invited, panel: Panel) -> Html:
+def _invite(study: Study, here: int, others: Sequence[Worker], panel: Panel) -> Html:
     """The open link, and personal codes."""
     # As Prolific fills it in; other sites have other signs for it.
     named = f"?{panel.parameter}={{{{%{panel.parameter}%}}}}" if panel.parameter else ""
@@ -157,9 +150,9 @@ def _invite(study: Study, invited: Invited, panel: Panel) -> Html:
         small("Each code is one worker; nobody can vote twice with it."),
         codes,
         el("div", id="part-codes"),
-        _others(invited.others),
-        small(f"{invited.here:,} can take part now. Who has lost a code gets another one on the page Workers.")
-        if invited.here
+        _others(others),
+        small(f"{here:,} can take part now. Who has lost a code gets another one on the page Workers.")
+        if here
         else None,
         el(
             "p",
@@ -222,10 +215,6 @@ def codes_part(made: NewCodes) -> Html:
         id="part-codes",
         class_="stack made-codes",
     )
-
-
-def _over(study: Study) -> Html:
-    return card(None, "Invitations", muted("The study is closed: nobody can be invited any more."))
 
 
 def _panel(panel: Panel) -> Html:
