@@ -175,7 +175,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
     """
     manifest = None
     if not in_place or layout in ("studio", "folder"):
-        files = _unwrapped(files)
+        files = _unwrapped(files, layout, options)
         manifest = _manifest(files, report)
     if layout in ("", "studio") and manifest is not None:
         layout = manifest["layout"]
@@ -188,13 +188,33 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
     return Opened(source, layout, manifest)
 
 
-def _unwrapped(files: Files) -> Files:
-    """Without a folder around all, as archives have; a folder that may be a label or a split stays."""
+def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
+    """Take off a folder around all, as archives have, if a reading explains more images without it.
+
+    Otherwise it may be a label or a split, and stays.
+    """
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files
+    inner = Inner(files, folders[0])
     marks = (MANIFEST, *tables.METADATA_FILES, "data.yaml", "leftImg8bit", "annotations", "obj.names", "classes.txt")
-    return Inner(files, folders[0]) if any(files.has(f"{folders[0]}/{mark}") for mark in marks) else files
+    if any(inner.has(mark) for mark in marks):
+        return inner
+    named = LAYOUTS.get(layout)
+    if named and not _finds(named, files, options) and _finds(named, inner, options):
+        return inner
+    readings = [one.guessed for name, one in LAYOUTS.items() if one.guessed and name != "folder"]
+    if named and named.guessed:
+        readings = [named.guessed]
+    return inner if any(reading.explained(inner) > reading.explained(files) for reading in readings) else files
+
+
+def _finds(layout: Layout, files: Files, options: Mapping[str, str]) -> bool:
+    """True if a format finds an image."""
+    try:
+        return next(layout.source(files, Report(), options, False).find(), None) is not None
+    except (UserError, OSError):
+        return False
 
 
 def _manifest(files: Files, report: Report) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from core.images import opened, png_of
 from core.masks import UNLABELLED
 from formats.common import read_classes, require_each, splits_of
 from formats.draft import Draft, Picture
-from formats.files import Files, images_in, joined, open_files
+from formats.files import Files, Inner, images_in, joined, open_files
 from formats.naming import choose_option, split_folder, standard
 from formats.pages import CLASSES, Description
 from formats.source import UNKNOWN, Source, Survey, mask_opener, opener, stem_of
@@ -331,7 +331,9 @@ class ShiftSource(Source):
     def _opened(self, place: str, name: str) -> Files | None:
         """The files of a group: a folder or an archive; None where it is not there."""
         for called in (name, f"{name}_decompressed"):
-            for ending in ("", *_ARCHIVES):
+            if self.files.has(folder := joined(place, called)):
+                return Inner(self.files, folder)
+            for ending in _ARCHIVES:
                 if self.files.has(file := joined(place, f"{called}{ending}")):
                     return open_files(self.files.path(file), self.report, follow_links=True)
         return None

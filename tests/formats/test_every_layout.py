@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -388,6 +389,17 @@ def test_every_layout_shows_the_same_by_every_way(name: str, way: str, tmp_path:
         found = by_batch(form, root)
     else:
         found = by_import(form, root, tmp_path / "in", form.layout if way == "import" else "")
+    assert sorted(found) == expected(form)
+
+
+@pytest.mark.parametrize("layout", ["named", "found out"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FORMS])
+def test_an_archive_with_a_folder_around_all_shows_the_same(name: str, layout: str, tmp_path: Path) -> None:
+    form = FORMS[name]
+    (tmp_path / "archived").mkdir()
+    form.write(tmp_path / "archived" / "my-data-set")
+    archive = shutil.make_archive(str(tmp_path / "set"), "zip", tmp_path / "archived", "my-data-set")
+    found = by_import(form, Path(archive), tmp_path / "in", form.layout if layout == "named" else "")
     assert sorted(found) == expected(form)
 
 
