@@ -32,11 +32,16 @@ def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[...,
     app.get(path, include_in_schema=False)(reply)
 
 
-def page_at(app: FastAPI, path: str, back: tuple[str, str]) -> Callable[[Callable[..., str | Response]], None]:
-    """Serve a page at an address (see `shown`). Its function takes the request."""
+def page_at(
+    app: FastAPI, path: str, back: Callable[..., tuple[str, str]] | tuple[str, str]
+) -> Callable[[Callable[..., str | Response]], None]:
+    """Serve a page at an address (see `shown`). Its function takes the request; `back` may take the same parameters."""
 
     def add(make: Callable[..., str | Response]) -> None:
-        _get(app, path, make, lambda **given: shown(given["request"], back, lambda: make(**given)))
+        def reply(**given: Any) -> Response:
+            return shown(given["request"], back(**given) if callable(back) else back, lambda: make(**given))
+
+        _get(app, path, make, reply)
 
     return add
 

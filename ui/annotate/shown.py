@@ -1,8 +1,4 @@
-"""What an annotator's page is given of a study and an item, as plain data: as little as can be judged by.
-
-Nothing in it says whether an item is a control item, where it comes from, or what others answered; and what is right
-of a training item is said with the feedback on a saved answer, never before.
-"""
+"""Plain data for the page of annotators. It never tells a control item, an origin, or what others answered."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The page at /curate/coverage: which images there are of what, which are missing, and a plan that makes some more.
-
-A cell is a link to its images in the gallery. All that is chosen stands in the address; the script of the page adds
-keys, the search as it is typed, and the window of a plan (`plan_window`).
-"""
+"""The page at /curate/coverage: images by cell, what is missing, and a plan for more. The address holds all choices."""
 
 from __future__ import annotations
 

@@ -102,9 +102,7 @@ def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
 
 
 def packed(points: MapPoints) -> bytes:
-    """The points as bytes, all numbers with the lowest byte first: the length of a header; the header as JSON, filled
-    up to a multiple of four; entries (4 bytes each), places (2 and 2) and categories (1).
-    """
+    """Pack points, lowest byte first: header length, JSON header padded to 4, u4 entries, u2 places, u1 categories."""
     legend = [{"name": one.name, "value": one.value, "count": one.count} for one in points.legend]
     header = json.dumps({"count": len(points.entries), "missing": points.missing, "legend": legend}).encode()
     header += b" " * (-len(header) % 4)

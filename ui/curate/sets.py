@@ -1,7 +1,4 @@
-"""The routes of the pages of test sets: the list, one set, the difference of two versions, what they send and fetch.
-
-What may take long (a split, a release, a look at all files, an export) is begun by a request and asked after by others.
-"""
+"""Routes of the pages of test sets. Long work is begun by a request and followed by others."""
 
 from __future__ import annotations
 

@@ -135,13 +135,7 @@ def _compare(place: Place, choices: Sequence[ModelChoice], versions: Sequence[Su
     for words, links in (("Another model on these images", models), ("This model on another version", sets)):
         if links:
             body += [el("h3", words), [el("a", name, href=link) for name, link in links]]
-    return el(
-        "details",
-        el("summary", "+ compare", class_="btn"),
-        el("div", body, class_="card menu"),
-        class_="menu-of",
-        id="compare",
-    )
+    return _menu("+ compare", body, "compare")
 
 
 def _report(place: Place) -> Html:
@@ -149,13 +143,12 @@ def _report(place: Place) -> Html:
         el("a", words, href=place.to(f"report/{kind}"), data_download=True, download=True, data_file=kind)
         for kind, words in _FILES.items()
     ]
-    return el(
-        "details",
-        el("summary", "Report …", class_="btn"),
-        el("div", links, class_="card menu"),
-        class_="menu-of",
-        id="report",
-    )
+    return _menu("Report …", links, "report")
+
+
+def _menu(words: str, content: Child, name: str) -> Html:
+    summary = el("summary", words, class_="btn")
+    return el("details", summary, el("div", content, class_="card menu"), class_="menu-of", id=name)
 
 
 def _page(title: str, *content: Child, signed_in: bool) -> str:

@@ -1,8 +1,4 @@
-"""The drawings of an evaluation as SVG and tables: intervals around zero, confusion, calibration, parts of a whole.
-
-Pure functions from figures to markup. Coordinates are percentages of the width, so that a plot takes any width; colours
-come from the style sheet, and each drawing says in words what it shows.
-"""
+"""Plots and tables of an evaluation as SVG. They take any width, and each says in words what it shows. Pure."""
 
 from __future__ import annotations
 
@@ -60,9 +56,7 @@ def confusion_table(
     other: str,
     kind: CellKind = "confusion",
 ) -> Html:
-    """A confusion matrix in per cent of its rows; `chosen` are the labels that it shows, and what else is said adds up
-    under `other`. Where all labels are shown, that is what is none of the labels, and can be opened too.
-    """
+    """Confusion matrix of `chosen` labels in per cent of a row. All else is `other`, linked if all are chosen."""
     whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]
     has_rest = bool(rest) and bool(np.nansum(shares[np.ix_(list(chosen), rest)]) > 0)

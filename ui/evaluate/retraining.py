@@ -55,9 +55,7 @@ def retraining_part(
     weights: Sequence[ArmWeights] = (),
     disk: int = 0,
 ) -> Html:
-    """All of it. `kept` has the latest first, of which `weights` are there; `doing` says what is done just now, and
-    `disk` how many bytes all trainings of the studio take.
-    """
+    """The whole part. `kept` has the latest first, `weights` are its files, `disk` are bytes of all trainings."""
     active = work is not None and work.active
     body: list[Child] = [
         el("h2", "What retraining gains"),

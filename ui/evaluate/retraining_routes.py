@@ -18,9 +18,9 @@ from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
 from services.evaluation.service import EvaluationService, about
 from ui.evaluate.retraining import PART, retraining_part
-from ui.evaluate.routes import API, At, plain_name
+from ui.evaluate.routes import API, At, plain_name, to_evaluation
 from ui.evaluate.words import EVALUATE, Place
-from ui.replies import FRESH, add_posted, attached, fetched_at, shown
+from ui.replies import FRESH, add_posted, attached, fetched_at, page_at
 
 KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
 """Of which result."""
@@ -53,32 +53,23 @@ def add_retraining_routes(
     def retraining(place: At) -> Mapping[str, Any]:
         return part_of(OnModel.of(place.fields))
 
-    @app.get(f"{EVALUATE}retraining/images", include_in_schema=False)
+    @page_at(app, f"{EVALUATE}retraining/images", to_evaluation)
     def images(request: Request, place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:
-        def make() -> Response:
-            asked = evaluations.asked(OnModel.of(place.fields))
-            return RedirectResponse(list_address(retrainings.opens(asked, kept, on, arm)), status_code=303)
+        asked = evaluations.asked(OnModel.of(place.fields))
+        return RedirectResponse(list_address(retrainings.opens(asked, kept, on, arm)), status_code=303)
 
-        return shown(request, ("The evaluation", place.to()), make)
-
-    @app.get(f"{EVALUATE}retraining/weights", include_in_schema=False)
+    @page_at(app, f"{EVALUATE}retraining/weights", to_evaluation)
     def weights(request: Request, place: At, kept: KeptNumber, arm: str) -> Response:
-        def make() -> Response:
-            name, file = retrainings.weights_file(evaluations.asked(OnModel.of(place.fields)), kept, arm)
-            return FileResponse(file, media_type="application/octet-stream", filename=name, headers=FRESH)
+        name, file = retrainings.weights_file(evaluations.asked(OnModel.of(place.fields)), kept, arm)
+        return FileResponse(file, media_type="application/octet-stream", filename=name, headers=FRESH)
 
-        return shown(request, ("The evaluation", place.to()), make)
-
-    @app.get(f"{EVALUATE}retraining/{{kind}}", include_in_schema=False)
+    @page_at(app, f"{EVALUATE}retraining/{{kind}}", to_evaluation)
     def report(request: Request, place: At, kind: Literal["markdown", "json"]) -> Response:
-        def make() -> Response:
-            found = latest(place)
-            headers = attached(f"{plain_name(f'retraining {found.title} {found.model}')}{SUFFIXES[kind]}")
-            if kind == "json":
-                return Response(json_text(result_facts(found)), media_type="application/json", headers=headers)
-            return Response(result_markdown(found) + "\n", media_type="text/markdown; charset=utf-8", headers=headers)
-
-        return shown(request, ("The evaluation", place.to()), make)
+        found = latest(place)
+        headers = attached(f"{plain_name(f'retraining {found.title} {found.model}')}{SUFFIXES[kind]}")
+        if kind == "json":
+            return Response(json_text(result_facts(found)), media_type="application/json", headers=headers)
+        return Response(result_markdown(found) + "\n", media_type="text/markdown; charset=utf-8", headers=headers)
 
     def begin(data: dict[str, Any]) -> dict[str, Any]:
         sent = BeginRetraining.of(_known(data))

@@ -40,7 +40,7 @@ from ui.evaluate.words import EVALUATE, Links, Place
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.replies import add_posted, attached, fetched_at, page_at, shown
+from ui.replies import add_posted, attached, fetched_at, page_at
 
 API = f"{EVALUATE}api/"
 LIST = ("All test sets", EVALUATE)
@@ -70,6 +70,11 @@ def place_of(
 
 
 At = Annotated[Place, Depends(place_of)]
+
+
+def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
+    """Return the words and the address of the way back to an evaluation."""
+    return "The evaluation", place.to()
 
 
 class _Pages:
@@ -234,7 +239,7 @@ def _work_said(work: WorkView) -> dict[str, Any]:
 def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -> None:
     evaluations = pages.evaluations
 
-    @app.get(f"{EVALUATE}images", include_in_schema=False)
+    @page_at(app, f"{EVALUATE}images", to_evaluation)
     def images(
         request: Request,
         place: At,
@@ -244,26 +249,20 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
         only_wrong: bool = False,
         image: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
     ) -> Response:
-        def make() -> Response:
-            entries = evaluations.entries(pages.asked(place), Cell(kind, name, said, only_wrong))
-            to = list_address(entries)
-            return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
+        entries = evaluations.entries(pages.asked(place), Cell(kind, name, said, only_wrong))
+        to = list_address(entries)
+        return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
 
-        return shown(request, ("The evaluation", place.to()), make)
-
-    @app.get(f"{EVALUATE}report/{{kind}}", include_in_schema=False)
+    @page_at(app, f"{EVALUATE}report/{{kind}}", to_evaluation)
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
-        def make() -> Response:
-            asked = pages.asked(place)
-            found = evaluations.evaluate(asked)
-            if kind == "html":
-                data = report_html(found, evaluations.rank(asked), thumbnail).encode()
-            else:
-                data = file_of(found, kind)
-            name = plain_name(f"{found.subject.title} {found.model}") or "evaluation"
-            return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
-
-        return shown(request, ("The evaluation", place.to()), make)
+        asked = pages.asked(place)
+        found = evaluations.evaluate(asked)
+        if kind == "html":
+            data = report_html(found, evaluations.rank(asked), thumbnail).encode()
+        else:
+            data = file_of(found, kind)
+        name = plain_name(f"{found.subject.title} {found.model}") or "evaluation"
+        return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
 
 
 def plain_name(words: str) -> str:

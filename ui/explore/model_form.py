@@ -95,9 +95,7 @@ _CLASSES = _Field(
 
 
 def model_fields(given: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
-    """All of them, with what is `given`. `with_profile` offers the profile's own model as well; `with_refusals` holds a
-    place beside each for what is wrong with it, where the page does not make one itself.
-    """
+    """All fields, filled from `given`. Flags offer the profile's own model, and places for what is wrong."""
 
     def row(name: str, label: Child, of: str | None, control: Html, hint: Child = "", look: str = "") -> Html:
         return el(

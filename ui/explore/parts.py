@@ -241,10 +241,7 @@ def notice(text: Child, element_id: str | None = None) -> Html:
 
 
 def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
-    """A text with what was removed and what was added, told apart by more than colour.
-
-    With `near`, words that are farther than so many from any change are marked: a small window may leave them out.
-    """
+    """A text with its changes. With `near`, words farther than that from a change are marked for small windows."""
     names = {"removed": "del", "added": "ins"}
     parts: list[Child] = []
     before = " "

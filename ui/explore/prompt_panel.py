@@ -18,10 +18,7 @@ Summary = Callable[[Any], str]
 
 
 def prompt_panel(stage: StageName, state: RunState) -> Html:
-    """The prompt and the reply of the latest try, failed ones included, and the template for the next one.
-
-    A captioner may take a prompt too, of which there is no template to edit.
-    """
+    """Prompt and reply of the latest try, failed ones too, and the template for the next one if there is one."""
     held = state.recipe.stage(stage)
     sent = {slot.name for slot in held.others_sent(state.settings)}
     editors: list[Child] = []

@@ -137,10 +137,7 @@ class Connection(H11Protocol):
 
 
 def room_for_connections() -> tuple[int, str]:
-    """How many connections there may be, and a sentence for whoever starts the server where these are few.
-
-    Asks the system for more open files, as far as it lets everybody: the usual limit is meant for programs of old.
-    """
+    """Raise the limit of open files; return the number of connections, and a warning if it is small."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

@@ -1,8 +1,4 @@
-"""The figures of a study as markup: questions with their intervals, parts of the images, agreement, details.
-
-Pure functions from a `Report` to markup. Every share comes with its interval, its n and what was left out; what is
-undefined stands there in words.
-"""
+"""Figures of a study. Every share has its interval, its n and what was left out; words say what is undefined. Pure."""
 
 from __future__ import annotations
 

@@ -150,9 +150,7 @@ def _template(template: Template, first: bool) -> Html:
 
 
 def log_page(study: Study, entries: Sequence[LogEntry], limit: int, names: Mapping[str, str] | None = None) -> Html:
-    """A table of events; times in UTC. With `names` (study id to name) the entries are those of all studies, and of
-    none: attempts to sign in, and requests that were refused before it was known what study they were about.
-    """
+    """The log, in UTC. With `names` of studies by id it is that of all studies, of sign-ins and of refusals."""
     address = study_address(study.id, "log")
     ways = [
         here_link(words, to, here, look="chip")

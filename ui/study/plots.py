@@ -1,8 +1,4 @@
-"""Small plots as inline SVG: intervals of shares, agreement on its scale, answers, votes over time, workers.
-
-Pure functions from figures to markup. Coordinates are percentages of the width, so that a plot takes any width without
-being stretched. Each says in words (aria-label) what it shows; colours come from the style sheet.
-"""
+"""Plots of a study as SVG. They take any width, and each says in words (aria-label) what it shows. Pure."""
 
 from __future__ import annotations
 
