@@ -67,24 +67,28 @@ def area_of(annotation: Mapping[str, Any]) -> float:
     return float(area) if isinstance(area, int | float) and -1e18 < area < 1e18 else 0.0
 
 
-def painted(shapes: Sequence[tuple[int, Any]], size: tuple[int, int]) -> Callable[[tuple[int, int]], bytes]:
-    """The mask of regions in an image of `size`, later ones above."""
+def painted(
+    shapes: Sequence[tuple[int, Any]], size: tuple[int, int] | None = None
+) -> Callable[[tuple[int, int]], bytes]:
+    """The mask of regions in an image of `size`, later ones above. Without a size it is drawn in the size that is asked
+    for, and points are shares of that.
+    """
 
-    def draw(_wanted: tuple[int, int]) -> bytes:
-        numbers = np.full((size[1], size[0]), UNLABELLED, np.uint8)
+    def draw(asked: tuple[int, int]) -> bytes:
+        width, height = size or asked
+        numbers = np.full((height, width), UNLABELLED, np.uint8)
         try:
             for number, shape in shapes:
                 if isinstance(shape, dict):
                     counts = shape["counts"]
                     counts = rle.unpacked(counts) if isinstance(counts, str) else counts
-                    height, width = shape["size"]
-                    if (width, height) != size:
+                    if tuple(shape["size"]) != (height, width):
                         raise ValueError("a region is of another size")
-                    numbers[rle.region_of(counts, size)] = number
+                    numbers[rle.region_of(counts, (width, height))] = number
                 else:
                     for outline in shape:
                         points = np.asarray(outline, np.float64).reshape(-1, 2)
-                        fill_outline(numbers, points, number)
+                        fill_outline(numbers, points if size else points * asked, number)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise UserError("One of its regions cannot be read: its outline or its run lengths are damaged.") from error
         return png_of(Image.fromarray(numbers))

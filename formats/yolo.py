@@ -6,22 +6,19 @@ The text files lie in `labels/` where the images lie in `images/`, or beside the
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
 from core.errors import UserError
-from core.images import png_of
 from core.masks import UNLABELLED
 from formats.common import is_sheet, pair_of_files, read_classes, split_in, splits_of
 from formats.draft import Draft, Picture
 from formats.files import Files, is_image
 from formats.naming import split_folder
 from formats.pages import RECORDS, Description
-from formats.regions import class_names, fill_outline, mask_numbers
+from formats.regions import class_names, mask_numbers, painted
 from formats.source import Source, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
 
@@ -174,13 +171,13 @@ class YoloSource(Source):
             return replace(found, problem=f"{error} The image of this name was left out.", where=text or name)
         if exact in self._there and exact and (RECORDS in self._there or self._listed is not None):
             return replace(found, label=label, mask=mask_opener(self.files, exact), classes=self._listed)
-        return replace(found, label=label, mask=_drawn(shapes) if shapes else None)
+        return replace(found, label=label, mask=painted(shapes) if shapes else None)
 
-    def _lines(self, text: str, tally: Tally) -> tuple[str, list[tuple[int, NDArray[np.float64]]]]:
+    def _lines(self, text: str, tally: Tally) -> tuple[str, list[tuple[int, list[list[float]]]]]:
         """The label of an image, if one box covers it all, and its outlines. Raises UserError for a line that
         is none.
         """
-        shapes: list[tuple[int, NDArray[np.float64]]] = []
+        shapes: list[tuple[int, list[list[float]]]] = []
         boxes: list[tuple[int, list[float]]] = []
         for place, line in enumerate(
             self.files.read(text, _SMALL_LISTS * 10).decode("utf-8-sig", "replace").splitlines(), 1
@@ -197,7 +194,7 @@ class YoloSource(Source):
             if len(values) == 4:
                 boxes.append((number, values))
             elif len(values) >= 6 and len(values) % 2 == 0 and all(-0.01 <= value <= 1.01 for value in values):
-                shapes.append((number, np.asarray(values).reshape(-1, 2)))
+                shapes.append((number, [values]))
             else:
                 raise UserError(f"Line {place} is no outline: points are shares of width and height.")
         if len(boxes) == 1 and not shapes and boxes[0][1] == [0.5, 0.5, 1.0, 1.0]:
@@ -235,18 +232,3 @@ def _class_names_of(files: Files, report: Report) -> dict[int, str]:
             return dict(enumerate(line.strip() for line in lines if line.strip()))
     report.refuse(tables[0] if tables else DATA, "It does not list the classes as `names`: number them from 0.")
     return {}
-
-
-def _drawn(shapes: Sequence[tuple[int, NDArray[np.float64]]]) -> Callable[[tuple[int, int]], bytes]:
-    """The mask of outlines in an image of the size that is asked for."""
-
-    def draw(size: tuple[int, int]) -> bytes:
-        numbers = np.full((size[1], size[0]), UNLABELLED, np.uint8)
-        try:
-            for number, points in shapes:
-                fill_outline(numbers, points * size, number)
-        except ValueError as error:
-            raise UserError("One of its outlines cannot be drawn.") from error
-        return png_of(Image.fromarray(numbers))
-
-    return draw
