@@ -13,7 +13,7 @@ from ui.markup import Child, Html, el, fingerprint
 from ui.study.disagreements import disagreements_box, item_address
 from ui.study.figures import agreement_box, by_question, questions_in_detail, slices, timeline
 from ui.study.frame import study_address
-from ui.study.words import ends, figure, same_share, share, why
+from ui.study.words import ends, figure, same_share, share
 from ui.study.workers import workers_box
 
 EXPORTS = (
@@ -195,7 +195,7 @@ def _validity(report: StudyReport) -> Html:
     if not any(result.question.valid for result in report.questions):
         return _tile("Valid images", "not asked", "no question asks whether an image is valid", name="valid")
     if rate.value is None:
-        return _tile("Valid images", "no figure yet", why(rate.words), name="valid")
+        return _tile("Valid images", "no figure yet", rate.words.removeprefix("undefined: "), name="valid")
     lines: list[Child] = [ends(report.images)]
     if same_share(report.images, before):
         lines.append("the same before exclusions" if report.exclusions else "")

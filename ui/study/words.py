@@ -55,11 +55,6 @@ def share(part: Slice) -> str:
     return percent(part.rate.value) if part.rate.value is not None else part.rate.words
 
 
-def why(words: str) -> str:
-    """Why a figure is undefined."""
-    return words.removeprefix("undefined: ")
-
-
 def figure(words: str) -> str:
     """A figure, or the one word that there is none."""
     return "undefined" if words.startswith("undefined") else words
