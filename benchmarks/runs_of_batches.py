@@ -17,7 +17,7 @@ from PIL import Image
 from core.batches import Pass
 from demo.render import render
 from demo.scene import random_scene
-from services.batches.engine import Engine, ProgressEvent
+from services.batches.engine import Engine
 from services.batches.io_workers import Order
 from services.batches.plan_file import plan_from_text
 from services.batches.service import BatchService
@@ -127,10 +127,10 @@ class _Watch:
         pool.close = closed
         return pool
 
-    def tell(self, event: ProgressEvent) -> None:
+    def tell(self, stage: Pass, done: int) -> None:
         """Something was done."""
-        self._stage, before = event.stage, self._done
-        self._done += event.done
+        self._stage, before = stage, self._done
+        self._done += done
         if any(before < length <= self._done for length in LENGTHS):
             self._look()
 

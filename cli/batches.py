@@ -21,7 +21,7 @@ from core.errors import UserError
 from core.progress import Pace, Progress
 from pipeline.models.machine import share_cores
 from services.batches.cluster import on_ray
-from services.batches.engine import Engine, ProgressEvent
+from services.batches.engine import Engine
 from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool, workers_here
@@ -75,10 +75,10 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
 
     paces: dict[Pass, tuple[Pace, int]] = {}
 
-    def tell(event: ProgressEvent) -> None:
-        status = next(one for one in service.passes(number) if one.stage == event.stage)
+    def tell(stage: Pass, _done: int) -> None:
+        status = next(one for one in service.passes(number) if one.stage == stage)
         done, total, failed = status.total - status.left, status.total, status.number("failed")
-        pace, before = paces.setdefault(event.stage, (Pace(status.left), done))
+        pace, before = paces.setdefault(stage, (Pace(status.left), done))
         note = f"{done:,} of {total:,}{f', {failed:,} failed' if failed else ''}"
         line(Progress(status.title, 0, 0, pace.seconds_left(done - before), note))
 

@@ -35,10 +35,8 @@ def control_image(
     detector: Callable[[ControlKind], Detector] | None = None,
     mask: NamedMask | None = None,
 ) -> Image.Image:
-    """The control image of an RGB image: RGB, same size, white (or the colours of a map) on black.
-
-    `detector` gives the model that draws a kind, `mask` is the source's. Raises UserError when the kind needs one of
-    them and it is not there.
+    """Return the control image of an RGB image, in RGB and the same size. `detector` gives the model that draws a kind,
+    `mask` is the source's. Raises UserError if the kind needs one of them and it is None.
     """
     if settings.kind == "canny":
         return condition(image, settings)
@@ -64,10 +62,7 @@ def painted(mask: NamedMask, size: tuple[int, int]) -> Image.Image:
 
 
 def edges(image: NDArray[np.uint8], settings: ConditioningSettings) -> NDArray[np.uint8]:
-    """Edges of an RGB image (h, w, 3) uint8 as (h, w) uint8: 255 on an edge, 0 elsewhere.
-
-    Raises ValueError for any other shape or type.
-    """
+    """Return edges of an RGB image (h, w, 3) uint8 as (h, w) uint8, 0 or 255. Raises ValueError for other shapes."""
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         raise ValueError(f"edges takes (h, w, 3) uint8, not {image.shape} {image.dtype}")
     return edges_in(gradients(image, settings), settings)
@@ -78,9 +73,8 @@ Gradients = tuple[NDArray[np.int16], NDArray[np.int16]]
 
 
 def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradients:
-    """The first half of `edges`, which the thresholds do not touch: specks out, contrast stretched, then the slopes.
-
-    Of the three channels the steepest one counts at each pixel, which keeps red on green of the same brightness.
+    """Return the slopes for `edges`, before any threshold: specks filtered, contrast stretched. The steepest channel
+    counts at each pixel, which keeps red on green of the same brightness.
     """
     import cv2
 
@@ -136,10 +130,7 @@ def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image
 
 
 def as_png(image: NDArray[np.uint8], longest: int = 0) -> bytes:
-    """A PNG of edges (h, w) or RGB (h, w, 3) uint8, made smaller where a side is longer than `longest` (0: never).
-
-    Packed for speed: it is looked at once, a few milliseconds later.
-    """
+    """Return a quickly packed PNG of edges (h, w) or RGB (h, w, 3) uint8, shrunk to `longest` unless that is 0."""
     import cv2
 
     shrunk = min(1.0, longest / max(image.shape[:2])) if longest else 1.0

@@ -18,7 +18,8 @@ from core.lineage import TestCase
 from core.progress import Progress, StepTimer, stop_if
 from core.types import GENERATION
 from pipeline.drawing_speed import SideTime, Speeds
-from pipeline.methods import Preparations, method_of
+from pipeline.methods import method_of
+from pipeline.methods.base import Preparations
 from pipeline.recipes import Recipe
 from pipeline.request import DrawingBegan, Event, ImageDone, ImageFailed, Placed, Preview, Request, Store
 from pipeline.seams import CaseRequest, Method, OnStep, Prepared, Source
@@ -28,9 +29,7 @@ from pipeline.stages.generation import PlannedImage, Worklist
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that wait to be filled. Images that may not share a batch, or that need the same place of
-one, need different batches.
-"""
+"""Maximum number of batches that wait to be filled: images with other keys, or for a taken place, need their own."""
 
 EmitOf = Callable[[int, Event], None]
 """Called with every event and the index of its work, one at a time. An error raised at an event of a stage ends that

@@ -58,11 +58,7 @@ class Speeds:
             self._held.setdefault(effort, deque(maxlen=KEPT)).append(seconds)
 
     def seconds(self, effort: Effort | None) -> float | None:
-        """Seconds an image is likely to take; None when nothing was measured, or the effort is not known.
-
-        Where no image of just this effort was measured, the one that comes closest serves, scaled by the work: that
-        takes the time as proportional to pixels and steps, which it nearly is.
-        """
+        """Return the likely seconds of an image, scaled from the closest effort measured, or None if nothing was."""
         with self._lock:
             alike = [held for held in self._held if effort is not None and held.by == effort.by]
             if not alike or effort is None:

@@ -23,7 +23,8 @@ from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions
 from pipeline.drawing import Drawing, EmitOf, SourceWork
 from pipeline.drawing_speed import Speeds
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
-from pipeline.methods import Preparations, method_of
+from pipeline.methods import method_of
+from pipeline.methods.base import Preparations
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet, edited_prompts
 from pipeline.recipes import Recipe, recipe_of
@@ -107,10 +108,7 @@ class Driver:
         seed: int = 0,
         cancelled: threading.Event | None = None,
     ) -> StageValue[Any]:
-        """Run one stage on the values of earlier ones and return its value. `settings` defaults to the profile's.
-
-        Raises UserError if a value that the stage reads is missing, and errors of the stage.
-        """
+        """Run one stage on earlier values and return its value. `settings` defaults to the profile's."""
         store = MemoryStore(source, values)
         settings = settings or recipe.settings_in(self.profile)
         self.run(Request(task, settings, recipe.name, seed, stages=(name,), images=()), store, cancelled=cancelled)
@@ -127,10 +125,7 @@ class Driver:
         cancelled: threading.Event | None = None,
         recipe: str = DEFAULT_RECIPE,
     ) -> list[TestCase]:
-        """Draw these captions and return their images. `settings` defaults to the profile's.
-
-        Raises the error of the first image that fails.
-        """
+        """Draw captions and return the images, by default with the profile's settings. Raises the first error."""
         settings = settings or recipe_of(recipe).settings_in(self.profile)
         images = generation.plan(captions, settings.generation, seed).images
         store = MemoryStore(source)
@@ -146,10 +141,7 @@ class Driver:
     # What would be done
 
     def prompts(self, recipe: Recipe, edited: Mapping[StageName, str] | None = None) -> PromptSet:
-        """Return the prompts of a recipe with a person's edited templates. Templates of other recipes are ignored.
-
-        Raises PromptError for an invalid template.
-        """
+        """Return a recipe's prompts with a person's templates for them. Raises PromptError for an invalid template."""
         if recipe not in self._loaded:
             self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
         held = self._loaded[recipe]
@@ -197,10 +189,7 @@ class Driver:
         size: tuple[int, int] | None = None,
         failures: Collection[Failure] = (),
     ) -> Plan:
-        """Return the plan that a yes at the gate would start, empty without captions.
-
-        The time is estimated for a source of `size`, by default a square.
-        """
+        """Return the plan behind the gate, empty without captions, with the time for a source of `size`."""
         method = method_of(recipe.method)
         each = self.speeds.seconds(method.effort(method.settings_of(settings), size or (1, 1)))
         captions = recipe.captions(values)

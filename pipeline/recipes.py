@@ -30,7 +30,8 @@ from core.types import (
     stage_title,
 )
 from core.validation_messages import reason
-from pipeline.methods import MethodDescription, method_of
+from pipeline.methods import method_of
+from pipeline.methods.base import MethodDescription
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PROMPTS_FOLDER, PromptSet, load_prompts
 from pipeline.stages.alternatives import ALTERNATIVES

@@ -191,10 +191,7 @@ class Generator(Protocol):
         ...
 
     def preview(self) -> Image.Image | None:
-        """Return a small RGB preview of the images that are being drawn, or None if there is nothing to show.
-
-        Call it from within `on_step`. It is cheap and does not change the result.
-        """
+        """Return a small RGB preview of the images being drawn, or None. Cheap; call it from within `on_step`."""
         ...
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
+from core.batches import Pass
 from core.errors import UserError
 from core.types import CounterfactualCaption
 from demo.scene import PROTECTED_ROAD_CLASSES
@@ -19,7 +20,7 @@ from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
 from pipeline.seams import Models
-from services.batches.engine import Engine, ProgressEvent
+from services.batches.engine import Engine
 from services.batches.io_workers import Order
 from services.batches.plan_file import plan_from_text
 from services.batches.pools import HerePool, Pool, ProcessPool
@@ -127,12 +128,12 @@ class _Progress:
     def __init__(self, what: str) -> None:
         self._what, self._done, self._said = what, 0, 0
 
-    def tell(self, event: ProgressEvent) -> None:
+    def tell(self, stage: Pass, done: int) -> None:
         """Something was done."""
-        self._done += event.done
+        self._done += done
         if self._done - self._said >= 100:
             self._said = self._done
-            print(f"  {self._what}: {self._done:,} pieces of work are done, at the {event.stage}", flush=True)
+            print(f"  {self._what}: {self._done:,} pieces of work are done, at the {stage}", flush=True)
 
 
 def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:

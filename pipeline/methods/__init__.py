@@ -12,11 +12,9 @@ from typing import Any
 
 from core.lineage import Lineage, read_settings, set_methods
 from core.types import from_plain
-from pipeline.methods.base import MethodDescription, Preparations
+from pipeline.methods.base import MethodDescription
 from pipeline.methods.controlnet import CONTROLNET
 from pipeline.methods.instruct import INSTRUCT
-
-__all__ = ["METHODS", "MethodDescription", "Preparations", "method_of", "read_lineage"]
 
 METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, INSTRUCT)}
 set_methods(METHODS)

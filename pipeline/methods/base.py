@@ -120,13 +120,26 @@ class MethodDescription:
         return profile.generator
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """Return the settings of an image of this `size` as ordered fields in the words of AUTOMATIC1111's web UI."""
+        """Return the settings of an image of this `size` in the words of AUTOMATIC1111's web UI. Unknown: None."""
+        return self._fields(lineage, lineage.model, size, made_with)
+
+    def _fields(
+        self,
+        lineage: Lineage,
+        model: str,
+        drawn_size: tuple[int, int],
+        made_with: MadeWith,
+        steps: int | None = None,
+        guidance: float | None = None,
+    ) -> dict[str, Any]:
         return {
+            "Steps": steps,
             "Sampler": made_with.sampler,
+            "CFG scale": guidance,
             "Seed": lineage.seed,
-            "Size": f"{size[0]}x{size[1]}",
-            "Model hash": made_with.model_hash(lineage.model),
-            "Model": file_name(lineage.model),
+            "Size": f"{drawn_size[0]}x{drawn_size[1]}",
+            "Model hash": made_with.model_hash(model),
+            "Model": file_name(model),
         }
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:

@@ -23,7 +23,7 @@ from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DRAWN_BY_MODEL
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
-from pipeline.run_files.webui import MadeWith, file_name, joined
+from pipeline.run_files.webui import MadeWith, joined
 from pipeline.seams import Detector, DrawnImage, DrawRequest, Embedder, Generator, Models, OnStep, Prepared, Source
 
 CONTROL_IMAGE = "control image"
@@ -135,7 +135,7 @@ class ControlNetDescription(MethodDescription):
             return super().parameters(lineage, size, made_with)
         base, _, network = lineage.model.partition(" + ")
         conditioning, drawing = settings.conditioning, settings.generation
-        width, height = fitted_size(size, drawing.short_side, SIDE_MULTIPLE)
+        drawn_size = fitted_size(size, drawing.short_side, SIDE_MULTIPLE)
         canny = conditioning.kind == "canny"
         unit = {
             "Module": _MODULES.get(conditioning.kind, conditioning.kind),
@@ -144,16 +144,8 @@ class ControlNetDescription(MethodDescription):
             "Threshold A": conditioning.low if canny else None,
             "Threshold B": conditioning.high if canny else None,
         }
-        return {
-            "Steps": drawing.steps,
-            "Sampler": made_with.sampler,
-            "CFG scale": drawing.guidance,
-            "Seed": lineage.seed,
-            "Size": f"{width}x{height}",
-            "Model hash": made_with.model_hash(base),
-            "Model": file_name(base),
-            "ControlNet 0": joined(unit),
-        }
+        fields = self._fields(lineage, base, drawn_size, made_with, drawing.steps, drawing.guidance)
+        return {**fields, "ControlNet 0": joined(unit)}
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
         """Of the denoising network, and of the ControlNet for the kind of control image."""

@@ -6,9 +6,9 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from PIL import Image
 
@@ -130,15 +130,22 @@ class DrawingMethod(ABC, Generic[R]):
     def _embedding(
         self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
     ) -> Embedder | None:
-        """The embedder for the checks of images that were drawn together."""
-        if self._embedder is None or not _takes_several(self._embedder):
-            return self._embedder
-        pictures, texts = list[Image.Image](), list[str]()
+        """Return the embedder for the checks of a batch, with the vectors that they compare if it takes several."""
+        embedder, pictures, texts = self._embedder, list[Image.Image](), list[str]()
         for one, image, shown in zip(prepared, images, fitted, strict=True):
             if shown is not None:
                 pictures += [one.source.image, shown]
                 texts += texts_compared(one.source.caption, image.counterfactual, one.source.task, self._labels)
-        return EmbeddedTogether(self._embedder, pictures, texts)
+        several: object = embedder
+        if embedder is None or not isinstance(several, BatchEmbedder) or not pictures:
+            return embedder
+        pictures, texts = list({id(one): one for one in pictures}.values()), list(dict.fromkeys(texts))
+        try:
+            seen, read = several.images(pictures), several.texts(texts)
+        except Exception as error:  # noqa: BLE001 - such as too little memory: each image then hears of its own error
+            log.info("What is drawn together is checked one by one: %s", one_line(error))
+            return embedder
+        return EmbeddedTogether(embedder, pictures, seen, dict(zip(texts, read, strict=True)))
 
     def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, held: InMask) -> str:
         """`held` is what the mask of the source says of the protected classes."""
@@ -187,44 +194,28 @@ class DrawingMethod(ABC, Generic[R]):
 
 
 class EmbeddedTogether:
-    """Embeds what the checks of a batch compare at once, at the first check. Passes anything else on."""
+    """An embedder that knows the vectors of some pictures, as objects, and of some texts."""
 
-    def __init__(self, embedder: Embedder, pictures: Sequence[Image.Image], texts: Sequence[str]) -> None:
-        """`embedder` is a `BatchEmbedder` too. The `pictures` are known as objects, and the texts by their words."""
-        self.name = embedder.name
-        self.bands = getattr(embedder, "bands", {})
-        self._embedder = embedder
-        self._pictures = {id(picture): picture for picture in pictures}  # kept: an id is used again for another object
-        self._texts, self._waiting = tuple(dict.fromkeys(texts)), True
-        self._seen: dict[int, Sequence[float]] = {}
-        self._read: dict[str, Sequence[float]] = {}
+    def __init__(
+        self,
+        embedder: Embedder,
+        pictures: Sequence[Image.Image],
+        seen: Sequence[Sequence[float]],
+        read: Mapping[str, Sequence[float]],
+    ) -> None:
+        self.name, self.bands = embedder.name, getattr(embedder, "bands", {})
+        self._embedder, self._read = embedder, read
+        self._seen = {id(picture): vector for picture, vector in zip(pictures, seen, strict=True)}
+        self._kept = tuple(pictures)
+        """Their ids are used again for other objects once they are gone."""
 
     def image(self, image: Image.Image) -> Sequence[float]:
-        """The unit vector of an RGB image."""
-        self._embed()
+        """Return the unit vector of an RGB image."""
         return self._seen[id(image)] if id(image) in self._seen else self._embedder.image(image)
 
     def text(self, text: str) -> Sequence[float]:
-        """The unit vector of a text."""
-        self._embed()
+        """Return the unit vector of a text."""
         return self._read[text] if text in self._read else self._embedder.text(text)
-
-    def _embed(self) -> None:
-        if not self._waiting:
-            return
-        self._waiting = False  # what fails of all is asked for one by one, so that each image hears of its own
-        try:
-            several = cast(BatchEmbedder, self._embedder)
-            seen, read = several.images(list(self._pictures.values())), several.texts(self._texts)
-        except Exception as error:  # noqa: BLE001 - such as too little memory for all of them
-            log.info("What is drawn together is checked one by one: %s", one_line(error))
-            return
-        self._seen = dict(zip(self._pictures, seen, strict=True))
-        self._read = dict(zip(self._texts, read, strict=True))
-
-
-def _takes_several(embedder: Embedder) -> bool:
-    return isinstance(embedder, BatchEmbedder)
 
 
 def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:

@@ -28,7 +28,7 @@ from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DrawingModel
 from pipeline.profiles.profile import Profile, no_editor
 from pipeline.prompting import PromptSet
-from pipeline.run_files.webui import MadeWith, file_name
+from pipeline.run_files.webui import MadeWith
 from pipeline.seams import DrawnImage, DrawRequest, Editor, Embedder, Models, OnStep, Prepared, Source
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
@@ -115,16 +115,9 @@ class InstructDescription(MethodDescription):
         settings = lineage.settings
         if not isinstance(settings, InstructSettings):
             return super().parameters(lineage, size, made_with)
-        width, height = editing_size(size, settings.editing.short_side)
-        return {
-            "Steps": settings.editing.steps,
-            "Sampler": made_with.sampler,
-            "CFG scale": settings.editing.guidance,
-            "Seed": lineage.seed,
-            "Size": f"{width}x{height}",
-            "Model hash": made_with.model_hash(lineage.model),
-            "Model": file_name(lineage.model),
-        }
+        editing = settings.editing
+        drawn_size = editing_size(size, editing.short_side)
+        return self._fields(lineage, lineage.model, drawn_size, made_with, editing.steps, editing.guidance)
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
         """Of the denoising network."""

@@ -63,10 +63,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         settings: EditingSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """As in `Editor`. An instruction that the model cannot read to its end is refused, and the others are drawn.
-
-        Raises UserError for a guidance that the model would pass over.
-        """
+        """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance that it would ignore."""
         if settings.guidance > 1 and self._pipe.config.is_distilled:
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
         refused = {at: self._too_long(one.prompt) for at, one in enumerate(wanted)}
@@ -178,9 +175,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return spread
 
     def _linear(self, latents: torch.Tensor, picture: Image.Image) -> torch.Tensor:
-        """The map (channels + 1, 3) from a latent pixel, and a one, to RGB from -1 to 1 that is nearest to the picture
-        itself, whose latents and colours are both known: by least squares.
-        """
+        """Fit the map (channels + 1, 3) from latent pixels and a one to RGB from -1 to 1, on the picture itself."""
         import torch
 
         spread = self._spread(latents)[0].float().cpu()

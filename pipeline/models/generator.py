@@ -1,6 +1,4 @@
-"""Models that draw images, run by the stock pipelines of diffusers: what all of them share, what those share that are
-held to a control image, and Stable Diffusion with one of several ControlNets.
-"""
+"""Models that draw images by pipelines of diffusers: what all share, what those with a ControlNet share, and one."""
 
 from __future__ import annotations
 
@@ -60,9 +58,7 @@ class _Place:
 
 
 class DrawingPipeline(ABC, Generic[M, D]):
-    """One pipeline, one batch at a time, of pictures of one size: control images, or a source that is edited. `M` is
-    its section of the profile, `D` the settings that it draws with.
-    """
+    """One pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
 
     role = "image generator"
     """What messages call it."""
@@ -139,9 +135,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         after_step: AfterStep,
         stack: ExitStack,
     ) -> tuple[list[Image.Image], Sequence[bool] | None]:
-        """The images of the rows, each of its own picture, and which of them the safety checker flags. What `stack` is
-        given ends with it.
-        """
+        """Return the images of the rows, and which of them the safety checker flags. `stack` ends with the batch."""
 
     @abstractmethod
     def _windows_of(self, one: DrawRequest) -> int:

@@ -76,11 +76,9 @@ def ask(
     schema: Schema | None = None,
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
-    """The first reply without shortcomings, asked for with `seed`, `seed + 1`, ... at most `settings.attempts` times.
-
-    When all were asked for, the readable one with the fewest shortcomings (of two, the earlier). Raises
-    UnreadableReply, with the last reply, when none could be read. The rest is as in `Inquiry`; `what` is what was asked
-    for, in words, for that message. Raises Cancelled between two replies.
+    """Return the first reply without shortcomings, asked for with `seed`, `seed + 1`, ... at most `settings.attempts`
+    times, else the readable one with the fewest. `what` is what is asked for, in words. Raises UnreadableReply with the
+    last reply if none is readable, and Cancelled between two replies.
     """
     attempts = _Attempts(what, prompt, Inquiry(values, read, seed, shortcomings, schema), settings)
     while attempts.wanted:
@@ -100,10 +98,8 @@ def ask_all(
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V]]:
-    """An answer to each, every one as `ask` would give it: all at once where the model takes several, and then those
-    again that still fall short; else one after another.
-
-    `on_done` is told how many there are so far, beginning with none. Raises what `ask` does: the first error in order.
+    """Return an answer to each inquiry as `ask` gives it, asked together if the model takes several. `on_done` gets the
+    number of answers so far, beginning with none. Raises as `ask` does: the first error in order.
     """
     if not isinstance(language_model, BatchLanguageModel):
         answers: list[Answer[V]] = []

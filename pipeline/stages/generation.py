@@ -58,9 +58,7 @@ class Worklist(Protocol):
         ...
 
     def dropped(self) -> Collection[int]:
-        """Return the zero-based places of images taken last that are no longer wanted. Called after every step and at
-        the end.
-        """
+        """Return the zero-based places of images taken last that are no longer wanted."""
         ...
 
     def waiting(self) -> int:
@@ -135,9 +133,7 @@ def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) ->
 
 
 def explained(error: Exception) -> Exception:
-    """Return the error of an image, as a UserError if its meaning is known. Raises CannotLoad, which would stop every
-    other image too.
-    """
+    """Return an image's error, as a UserError if its meaning is known. Raises CannotLoad, as it stops all images."""
     if isinstance(error, CannotLoad):
         raise error
     if not isinstance(error, UserError) and out_of_memory(error):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -14,7 +13,7 @@ from core.errors import UserError
 from pipeline.recipes import recipe_of
 from services.batches.io_workers import Order
 from services.batches.planning import Planner
-from services.batches.pools import HerePool, Pool, Returned, work_off
+from services.batches.pools import Pool, Returned, work_off
 from services.batches.shards import handed_out
 from services.batches.work import stages_of
 from storage.workspace import Workspace
@@ -22,14 +21,8 @@ from storage.workspace import Workspace
 Outcome = Literal["done", "approval", "paused", "cancelled"]
 
 
-@dataclass(frozen=True)
-class ProgressEvent:
-    """A lot that has come back."""
-
-    batch: Batch
-    stage: Pass
-    done: int
-    failed: int
+OnLot = Callable[[Pass, int], None]
+"""Called for each lot that comes back, with its pass and the number of pieces that are done."""
 
 
 class Engine:
@@ -42,7 +35,7 @@ class Engine:
         order: Order,
         pool: Callable[[Order], Pool],
         stop: threading.Event | None = None,
-        tell: Callable[[ProgressEvent], None] = lambda event: None,
+        tell: OnLot = lambda _stage, _done: None,
     ) -> None:
         self._workspace, self._ledger, self._number = workspace, workspace.batches, batch
         self._order, self._pool, self._tell = order, pool, tell
@@ -94,6 +87,11 @@ class Engine:
         """Do what is planned of the batch's pass. Return why it stopped before the end, or None."""
         if "planned" not in self._ledger.counts(self._number)[batch.stage]:
             return None
+        if not self._has_work(batch.stage):  # the recipe has no stage of this pass
+            while pieces := self._ledger.claim(self._number, batch.stage):
+                done = [Done(piece.id) for piece in pieces]
+                self._ledger.record(self._number, done, self._order.plan.images.tries)
+            return None
         stopped: Outcome | None = None
 
         def is_stopped() -> bool:
@@ -102,16 +100,11 @@ class Engine:
             return stopped is not None
 
         # What is still leased at the end is planned again when the batch is let go.
-        with closing(work_off(self._pool_for(batch.stage), partial(self._next, batch), is_stopped)) as lots:
+        pool, self._ahead = self._ahead or self._pool(self._order), None
+        with closing(work_off(pool, partial(self._next, batch), is_stopped)) as lots:
             for returned in lots:
                 self._take(batch, returned)
         return stopped
-
-    def _pool_for(self, stage: Pass) -> Pool:
-        if not self._has_work(stage):
-            return HerePool(self._order, lambda order: _NothingToDo())
-        pool, self._ahead = self._ahead or self._pool(self._order), None
-        return pool
 
     def _asked_to_stop(self) -> Outcome | None:
         if self._stop.is_set():
@@ -125,16 +118,8 @@ class Engine:
             self._ledger.worker_died(pieces)
         else:
             self._ledger.record(self._number, returned.done, self._order.plan.images.tries)
-        failed = sum(bool(one.failed) for one in returned.done)
-        self._tell(ProgressEvent(batch, batch.stage, len(returned.done) - failed, failed))
+        self._tell(batch.stage, sum(not one.failed for one in returned.done))
 
     def _next(self, batch: Batch) -> Lot | None:
         pieces = self._ledger.claim(self._number, batch.stage)
         return Lot(batch.stage, pieces) if pieces else None
-
-
-class _NothingToDo:
-    """Does the lots of a pass in which the recipe has no stage."""
-
-    def do(self, lot: Lot) -> tuple[Done, ...]:
-        return tuple(Done(piece.id) for piece in lot.pieces)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from core.batches import PASSES, Batch, BatchSource, NewWork, Pass, PlannedDrawing, SourceRun
@@ -33,21 +34,19 @@ EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
 
-@dataclass
-class _Drawings:
-    """Images that are to be planned, those of one shape together."""
+_Shapes = defaultdict[Hashable, list[NewWork]]
+"""Images that are to be planned, by their shape."""
 
-    shapes: dict[Hashable, list[NewWork]] = field(default_factory=dict)
 
-    def in_lots(self, first: int, at_once: int) -> tuple[list[NewWork], int]:
-        """Each with its lot, the first of which is `first`, and its place there; and the number of the next lot."""
-        lot, work = first, list[NewWork]()
-        for same in self.shapes.values():
-            for at, one in enumerate(same):
-                further, place = divmod(at, at_once)
-                work.append(replace(one, lot=lot + further, place=place))
-            lot += -(-len(same) // at_once)
-        return work, lot
+def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], int]:
+    """Return each image with its place in a lot of one shape, the first of which is `first`, and the next lot."""
+    lot, work = first, list[NewWork]()
+    for same in shapes.values():
+        for at, one in enumerate(same):
+            further, place = divmod(at, at_once)
+            work.append(replace(one, lot=lot + further, place=place))
+        lot += -(-len(same) // at_once)
+    return work, lot
 
 
 class Planner:
@@ -120,7 +119,7 @@ class Planner:
 
     def _plan_drawing(self, some: Sequence[BatchSource], shared: SelectedCaptions) -> None:
         held = self._ledger.source_runs([source.run for source in some if source.run])
-        drawings, without = _Drawings(), list[NewWork]()
+        shapes, without = _Shapes(list), list[NewWork]()
         for source in some:
             run = held[source.run or ""]
             captions = self._recipe.captions(_bare(run))
@@ -131,19 +130,19 @@ class Planner:
             for place in chosen:
                 for number in range(self._order.settings.generation.images_per_caption):
                     seed = seed_of(self._order.settings.generation, self._seed(source), place, number)
-                    self._add(drawings, source, run, captions.items[place], seed)
-        work, lot = drawings.in_lots(self._ledger.next_lot(self._number, "images"), self._order.at_once)
+                    self._add(shapes, source, run, captions.items[place], seed)
+        work, lot = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
         work += [replace(one, lot=lot) for one in without]
         why = "None of its captions is drawn: the plan's shares leave them out."
         self._ledger.plan(self._number, "images", work, {one.key: why for one in without})
 
     def _add(
-        self, drawings: _Drawings, source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
+        self, shapes: _Shapes, source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
     ) -> None:
         task = self._order.plan.task_of(source.item.label)
         key = _image_key(run, task, caption, self._method.name, self._model, self._own.plain(), seed)
         shape = self._method.shape(self._own, run.size)
-        drawings.shapes.setdefault(shape, []).append(NewWork(source.id, key, 0, 0, seed, caption))
+        shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))
 
     def _plan_edited(self) -> None:
         """Replan the images that are not begun and whose captions were edited in Explore after they were planned."""
@@ -157,19 +156,19 @@ class Planner:
                     place, caption = found
                     slots.setdefault((place, one.seed), []).append(one)
                     wanted[place, one.seed] = caption
-            drawings, left, back = _Drawings(), dict[int, str](), list[int]()
+            shapes, left, back = _Shapes(list), dict[int, str](), list[int]()
             for slot, held in slots.items():
                 caption = wanted[slot]
                 if any(one.begun for one in held):
                     continue
                 if caption is not None and not any(one.counterfactual == caption for one in held):
-                    self._add(drawings, source, run, caption, slot[1])
+                    self._add(shapes, source, run, caption, slot[1])
                 for one in held:
                     if one.counterfactual != caption and not one.skipped:
                         left[one.id] = TAKEN_OUT if caption is None else EDITED
                     elif one.counterfactual == caption and one.skipped:
                         back.append(one.id)
-            work, _ = drawings.in_lots(self._ledger.next_lot(self._number, "images"), self._order.at_once)
+            work, _ = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
             self._ledger.replan(self._number, left, back, work)
 
 

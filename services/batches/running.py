@@ -299,7 +299,9 @@ class BatchRuns:
         """Work on a batch until it is done or stopped; gives what went wrong, in a sentence."""
         try:
             order = self._service.order(run.number)
-            Engine(self._workspace, run.number, order, self.pool, run.stop, lambda event: self._changes.tell()).run()
+            Engine(
+                self._workspace, run.number, order, self.pool, run.stop, lambda _stage, _done: self._changes.tell()
+            ).run()
         except UserError as error:
             return str(error)
         except Exception as error:  # the thread must outlive a mistake in the work

@@ -21,7 +21,8 @@ from core.types import CounterfactualCaption, Edit, Task
 from demo.render import render
 from demo.scene import random_scene
 from pipeline.checks.images import EDGES_KEPT
-from pipeline.methods import Preparations, method_of, read_lineage
+from pipeline.methods import method_of, read_lineage
+from pipeline.methods.base import Preparations
 from pipeline.methods.controlnet import (
     CONTROL_IMAGE,
     CONTROLNET,

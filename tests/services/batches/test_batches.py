@@ -21,7 +21,7 @@ from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.types import CounterfactualCaption, CounterfactualCaptions, Trace
 from services.batches import planning
-from services.batches.engine import Engine, Outcome, ProgressEvent
+from services.batches.engine import Engine, OnLot, Outcome
 from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool, Pool, Returned
@@ -64,7 +64,7 @@ def worked(
     models: ScriptedModels | None = None,
     pool: Callable[[Order], Pool] | None = None,
     stop: threading.Event | None = None,
-    tell: Callable[[ProgressEvent], None] = lambda event: None,
+    tell: OnLot = lambda _stage, _done: None,
 ) -> Outcome:
     """What becomes of it in this process, with stand-ins for the models."""
     order = BatchService(workspace).order(number)
@@ -277,10 +277,13 @@ def test_a_recipe_without_a_language_model_needs_no_worker_for_it(workspace: Wor
 def test_it_stops_when_it_is_asked_to_and_goes_on_where_it_was(workspace: Workspace, tmp_path: Path) -> None:
     images(tmp_path / "data", 40)
     number, stop = planned(workspace, tmp_path), threading.Event()
-    assert worked(workspace, number, stop=stop, tell=lambda told: stop.set()) == "paused"
+    assert worked(workspace, number, stop=stop, tell=lambda _stage, _done: stop.set()) == "paused"
     done = BatchService(workspace).status(number).passes[0]
     assert 0 < done.number("done") < 40 and done.number("leased") == 0
-    assert worked(workspace, number, tell=lambda told: workspace.batches.set_wish(number, "cancel")) == "cancelled"
+    assert (
+        worked(workspace, number, tell=lambda _stage, _done: workspace.batches.set_wish(number, "cancel"))
+        == "cancelled"
+    )
     assert worked(workspace, number) == "approval"
     assert workspace.runs.count() == 40
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.batches import Item, Piece, SourceRun
+from core.batches import Item, Pass, Piece, SourceRun
 from core.errors import UserError
 from services.batches import planning, service
-from services.batches.engine import ProgressEvent
 from services.batches.io_workers import FileWork, HelperDied, Helpers, Order, UnreadSource
 from services.batches.plan_file import read_plan
 from services.batches.pools import ProcessPool
@@ -62,7 +61,7 @@ def test_helpers_make_the_same_images_and_end_with_their_worker(tmp_path: Path, 
     pools: list[ProcessPool] = []
     seen: set[psutil.Process] = set()
 
-    def look(event: ProgressEvent) -> None:
+    def look(_stage: Pass, _done: int) -> None:
         seen.update(helpers_of(pools[-1]))
 
     assert run(plan, tmp_path / "helped", helped(helpers, pools), look) == expected
@@ -78,7 +77,7 @@ def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, v
     pools: list[ProcessPool] = []
     killed: list[psutil.Process] = []
 
-    def kill(event: ProgressEvent) -> None:
+    def kill(_stage: Pass, _done: int) -> None:
         stage = len(pools)
         if stage in (1, 3) and len(killed) < stage:  # once while sources are read, and once while images are saved
             found = helpers_of(pools[-1])

@@ -17,12 +17,13 @@ import psutil
 import pytest
 from PIL import Image
 
+from core.batches import Pass
 from core.errors import UserError
 from demo.render import render
 from demo.scene import random_scene
 from services.batches import planning, service
 from services.batches.cluster import RayPool, on_ray
-from services.batches.engine import Engine, ProgressEvent
+from services.batches.engine import Engine, OnLot
 from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool
@@ -84,7 +85,7 @@ def plan_of(folder: Path, sources: int) -> Path:
     return file
 
 
-def run(plan: Path, workspace: Path, pool: Pools, tell: Callable[[ProgressEvent], None] = lambda event: None) -> Images:
+def run(plan: Path, workspace: Path, pool: Pools, tell: OnLot = lambda _stage, _done: None) -> Images:
     """The images of a plan that is run to its end."""
     with Workspace(workspace) as opened:
         batches = BatchService(opened)
@@ -118,8 +119,8 @@ def test_two_nodes_make_the_images_of_one_process_also_when_an_actor_is_killed(t
         pools.append(RayPool(order, make=scripted))
         return pools[-1]
 
-    def kill(event: ProgressEvent) -> None:
-        if event.stage == "images" and not killed:
+    def kill(stage: Pass, _done: int) -> None:
+        if stage == "images" and not killed:
             killed.append(pools[-1].processes[0])
             os.kill(killed[0], signal.SIGKILL)
 
@@ -146,7 +147,7 @@ from tests.support.batch_workers import scripted
 from tests.services.batches.test_cluster import run
 
 def wait(event):
-    if event.stage == "images":
+    if stage == "images":
         print("drawing", flush=True)
         sys.stdin.readline()
 
