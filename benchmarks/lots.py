@@ -30,8 +30,7 @@ from core.images import png_of
 from core.types import Task
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
-from pipeline.drawing import SourceWork
-from pipeline.driver import Driver
+from pipeline.driver import Driver, SourceWork
 from pipeline.lots import draw, run_stages
 from pipeline.methods import controlnet
 from pipeline.models import load_models

@@ -2,37 +2,64 @@
 
 Page, command line and scripts all use it. It decides what is still fresh and what has to be made again, stops if asked
 to, and resumes from what the store has. Knows no page and no database.
+
+Images are drawn in batches of one size, the last one filled up. The pixels of an image depend on its own seed, caption
+and control image, on the size of its batch and its place there, and never on the images beside it. So it is drawn again
+alone from the `DrawnBatch` in its lineage.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol
 
 from PIL import Image
 
-from core.errors import UnreadableReply, UserError, out_of_memory
+from core.errors import Cancelled, UnreadableReply, UserError, one_line, out_of_memory
 from core.images import image_sha
 from core.lineage import DEFAULT_RECIPE, Failure, Lineage, TestCase
 from core.masks import NO_MASK, InMask, in_mask
-from core.progress import Progress, stop_if, stoppable
+from core.progress import Progress, StepTimer, stop_if, stoppable
 from core.settings import Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task
-from pipeline.drawing import Drawing, EmitOf, SourceWork
-from pipeline.drawing_speed import Speeds
+from pipeline.drawing_speed import SideTime, Speeds
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
 from pipeline.methods import method_of
 from pipeline.methods.base import Preparations
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet, edited_prompts
 from pipeline.recipes import Recipe, recipe_of
-from pipeline.request import Emit, Event, ImageDone, ImageFailed, MemoryStore, Request, StageBegan, StageDone, Store
-from pipeline.seams import Models
+from pipeline.request import (
+    DrawingBegan,
+    Emit,
+    Event,
+    ImageDone,
+    ImageFailed,
+    MemoryStore,
+    Placed,
+    Preview,
+    Request,
+    StageBegan,
+    StageDone,
+    Store,
+)
+from pipeline.seams import CaseRequest, Method, Models, OnStep, Prepared, Source
 from pipeline.stages import generation
 from pipeline.stages.base import EarlyReply, StageInputs, StageMade
-from pipeline.stages.generation import FixedWorklist, Plan, PlannedImage, Worklist
+from pipeline.stages.generation import Plan, PlannedImage
+
+PREVIEW_SHARE = 0.04
+"""Maximum share of drawing time for previews. A preview that would exceed it is left out."""
+MOST_OPEN = 8
+"""Maximum number of batches that wait to be filled: images with other keys, or for a taken place, need their own."""
+
+EmitOf = Callable[[int, Event], None]
+"""Called with every event and the index of its work, one at a time. An error raised at an event of a stage ends that
+work, at an event of the drawing all work. Cancelled always ends all work."""
 
 
 def ignore(_event: Event) -> None:
@@ -51,7 +78,7 @@ class Driver:
         self._prompts = prompts
         self._loaded: dict[Recipe, PromptSet] = {}
         self.speeds = Speeds()
-        self._preparations = Preparations()
+        self.preparations = Preparations()
 
     def run(
         self,
@@ -81,21 +108,6 @@ class Driver:
             run.stage(name, request, names[place + 1 :])
         if draws:
             run.draw(request, worklist)
-
-    def drawing(
-        self,
-        recipe: Recipe,
-        edited_prompts: Mapping[StageName, str],
-        worklist: Worklist,
-        emit: EmitOf,
-        cancelled: threading.Event | None,
-    ) -> Drawing:
-        """Load the models that draw images of a recipe. Raises UserError if the profile cannot draw them."""
-        if refused := recipe.cannot_draw(self.profile):
-            raise UserError(refused)
-        prompts, labels = self.prompts(recipe, edited_prompts), self.profile.tasks.labels
-        method = method_of(recipe.method).with_models(self.models, prompts, labels)
-        return Drawing(recipe, method, self.speeds, self._preparations, worklist, emit, cancelled)
 
     def produce(
         self,
@@ -214,8 +226,8 @@ class _RecipeRun:
     def stage(self, name: StageName, request: Request, later: tuple[StageName, ...]) -> None:
         """Run a stage, unless its value is fresh. `later` are the stages that follow in this request."""
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
-        stage, prompts, values = recipe.stage(name), driver.prompts(recipe, request.prompts), store.values()
-        made_by = driver.producers(recipe, prompts, settings)
+        prompts, values = driver.prompts(recipe, request.prompts), store.values()
+        stage, made_by = recipe.stage(name), driver.producers(recipe, prompts, settings)
         fresh = name in values and name not in stale_stages(recipe, request.task, self._sha, values, settings, made_by)
         if fresh and name != request.anew:
             self._emit(StageDone(name, values[name], reused=True))
@@ -275,8 +287,13 @@ class _RecipeRun:
         if request.images:
             asked = dict.fromkeys(image.counterfactual for image in request.images)
             generation.require_ready(request.task, CounterfactualCaptions(tuple(asked)))
-        drawing = self._driver.drawing(
-            self._recipe, request.prompts, worklist, lambda _number, event: self._emit(event), self._cancelled
+        drawing = Drawing(
+            self._driver,
+            self._recipe,
+            request.prompts,
+            worklist,
+            lambda _number, event: self._emit(event),
+            self._cancelled,
         )
         source = drawing.prepare(0, SourceWork(request, self._store))
         at_once = drawing.method.batch(source.prepared, worklist.waiting(), request.watched)
@@ -309,3 +326,268 @@ class _RecipeRun:
             else:
                 self._emit(ImageDone(lineage, reused=True))
         return lacking
+
+
+class Worklist(Protocol):
+    """The images to be made. The list may change meanwhile, but not a `FixedWorklist`."""
+
+    def take(self, most: int = 1) -> Sequence[PlannedImage]:
+        """Take at most `most` images, which are begun now. Empty if none is left."""
+        ...
+
+    def dropped(self) -> Collection[int]:
+        """Return the zero-based places of images taken last that are no longer wanted."""
+        ...
+
+    def waiting(self) -> int:
+        """Return the number of images that are not begun."""
+        ...
+
+
+class FixedWorklist:
+    """A worklist that does not change."""
+
+    def __init__(self, images: Iterable[PlannedImage]) -> None:
+        self._images = deque(images)
+
+    def take(self, most: int = 1) -> Sequence[PlannedImage]:
+        return [self._images.popleft() for _ in range(min(most, len(self._images)))]
+
+    def dropped(self) -> Collection[int]:
+        return ()
+
+    def waiting(self) -> int:
+        return len(self._images)
+
+
+@dataclass(frozen=True)
+class SourceWork:
+    """One source image and the request for it."""
+
+    request: Request
+    store: Store
+
+
+@dataclass(frozen=True)
+class DrawnSource:
+    """A source that is ready to be drawn."""
+
+    number: int
+    """Index of its work."""
+    work: SourceWork
+    prepared: Prepared
+
+
+@dataclass(frozen=True)
+class _Image:
+    source: DrawnSource
+    planned: PlannedImage
+    taken: int
+    """Zero-based place among the images that were taken from the worklist together."""
+
+
+@dataclass(eq=False)
+class _Batch:
+    """A batch that is being filled."""
+
+    size: int
+    key: Hashable
+    images: dict[int, _Image] = field(default_factory=dict)
+    """Images by place."""
+
+    def place_for(self, image: PlannedImage) -> int | None:
+        """Return the place of an image, or None if there is no room for it."""
+        if image.batch is not None:
+            return None if image.batch.place in self.images else image.batch.place
+        return next((place for place in range(self.size) if place not in self.images), None)
+
+
+class _Dropped(Cancelled):
+    """The images being made are no longer wanted, but later ones are."""
+
+
+class Drawing:
+    """Images of one recipe that are being drawn."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        recipe: Recipe,
+        edited_prompts: Mapping[StageName, str],
+        worklist: Worklist,
+        emit: EmitOf,
+        cancelled: threading.Event | None,
+    ) -> None:
+        """Load the models that draw. Raises UserError if the profile cannot draw images of the recipe.
+
+        `worklist` tells how many images are still to come, and which of those that were taken are dropped.
+        """
+        if refused := recipe.cannot_draw(driver.profile):
+            raise UserError(refused)
+        self._description = method_of(recipe.method)
+        prompts, labels = driver.prompts(recipe, edited_prompts), driver.profile.tasks.labels
+        self.method: Method[Any] = self._description.with_models(driver.models, prompts, labels)
+        self.done = self.made = 0
+        """`done` counts images drawn or failed, and `made` the test cases among them."""
+        self.stopped = False
+        """True if `emit` raised the error that ended the work, False if the method failed."""
+        self._driver, self._recipe, self._worklist = driver, recipe, worklist
+        self._emit, self._cancelled = emit, cancelled
+        self._open: list[_Batch] = []
+        self._timer: StepTimer | None = None
+        self._smaller = 0
+        """Reduced size of a batch for lack of memory, 0 if none was reduced."""
+
+    def prepare(self, number: int, work: SourceWork) -> DrawnSource:
+        """Begin with a source. Raises errors of `Method.prepare`."""
+        request, store = work.request, work.store
+        self.tell(number, DrawingBegan())
+        if placing := getattr(self.method, "placing", ""):  # for methods whose models run in several ways
+            self.tell(number, Placed(placing))
+        caption = self._recipe.source_caption({name: value.value for name, value in store.values().items()})
+        source = Source(store.source(), request.task, caption, store.mask())
+        settings = self._description.settings_of(request.settings)
+        emit = partial(self.tell, number)
+        prepared = self._driver.preparations.prepared(
+            self._description, self.method, source, settings, emit, self._cancelled
+        )
+        return DrawnSource(number, work, prepared)
+
+    def put(
+        self, source: DrawnSource, images: Sequence[PlannedImage], size: int, keys: Sequence[Hashable] | None = None
+    ) -> None:
+        """Put the images of a source into batches, and draw those that are full.
+
+        An image goes into a batch of its own `batch`, else of `size`. Only images with equal `keys` share one.
+        """
+        for taken, (image, key) in enumerate(zip(images, keys or [None] * len(images), strict=True)):
+            wanted = (size if image.batch is None else image.batch.size, key)
+            for batch in self._open:
+                if (batch.size, batch.key) == wanted and (place := batch.place_for(image)) is not None:
+                    break
+            else:
+                batch = _Batch(*wanted)
+                place = batch.place_for(image)
+                assert place is not None
+                self._open.append(batch)
+            batch.images[place] = _Image(source, image, taken)
+        for batch in [batch for batch in self._open if len(batch.images) == batch.size]:
+            self._draw_next(batch)
+        while len(self._open) > MOST_OPEN:
+            self._draw_next(self._open[0])
+
+    def finish(self) -> None:
+        """Draw the remaining batches, each filled up."""
+        while self._open:
+            self._draw_next(self._open[0])
+
+    def fail(self, number: int, work: SourceWork, image: PlannedImage, error: Exception) -> None:
+        """Note that an image cannot be made. Raises CannotLoad, which would stop every other image too."""
+        error = generation.explained(error)
+        self.done += 1
+        work.store.save_failure(image.failure(one_line(error)))
+        self.tell(number, ImageFailed(image, error))
+
+    def tell(self, number: int, event: Event) -> None:
+        """Emit an event, and note if that ends the work."""
+        self.stopped = True
+        self._emit(number, event)
+        self.stopped = False
+
+    def _draw_next(self, batch: _Batch) -> None:
+        self._open.remove(batch)
+        self._draw(batch)
+
+    def _draw(self, batch: _Batch) -> None:
+        images = [image for _, image in sorted(batch.images.items())]
+        requests = [
+            CaseRequest(image.planned.counterfactual, image.planned.seed, place)
+            for place, image in sorted(batch.images.items())
+        ]
+        try:
+            stop_if(self._cancelled)
+            on_step = self._on_step(images, batch.size)
+            finishing = self.method.make([one.source.prepared for one in images], requests, batch.size, on_step)
+        except _Dropped:
+            return
+        except Cancelled:
+            raise
+        except Exception as error:
+            if self.stopped:
+                raise
+            if len(images) == 1:
+                self._fail(images[0], error)
+                return
+            for place, image in sorted(batch.images.items()):  # to find the one that fails
+                self._draw(_Batch(batch.size, batch.key, {place: image}))
+            return
+        for image, finish in zip(images, finishing, strict=True):
+            try:
+                case = finish()
+                self._stop_if_dropped([image])  # its checks come after its last step
+            except _Dropped:
+                continue
+            except Cancelled:
+                raise
+            except Exception as error:  # noqa: BLE001 - reported for this image; the others go on
+                self._fail(image, error)
+            else:
+                self._save(image, case, batch.size)
+
+    def _fail(self, image: _Image, error: Exception) -> None:
+        self.fail(image.source.number, image.source.work, image.planned, error)
+
+    def _save(self, image: _Image, case: TestCase, size: int) -> None:
+        self.done, self.made = self.done + 1, self.made + 1
+        source = image.source
+        effort = self._description.effort(source.prepared.settings, source.prepared.source.image.size)
+        self._driver.speeds.add(effort, case.lineage.seconds)
+        lineage = replace(case.lineage, recipe=self._recipe.name, task=source.work.request.task)
+        if lineage.settings.drawn_in is not None and lineage.settings.drawn_in.size < size:
+            self._smaller = lineage.settings.drawn_in.size
+        source.work.store.save_case(replace(case, lineage=lineage))
+        self.tell(source.number, ImageDone(lineage))
+
+    def _stop_if_dropped(self, images: list[_Image]) -> None:
+        """Raise _Dropped if none of these images is wanted any more."""
+        stop_if(self._cancelled)
+        if {image.taken for image in images} <= set(self._worklist.dropped()):
+            raise _Dropped
+
+    def _on_step(self, images: list[_Image], size: int) -> OnStep:
+        """Report that a batch begins, and return the function that reports its steps."""
+        prepared, watched = images[0].source.prepared, images[0].source.work.request.watched
+        steps = prepared.settings.steps or 1
+        if self._timer is None:
+            known = self._driver.speeds.seconds(self._description.effort(prepared.settings, prepared.source.image.size))
+            self._timer = StepTimer(None if known is None else known / steps)
+        timer, before, previews = self._timer, self._timer.steps, SideTime()
+        first, last = self.done + 1, self.done + len(images)
+        which = f"image {first}" if len(images) == 1 else f"images {first} to {last}"
+        smaller = f"{self._smaller} at once, as there is too little memory for {size}"
+        numbers = dict.fromkeys(image.source.number for image in images)
+
+        def tell(step: float) -> None:
+            total = last + sum(len(batch.images) for batch in self._open) + self._worklist.waiting()
+            at = self.done * steps + int(step * len(images))
+            left = timer.seconds_left(total * steps - at)
+            # Models of some methods get ready with the first image.
+            notes = [getattr(self.method, "waits", ""), smaller if 0 < self._smaller < size else ""]
+            beside = ", ".join(filter(None, notes))
+            note = f"{which} of {total}{f' ({beside})' if beside else ''}"
+            for number in numbers:
+                self.tell(number, Progress(GENERATION, at, total * steps, left, note, int(step)))
+
+        def on_step(done: int, of: int) -> None:
+            self._stop_if_dropped(images)
+            # A scheduler may take a few more steps than the settings say; the bar still ends at its end.
+            step = min(done, of) * steps / max(of, 1)
+            timer.at(before + step * len(images))
+            tell(step)
+            if watched and done < of and previews.affordable(PREVIEW_SHARE):
+                with previews.measured():
+                    if (shown := self.method.preview()) is not None:
+                        self.tell(images[0].source.number, Preview(shown))
+
+        tell(0)
+        return on_step

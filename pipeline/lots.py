@@ -19,8 +19,7 @@ from core.errors import Cancelled, CannotLoad, UserError
 from core.images import image_sha
 from core.progress import stop_if, stoppable
 from core.types import CounterfactualCaptions, StageName
-from pipeline.drawing import Drawing, EmitOf, SourceWork
-from pipeline.driver import Driver
+from pipeline.driver import Drawing, Driver, EmitOf, FixedWorklist, SourceWork
 from pipeline.freshness import stale_stages
 from pipeline.gathering import ModelsTogether, takes_many_images, takes_many_texts
 from pipeline.methods import method_of
@@ -28,7 +27,7 @@ from pipeline.recipes import recipe_of
 from pipeline.request import Event, Request, Store
 from pipeline.seams import Models
 from pipeline.stages import generation
-from pipeline.stages.generation import FixedWorklist, PlannedImage
+from pipeline.stages.generation import PlannedImage
 
 SIDE_BY_SIDE = 32
 """Number of sources whose text stages run at the same time, and so of requests that may reach a model at once."""
@@ -190,7 +189,7 @@ def draw(
     if not worklist.waiting():
         return  # nothing to do is no reason to load a generator
     recipe = recipe_of(works[0].request.recipe)
-    drawing = driver.drawing(recipe, works[0].request.prompts, worklist, emit, cancelled)
+    drawing = Drawing(driver, recipe, works[0].request.prompts, worklist, emit, cancelled)
     shape: Hashable = None
     for number, work in enumerate(works):
         stop_if(cancelled)

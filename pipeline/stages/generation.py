@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from core.errors import CannotLoad, UserError, out_of_memory
 from core.lineage import DrawnBatch, Failure
@@ -48,38 +46,6 @@ class Plan:
     """Total number of denoising steps."""
     seconds: float | None
     """Estimated time, or None if nothing was measured yet."""
-
-
-class Worklist(Protocol):
-    """The images to be made. The list may change meanwhile, but not a `FixedWorklist`."""
-
-    def take(self, most: int = 1) -> Sequence[PlannedImage]:
-        """Take at most `most` images, which are begun now. Empty if none is left."""
-        ...
-
-    def dropped(self) -> Collection[int]:
-        """Return the zero-based places of images taken last that are no longer wanted."""
-        ...
-
-    def waiting(self) -> int:
-        """Return the number of images that are not begun."""
-        ...
-
-
-class FixedWorklist:
-    """A worklist that does not change."""
-
-    def __init__(self, images: Iterable[PlannedImage]) -> None:
-        self._images = deque(images)
-
-    def take(self, most: int = 1) -> Sequence[PlannedImage]:
-        return [self._images.popleft() for _ in range(min(most, len(self._images)))]
-
-    def dropped(self) -> Collection[int]:
-        return ()
-
-    def waiting(self) -> int:
-        return len(self._images)
 
 
 def plan(

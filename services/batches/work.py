@@ -22,8 +22,7 @@ from core.lineage import DrawnBatch, TestCase
 from core.seeds import next_seed
 from core.stored_runs import SavedCase
 from core.types import CounterfactualCaption, StageName, Task
-from pipeline.drawing import SourceWork
-from pipeline.driver import Driver
+from pipeline.driver import Driver, SourceWork
 from pipeline.lots import draw, run_stages
 from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of

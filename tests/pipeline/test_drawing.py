@@ -25,7 +25,7 @@ from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from pipeline.ade_colours import UNLABELLED, colour_of
 from pipeline.conditioning import control_image, edges
 from pipeline.drawing_speed import Effort, SideTime, Speeds, effort_of
-from pipeline.driver import Driver
+from pipeline.driver import Driver, FixedWorklist, Worklist
 from pipeline.methods import METHODS
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, ControlNetSettings
 from pipeline.profiles.profile import load_profile
@@ -167,7 +167,7 @@ def test_previews_take_their_share_and_no_more() -> None:
 # Making what is on the list
 
 
-class List(generation.FixedWorklist):
+class List(FixedWorklist):
     """Drops the image that is at work when it is told to."""
 
     wanted = True
@@ -177,7 +177,7 @@ class List(generation.FixedWorklist):
 
 
 def run(
-    images: generation.Worklist,
+    images: Worklist,
     on_step: Callable[[Progress], None] = lambda _: None,
     embedder: ScriptedEmbedder | None = None,
     cancelled: threading.Event | None = None,
@@ -237,7 +237,7 @@ def test_an_image_that_is_dropped_while_it_is_checked_is_not_kept() -> None:
 
 
 def test_an_image_that_is_checked_when_all_is_stopped_is_not_kept() -> None:
-    stop, images = threading.Event(), generation.FixedWorklist([generation.PlannedImage(ONE, seed) for seed in (1, 2)])
+    stop, images = threading.Event(), FixedWorklist([generation.PlannedImage(ONE, seed) for seed in (1, 2)])
     with pytest.raises(Cancelled):
         run(images, embedder=Checking(stop.set), cancelled=stop)
     assert images.waiting() == 1
@@ -245,7 +245,7 @@ def test_an_image_that_is_checked_when_all_is_stopped_is_not_kept() -> None:
 
 def test_previews_come_between_the_steps() -> None:
     shown: list[Image.Image] = []
-    images = generation.FixedWorklist([generation.PlannedImage(ONE, 1)])
+    images = FixedWorklist([generation.PlannedImage(ONE, 1)])
     assert run(images, on_preview=shown.append) == [1]
     assert 1 <= len(shown) <= 3 and all(image.size == (16, 16) for image in shown)
 

@@ -20,8 +20,7 @@ from core.types import CounterfactualCaption, Edit, Task
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
 from pipeline import lots
-from pipeline.drawing import SourceWork
-from pipeline.driver import Driver
+from pipeline.driver import Driver, SourceWork
 from pipeline.lots import draw, run_stages, shape_of
 from pipeline.methods.controlnet import CONTROL_IMAGE
 from pipeline.models import load_models

@@ -31,8 +31,7 @@ from core.settings import (
     Settings,
 )
 from core.types import Caption, Task
-from pipeline.drawing import SourceWork
-from pipeline.driver import Driver
+from pipeline.driver import Driver, SourceWork
 from pipeline.lots import run_stages
 from pipeline.models import Models, load_models, server
 from pipeline.models.captioner_chat import ServedChatModel, fitting
