@@ -38,11 +38,11 @@ test: $(TEST_READY) chromium ## Set up what is missing and run all tests (ARGS="
 	@$(if $(ARGS),exec,$(TESTING) exec) $(BIN)/python -m pytest $(or $(ARGS),--numprocesses auto --dist loadfile --no-loadscope-reorder)
 
 # Its tests are small and many, so that a core takes over what another has left.
-test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the embedded models: about a minute
+test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the embedded models: under a minute
 	@$(TESTING) exec $(BIN)/python -m pytest -m "not slow and not browser and not demo and not soak" \
 	  --ignore=tests/browser --numprocesses auto --dist worksteal $(ARGS)
 
-soak: $(TEST_READY) ## The tests that take minutes each: fifty kills of the server while annotators work, the paper's protocol in full, a thousand replies, real-size weights, a compiler at work
+soak: $(TEST_READY) ## The tests that take minutes each: kills by the dozen, the protocol and the questions of the paper in full, a thousand replies, real-size weights, a compiler at work
 	@exec $(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: $(TEST_READY) ## Style, layout, the walls between the rooms, and types
