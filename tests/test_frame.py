@@ -178,6 +178,14 @@ def _loaded_by(*modules: str) -> set[str]:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: str(page.stem))
+def test_files_that_the_docs_name_are_there(page: Path) -> None:
+    named = set(re.findall(r"`([\w/.-]+\.(?:py|sql|js|css))`", page.read_text(encoding="utf-8")))
+    files = (*ROOT.glob("*.py"), *ROOT.glob("[!.]*/**/*.*"))
+    tree = "\n".join(f"/{file.relative_to(ROOT).as_posix()}" for file in files)
+    assert not [name for name in named if not re.search(rf"/{re.escape(name)}$", tree, re.M) and "NAME" not in name]
+
+
 def test_make_knows_its_targets() -> None:
     known = _make("help")
     targets = "run test test-fast soak lint format demo-report bench screenshots train clean".split()
