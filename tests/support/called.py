@@ -18,6 +18,11 @@ FILE = {"meta": {"_type": "gradio.FileData"}}
 """What marks an object as a file."""
 
 
+def client_of(url: str, headers: dict[str, str] | None = None) -> Client:
+    """Return Gradio's client of a server. By itself it gives up a server that is silent for five seconds."""
+    return Client(url, headers=headers, verbose=False, httpx_kwargs={"timeout": 120})
+
+
 def call(url: str, name: str, *data: Any, headers: Mapping[str, str] | None = None, **fields: Any) -> httpx.Response:
     """Values in their order, or by their names."""
     sent = {"data": fields or list(data)}

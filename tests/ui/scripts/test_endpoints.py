@@ -17,7 +17,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from services.studio import Studio
-from tests.support.called import FILE, answer, of_page, picture, refused, told, watched
+from tests.support.called import FILE, answer, client_of, of_page, picture, refused, told, watched
 from tests.support.explorer import held_drawing, text_run
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here
@@ -35,7 +35,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Stud
 
 @pytest.fixture(scope="module")
 def client(served: tuple[str, Studio]) -> Client:
-    return Client(served[0], verbose=False)
+    return client_of(served[0])
 
 
 def test_every_command_is_an_endpoint_with_its_words_types_and_bounds(served: tuple[str, Studio]) -> None:
@@ -236,6 +236,6 @@ def test_a_client_that_goes_away_leaves_the_job_at_work(served: tuple[str, Studi
         answer(url, "queue_cancel", second)
         assert answer(url, "show_job", second)["state"] == "cancelled"
         generator.let_all()
-        assert watched(Client(url, verbose=False), first)["state"] == "done"
+        assert watched(client_of(url), first)["state"] == "done"
     images = [answer(url, "list_images", run, 0, 50)["images"] for run in runs]
     assert len(images[0]) == 4 and images[1] == []

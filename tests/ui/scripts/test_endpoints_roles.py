@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from services.commands import Command, Missing
@@ -20,7 +19,7 @@ from services.evaluation import commands as asking_of
 from services.queries import ListRuns, ShowRun
 from services.runs.life_cycle import RenameRun
 from services.studio import Studio
-from tests.support.called import call, callers, made_token, picture, sent, shown
+from tests.support.called import call, callers, client_of, made_token, picture, sent, shown
 from tests.support.explorer import held_drawing, text_run
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
@@ -417,7 +416,7 @@ def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str,
     made = made_token(studio, "notebook", days=30)
     with pytest.raises(Exception, match="already"):
         studio.commands.send("make-token", {"title": "notebook", "reads_only": True, "days": 30})
-    client = Client(url, headers=shown(made.text), verbose=False)
+    client = client_of(url, headers=shown(made.text))
     run = client.predict(sample="balloon", api_name="/run_from_sample")["run"]
     client.predict(run=run, title="by a script", api_name="/rename")
     lines = [entry.detail for entry in studio.workspace.studies.log() if entry.event == "script"]
@@ -432,7 +431,7 @@ def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str,
 def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(locked: tuple[str, Studio]) -> None:
     url, studio = locked
     made = made_token(studio, "watcher")
-    client = Client(url, headers=shown(made.text), verbose=False)
+    client = client_of(url, headers=shown(made.text))
     run = text_run(studio)
     with held_drawing(studio) as generator:
         job = client.predict(run=run, api_name="/generate")["job"]["job"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gradio_client import Client, handle_file
+from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
 import services.test_sets.exports as exports
@@ -21,7 +21,7 @@ from core.images import png_of
 from services.studio import Studio
 from services.test_sets.exports import FOLDER
 from services.test_sets.versions import version_of
-from tests.support.called import FILE, answer, call, made_token, refused, sent, shown
+from tests.support.called import FILE, answer, call, client_of, made_token, refused, sent, shown
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
 from tests.support.set_cases import picture, run_of
@@ -79,7 +79,7 @@ def test_a_script_goes_from_a_filter_to_a_set_in_another_workspace(first: Served
     studio = first[1]
     run_of(studio.workspace, 1, [10, 11, 12], label="bird", accepted=False)
     run_of(studio.workspace, 2, [13], label="boat", accepted=False)
-    client, other = Client(first[0], verbose=False), Client(second[0], verbose=False)
+    client, other = client_of(first[0]), client_of(second[0])
 
     def ask(name: str, **fields: Any) -> Any:
         return client.predict(**fields, api_name=f"/{name}")
@@ -180,7 +180,7 @@ def state_of(studio: Studio, version: str) -> str:
 def test_a_call_that_is_cancelled_stops_the_export_that_nobody_else_wants(first: Served, held: Held) -> None:
     url, studio = first
     version = released(studio, "Cancelled", 120)
-    one, other = (Client(url, verbose=False) for _ in range(2))
+    one, other = (client_of(url) for _ in range(2))
     jobs = [one.submit(version=version, format="csv", api_name="/download_test_set")]
     assert held.reached.wait(60)
     jobs.append(other.submit(version=version, format="csv", api_name="/download_test_set"))
@@ -212,7 +212,7 @@ def test_a_request_that_goes_away_stops_its_export_but_none_of_a_page(first: Ser
     held.go_on.clear()
     kept = released(studio, "Kept", 140)
     number = studio.test_sets.exports.start(kept, "csv").id
-    job = Client(url, verbose=False).submit(version=kept, format="csv", api_name="/download_test_set")
+    job = client_of(url).submit(version=kept, format="csv", api_name="/download_test_set")
     job.cancel()
     held.go_on.set()
     until(lambda: not studio.test_sets.exports.view(number).active)

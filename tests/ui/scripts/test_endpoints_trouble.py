@@ -15,14 +15,13 @@ from typing import Any
 
 import httpx
 import pytest
-from gradio_client import Client
 from PIL import Image
 
 import ui.explore.page
 import ui.scripts.uploads
 from services.commands import Command
 from services.studio import Studio
-from tests.support.called import FILE, answer, call, of_page, picture, refused, sent, told
+from tests.support.called import FILE, answer, call, client_of, of_page, picture, refused, sent, told
 from tests.support.explorer import held_drawing, text_run
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
@@ -173,7 +172,7 @@ def test_who_watches_and_goes_away_is_let_go_and_the_job_goes_on(served: tuple[s
 
 def test_many_watchers_keep_nobody_out(served: tuple[str, Studio]) -> None:
     url, studio = served
-    client = Client(url, verbose=False)
+    client = client_of(url)
 
     async def watch(asking: httpx.AsyncClient, job: int, begun: asyncio.Semaphore) -> str:
         reply = await asking.post("gradio_api/call/v2/watch_job", json={"job": job})

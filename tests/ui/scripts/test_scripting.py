@@ -30,7 +30,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "scripting.md").read_text(encoding="utf-8")
 SCRIPTS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 ADDRESS = "http://127.0.0.1:7860"
-PATIENT = "import functools, httpx; httpx.get = functools.partial(httpx.get, timeout=120)\n"
+PATIENT = """import functools, gradio_client
+gradio_client.Client = functools.partial(gradio_client.Client, httpx_kwargs={"timeout": 120})
+"""
 """Put before a script: the client gives up a server that is silent for five seconds, as on a busy machine."""
 
 
