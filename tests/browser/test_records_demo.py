@@ -149,6 +149,7 @@ def test_a_script_and_an_agent_beside_the_page(street: Street, tmp_path: Path) -
     expect(street.page.locator(".run-item", has_text="4 of 4 results accepted")).to_contain_text("lighthouse")
 
 
+@pytest.mark.soak
 def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
     """Killed while it generates, started again: the open page and a new one say what was saved."""
     page = street.page

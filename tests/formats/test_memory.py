@@ -81,7 +81,9 @@ def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_p
     assert many - few < 540 * size / 3, f"{few:,} bytes became {many:,}"
 
 
-@pytest.mark.parametrize("layout", ["imagefolder", "parquet", "yolo"])
+@pytest.mark.parametrize(
+    "layout", ["imagefolder", *(pytest.param(name, marks=pytest.mark.soak) for name in ("parquet", "yolo"))]
+)
 def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(layout: str, tmp_path: Path) -> None:
     held = examples(Maker(tmp_path / "images"), 200, 16, LONG)
     given = []

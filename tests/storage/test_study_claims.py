@@ -603,7 +603,7 @@ def run_annotators(folder: Path, study_id: str, workers: list[str]) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("items", [200, pytest.param(2000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("items", [100, pytest.param(2000, marks=pytest.mark.soak)])
 def test_eight_processes_claiming_at_once(tmp_path: Path, items: int) -> None:
     """Thousands of claims: exactly five votes of five workers an item, and no error."""
     with workspace_in(tmp_path) as workspace:

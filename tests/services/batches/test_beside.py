@@ -22,7 +22,7 @@ from services.batches.service import BatchService
 from services.batches.worker_process import MakeRunner
 from storage.workspace import Workspace
 from tests.services.batches.test_cluster import images, plan_of, run
-from tests.support.batch_workers import Poisoned, here, scripted
+from tests.support.batch_workers import Deadly, Poisoned, here, scripted
 from tests.support.workspaces import workspace_in
 
 SOURCES = 12
@@ -71,7 +71,7 @@ def test_helpers_make_the_same_images_and_end_with_their_worker(tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["helper", "worker"])
+@pytest.mark.parametrize("victim", ["helper", pytest.param("worker", marks=pytest.mark.soak)])
 def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, victim: str) -> None:
     plan = plan_of(tmp_path, SOURCES)
     pools: list[ProcessPool] = []
@@ -100,6 +100,12 @@ def test_what_kills_its_worker_is_set_aside_alone_though_two_lots_are_with_it(tm
     assert (failure.number, failure.stage) == (1, "captions")
     assert failure.reason == "Its worker died 3 times while it had this."
     assert failure.examples[0].endswith("002.png")
+
+
+@pytest.mark.slow
+def test_workers_that_end_one_after_another_end_the_run_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="3 workers ended one after another without a lot done"):
+        run(plan_of(tmp_path, 4), tmp_path / "workspace", helped(0, [], Deadly))
 
 
 @pytest.mark.slow

@@ -196,8 +196,6 @@ def test_what_no_worker_can_do_is_told_in_a_sentence(tmp_path: Path, two_nodes: 
     with on_ray(address=two_nodes):
         with pytest.raises(UserError, match="weights of the captioner are not there"):
             run(plan, tmp_path / "weights", partial(RayPool, make=not_there))
-        with pytest.raises(UserError, match="3 workers ended one after another without a lot done"):
-            run(plan, tmp_path / "deadly", partial(RayPool, workers=1, make=Deadly))
         with workspace_in(tmp_path / "gone") as opened:
             batches = BatchService(opened)
             order = batches.order(batches.plan(read_plan(plan)))
@@ -207,6 +205,12 @@ def test_what_no_worker_can_do_is_told_in_a_sentence(tmp_path: Path, two_nodes: 
             assert not list(order.images.glob(".*"))
         with pytest.raises(UserError, match="on Ray already"), on_ray(address=two_nodes):
             pass
+
+
+@pytest.mark.soak
+def test_workers_that_end_one_after_another_end_the_run_in_a_sentence(tmp_path: Path, two_nodes: str) -> None:
+    with on_ray(address=two_nodes), pytest.raises(UserError, match="3 workers ended one after another"):
+        run(plan_of(tmp_path, 8), tmp_path / "deadly", partial(RayPool, workers=1, make=Deadly))
 
 
 def test_a_stranger_with_another_token_is_not_let_in(two_nodes: str) -> None:

@@ -37,11 +37,11 @@ def calm(plan: Path) -> Path:
     return workspace
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("kills", "workers"), [(2, 1), pytest.param(8, 2, marks=pytest.mark.soak)])
 def test_after_kills_every_image_is_there_once_with_the_same_pixels(
-    plan: Path, calm: Path, tmp_path: Path, kills: int
+    plan: Path, calm: Path, tmp_path: Path, kills: int, workers: int
 ) -> None:
-    done = list(with_kills(tmp_path / "workspace", plan, kills))
+    done = list(with_kills(tmp_path / "workspace", plan, kills, workers))
     before, after = made(calm), made(tmp_path / "workspace")
     assert len(before.images) == SOURCES
     assert after.images == before.images, done

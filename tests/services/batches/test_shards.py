@@ -1,6 +1,6 @@
 """Lots that shards do: the images of a batch without shards, whatever is stopped, torn, repeated or merged twice.
 
-Most use stand-ins for the models, in this process; the last one runs the commands with the embedded models.
+They use stand-ins for the models, in this process. `make soak` runs the commands with the embedded models as well.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def test_half_files_of_shards_stay_until_their_lots_are_merged(workspace: Worksp
     assert not half.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_commands_do_a_batch_in_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Work is done by the command in a process of its own; what only reads and writes the batch, in this process."""
     drawn_data(tmp_path / "data", 4)
