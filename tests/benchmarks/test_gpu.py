@@ -43,6 +43,7 @@ def test_operations_are_counted_as_two_a_multiplication() -> None:
     assert gpu.counted(draw, 8) == 8 * 2 * 3 * 5 * 7 + 2 * 2 * 2 * 2
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(gpu, "pick_device", lambda: "cpu")
     assert gpu.main([]) == 2

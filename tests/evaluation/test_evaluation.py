@@ -147,6 +147,7 @@ def test_what_cannot_be_found_is_said_in_a_sentence(given: dict[str, str], said:
         load(wanted(**given))
 
 
+@pytest.mark.slow
 def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
     import pickle
 

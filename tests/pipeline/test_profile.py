@@ -187,6 +187,7 @@ def test_a_wrong_file_is_refused_with_its_key(tmp_path: Path, old: str, new: str
     assert "mine.toml" in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_missing_weights_are_named_before_anything_loads(tmp_path: Path) -> None:
     text = (PROFILES / "demo.toml").read_text().replace("demo/weights", str(tmp_path / "weights"))
     (tmp_path / "mine.toml").write_text(text)

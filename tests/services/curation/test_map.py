@@ -55,6 +55,7 @@ def around(held: list[tuple[float, float]], by: float = 0.02) -> tuple[tuple[flo
     return (low[0], low[1]), (high[0], low[1]), (high[0], high[1]), (low[0], high[1])
 
 
+@pytest.mark.slow
 def test_what_looks_alike_lies_together_and_always_at_the_same_place(
     mapped: tuple[Studio, dict[str, list[int]]],
 ) -> None:
@@ -72,6 +73,7 @@ def test_what_looks_alike_lies_together_and_always_at_the_same_place(
     )
 
 
+@pytest.mark.slow
 def test_places_stay_while_a_few_images_are_added(mapped: tuple[Studio, dict[str, list[int]]]) -> None:
     studio, _ = mapped
     before = places(studio)

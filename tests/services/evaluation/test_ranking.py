@@ -30,6 +30,8 @@ from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture, run_of
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
+
 SCENES, STREETS = 14, 6
 
 
@@ -61,7 +63,6 @@ def parts(service: EvaluationService) -> tuple[EvaluationResult, Floats, Floats,
     return found, unsure, gini, np.full(len(unsure), np.nan)
 
 
-@pytest.mark.slow
 def test_all_test_cases_are_in_the_order_once_and_faults_come_first(service: EvaluationService) -> None:
     found = service._figures(BIRDS)
     ranking = service.rank(BIRDS, 1000)
@@ -259,7 +260,6 @@ def test_half_of_a_segmenters_test_cases_are_ranked_alone(service: EvaluationSer
     assert sum(wrong[one] for one in order[:half]) > sum(wrong[one] for one in order[half:])
 
 
-@pytest.mark.slow
 def test_a_segmenters_order_is_told_by_script_and_command_line(
     folder: Path, service: EvaluationService, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -316,6 +316,7 @@ def test_a_run_that_came_with_such_a_path_can_be_looked_at_and_says_what_is_wron
     assert perform(studio, run_id, "under-test", source="profile").problem == ""
 
 
+@pytest.mark.slow
 def test_an_onnx_file_that_does_not_say_its_mean_is_asked_in_explore(studio: Studio, tmp_path: Path) -> None:
     run_id, file = new_run(studio), onnx_file(tmp_path / "street.onnx").file
     studio.workspace.test_cases.append(run_id, None, made_case(Image.new("RGB", (16, 16))))
@@ -348,6 +349,7 @@ def test_what_is_too_long_for_a_model_is_named(studio: Studio, given: dict[str, 
     assert (done.field, done.problem) == (field, f"“{field}” is too long: at most {longest} characters are taken.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["onnx", "transformers"])
 def test_a_run_may_take_a_model_of_a_file_of_another_kind(studio: Studio, tmp_path: Path, source: str) -> None:
     written = onnx_that_says_all(tmp_path) if source == "onnx" else transformers_folder(tmp_path / "folder")
