@@ -6,6 +6,8 @@ import argparse
 import os
 import platform
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from benchmarks import (
     beside,
@@ -43,27 +45,29 @@ def main() -> int:
     if chromium is None:
         print(ADVICE, file=sys.stderr)
         return 2
-    figures: list[Figure | Comparison] = [
-        *page.measure(chromium),
-        *control.measure(chromium),
-        *unchanged.measure(),
-        *scripts.measure(),
-        *runs.measure(),
-        *catalogue.measure(catalogue.SIZES if options.large else catalogue.SIZES[:1]),
-        *meaning.measure(meaning.SIZES if options.large else meaning.SIZES[:1]),
-        *gallery.measure(chromium),
-        *review.measure(chromium),
-        *thumbnails.measure(),
-        *exporting.measure(),
-        *study.measure(options.minutes),
-        *evaluating.measure(),
-        *predicting.measure(),
-        *retraining.measure(),
-        *reference.measure(),
-        *lots.measure(),
-        *beside.measure(options.large),
+    print(f"{platform.machine()}, {os.cpu_count()} cores", flush=True)
+    parts: list[Callable[[], Iterable[Figure | Comparison]]] = [
+        partial(page.measure, chromium),
+        partial(control.measure, chromium),
+        unchanged.measure,
+        scripts.measure,
+        runs.measure,
+        partial(catalogue.measure, catalogue.SIZES if options.large else catalogue.SIZES[:1]),
+        partial(meaning.measure, meaning.SIZES if options.large else meaning.SIZES[:1]),
+        partial(gallery.measure, chromium),
+        partial(review.measure, chromium),
+        thumbnails.measure,
+        exporting.measure,
+        partial(study.measure, options.minutes),
+        evaluating.measure,
+        predicting.measure,
+        retraining.measure,
+        reference.measure,
+        lots.measure,
+        partial(beside.measure, options.large),
     ]
-    return reported(figures, f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+    # Each part prints at once what it found: one that fails later takes nothing away.
+    return max(reported([*measure()], f"load {os.getloadavg()[0]:.1f}") for measure in parts)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def reported(figures: Sequence[Figure | Comparison], before: str = "") -> int:
     timed = [figure for figure in figures if isinstance(figure, Figure)]
     compared = [figure for figure in figures if isinstance(figure, Comparison)]
     parts = [before, table(timed) if timed else "", comparisons(compared) if compared else ""]
-    print("\n\n".join(part for part in parts if part))
+    print("\n\n".join(part for part in parts if part), flush=True)
     return 0 if all(figure.held for figure in figures) else 1
 
 

@@ -174,7 +174,7 @@ def forget(models: Models) -> None:
     """What the models remember of texts and images that they saw: each way has to see them for the first time."""
     remembering: Any = models
     remembering.embedder._known.clear()
-    remembering.generator._texts.clear()
+    remembering.generator._texts._kept.clear()
 
 
 # Where the time goes

@@ -339,7 +339,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
 
     def draw(size: int) -> None:
         wanted = [DrawRequest(f"a red bird on a twig, number {next(numbers)}", at, at) for at in range(size)]
-        generator.draw(wanted, size, control, settings.generation, lambda _done, _of: None)
+        generator.draw(wanted, size, [control] * size, settings.generation, lambda _done, _of: None)
 
     def timed(do: Callable[[], object]) -> tuple[float, float]:
         spent = Spent()
