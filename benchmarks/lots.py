@@ -32,7 +32,8 @@ from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
 from pipeline.driver import Driver, SourceWork
 from pipeline.lots import draw, run_stages
-from pipeline.methods import controlnet
+from pipeline.methods import controlnet, drawing
+from pipeline.methods.base import Preparations
 from pipeline.models import load_models
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
@@ -92,7 +93,7 @@ def measure(
             counts = number >= warm_up
             for way, run in ((alone, one_by_one), (lots, in_lots)):
                 works, spent = scene_works(driver, range(sources), captions, number), Spent()
-                forget(driver.models)
+                forget(driver)
                 with parts_of(driver.models, spent), spent.measured():
                     works = run(driver, works)
                 images = [case.image for work in works for case in cases(work)]
@@ -170,9 +171,10 @@ def cases(work: SourceWork) -> Sequence[Any]:
     return work.store.cases
 
 
-def forget(models: Models) -> None:
-    """What the models remember of texts and images that they saw: each way has to see them for the first time."""
-    remembering: Any = models
+def forget(driver: Driver) -> None:
+    """Drop what driver and models keep of texts and images, so that each way sees them for the first time."""
+    driver.preparations = Preparations()
+    remembering: Any = driver.models
     remembering.embedder._known.clear()
     remembering.generator._texts._kept.clear()
 
@@ -199,7 +201,7 @@ def parts_of(models: Models, spent: Spent) -> Iterator[None]:
         ("control images", controlnet, "control_image"),
         ("drawing", type(generator), "_draw"),
         ("of which decoding", generator._pipe.vae, "decode"),
-        ("checks", controlnet, "image_checks"),
+        ("checks", drawing, "image_checks"),
     ]
     with ExitStack() as stack:
         for name, owner, method in named:
