@@ -224,11 +224,14 @@ def data_set_of(plan: BatchPlan) -> DataSet:
 
 def helpers_here(workers: int = 1) -> int:
     """Number of helpers for each of `workers` on this machine: none without a GPU, as models fill the cores then."""
+    return min(MOST_HELPERS, max(1, cores_here() // workers - 1)) if has_gpu() else 0
+
+
+def has_gpu() -> bool:
+    """Return true if torch finds a GPU. Where there is surely none, torch is not asked: it takes seconds to load."""
     if sys.platform == "linux" and not any(os.path.exists(device) for device in _GPUS):
-        return 0  # without asking torch, which takes seconds to load
-    if not this_machine().gpu:
-        return 0
-    return min(MOST_HELPERS, max(1, cores_here() // workers - 1))
+        return False
+    return bool(this_machine().gpu)
 
 
 def cores_here() -> int:

@@ -16,8 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from core.batches import Done, Lot
 from core.errors import UserError
-from pipeline.models.machine import this_machine
-from services.batches.io_workers import Order, cores_here
+from services.batches.io_workers import Order, cores_here, has_gpu
 from services.batches.work import Worker
 from services.batches.worker_process import Answer, MakeRunner, Ready, start_worker, with_helpers
 
@@ -67,7 +66,7 @@ class Pool(Protocol):
 @cache
 def workers_here(spare: int = 0) -> int:
     """Return the number of workers that suits this machine: one if it has a GPU, else one for each core but `spare`."""
-    return 1 if this_machine().gpu else max(1, cores_here() - spare)
+    return 1 if has_gpu() else max(1, cores_here() - spare)
 
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:
