@@ -6,21 +6,26 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import psutil
 from PIL import Image
 
+from cli.pipeline import main as main_of_pipeline
 from demo.render import render
 from demo.scene import random_scene
 from storage.workspace import Workspace
@@ -28,6 +33,16 @@ from tests.support.batch_cases import batch_images
 
 PATIENCE = 300.0
 """Seconds until a batch that does not move is given up."""
+Victim = Literal["a worker", "the driver", "all"]
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A kill of some processes of a batch."""
+
+    victim: Victim
+    after: int
+    """Pieces of work that are done between the kill before and this one."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +66,16 @@ def drawn_data(root: Path, sources: int, pixels: int = 64) -> None:
         Image.fromarray(render(scene, pixels)[0]).save(folder / f"{number:05d}.png")
 
 
-def plan_file(folder: Path, data: Path, captions: int = 2, steps: int = 4, more: str = "") -> Path:
-    """A plan for it."""
+def plan_file(
+    folder: Path, data: Path, captions: int = 2, steps: int = 4, more: str = "", together: int | None = None
+) -> Path:
+    """A plan for it. Images are drawn `together` in lots of so many."""
     file = folder / "plan.toml"
+    settings = f'"generation.steps" = {steps}' + (f', "generation.batch" = {together}' if together else "")
     file.write_text(
         f'name = "Drawn things"\n[data]\nroot = "{data}"\nlayout = "imagefolder"\nsplit = "test"\n'
         '[task]\nkind = "classification"\n'
-        f'[make]\nprofile = "demo"\nsettings = {{ "generation.steps" = {steps} }}\n'
+        f'[make]\nprofile = "demo"\nsettings = {{ {settings} }}\n'
         f"[edits]\ncaptions_a_source = {captions}\n{more}",
         encoding="utf-8",
     )
@@ -75,6 +93,14 @@ def run(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]
     return subprocess.run(command(workspace, *arguments), capture_output=True, text=True, check=False)
 
 
+def run_here(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same within this process. Workers are processes nevertheless, unless a test replaces their pool."""
+    given = ["batch", "--workspace", str(workspace), *map(str, arguments)]
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = main_of_pipeline(given)
+    return subprocess.CompletedProcess(given, code, out.getvalue(), err.getvalue())
+
+
 def made(workspace: Path) -> Made:
     """What is there now."""
     with Workspace(workspace) as held:
@@ -86,24 +112,27 @@ def made(workspace: Path) -> Made:
         return Made(dict(batch_images(held, 1)), cases, dict(states))
 
 
-def with_kills(workspace: Path, plan: Path, kills: int, workers: int = 2, seed: int = 1) -> Iterator[str]:
-    """Run a plan to its end, with workers, the process that drives them, or all of them killed at random so often.
-    Yields what was done.
-    """
-    fate, left = random.Random(seed), kills
+def random_kills(number: int, seed: int = 1) -> list[Kill]:
+    """Kills of a worker, of the process that drives them, or of all of them, mostly of a worker."""
+    fate = random.Random(seed)
+    victims: tuple[Victim, ...] = ("a worker", "a worker", "the driver", "all")
+    return [Kill(fate.choice(victims), fate.choice((0, 1, 1, 3))) for _ in range(number)]
+
+
+def with_kills(workspace: Path, plan: Path, kills: Iterable[Kill], workers: int = 2) -> Iterator[str]:
+    """Run a plan to its end, and kill some of its processes on the way. Yields what was done."""
+    fate, left = random.Random(1), list(kills)
     while True:
+        moved = _progress(workspace)
         with open(workspace.parent / "run.log", "a", encoding="utf-8") as log:
             process = subprocess.Popen(
                 command(workspace, "run", plan, "--yes", "--workers", workers), stdout=log, stderr=log
             )
-        moved = _progress(workspace)
-        while process.poll() is None:
-            further = fate.choice((0, 1, 1, 3)) if left else sys.maxsize
-            moved = _moved(workspace, process, moved, further)
-            if process.poll() is not None or not left:
-                continue
-            left -= 1
-            yield _kill(process, fate)
+        while left and process.poll() is None:
+            moved = _moved(workspace, process, moved + left[0].after)
+            if process.poll() is None:
+                yield _kill(process, left.pop(0).victim, fate)
+        process.wait()
         if process.returncode == 3:
             again = run(workspace, "retry-failed", plan)
             yield f"tried again: {again.stdout.strip()}"
@@ -113,23 +142,22 @@ def with_kills(workspace: Path, plan: Path, kills: int, workers: int = 2, seed: 
             raise AssertionError((workspace.parent / "run.log").read_text(encoding="utf-8")[-4000:])
 
 
-def _kill(process: subprocess.Popen[bytes], fate: random.Random) -> str:
+def _kill(process: subprocess.Popen[bytes], victim: Victim, fate: random.Random) -> str:
     try:
         children = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return "nobody: it had just ended"
     workers = [child for child in children if "resource_tracker" not in " ".join(_words(child))]
-    what = fate.choice(("a worker", "a worker", "the driver", "all"))
-    victims = {"a worker": workers and [fate.choice(workers)], "the driver": [], "all": workers}[what]
-    for victim in victims or ():
+    chosen = {"a worker": workers and [fate.choice(workers)], "the driver": [], "all": workers}[victim]
+    for one in chosen or ():
         try:
-            victim.kill()
+            one.kill()
         except psutil.NoSuchProcess:
             continue
-    if what != "a worker":
+    if victim != "a worker":
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    return what
+    return victim
 
 
 def _words(child: psutil.Process) -> list[str]:
@@ -140,24 +168,24 @@ def _words(child: psutil.Process) -> list[str]:
 
 
 def _progress(workspace: Path) -> int:
+    """Number of pieces that are done."""
     if not (workspace / "studio.db").exists():
         return 0
-    with Workspace(workspace) as held:
-        if not held.batches.all():
-            return 0
-        counts = held.batches.counts(1)
-    return sum(one.number for states in counts.values() for state, one in states.items() if state == "done")
+    try:
+        with closing(sqlite3.connect(f"file:{workspace / 'studio.db'}?mode=ro", uri=True)) as database:
+            return int(database.execute("SELECT count(*) FROM batch_work WHERE state = 'done'").fetchone()[0])
+    except sqlite3.OperationalError:  # its tables are being made, or it is written to
+        return 0
 
 
-def _moved(workspace: Path, process: subprocess.Popen[bytes], before: int, further: int) -> int:
-    """Wait until so much more is done, or it has ended; what is done then."""
+def _moved(workspace: Path, process: subprocess.Popen[bytes], until: int) -> int:
+    """Wait until so much is done, or the process has ended. Return how much is done then."""
     began = time.monotonic()
     while process.poll() is None:
-        time.sleep(0.05)
-        now = _progress(workspace)
-        if now >= before + further:
+        time.sleep(0.03)
+        if (now := _progress(workspace)) >= until:
             return now
-        assert time.monotonic() - began < PATIENCE or further == sys.maxsize, "the batch does not move"
+        assert time.monotonic() - began < PATIENCE, "the batch does not move"
     return _progress(workspace)
 
 
@@ -177,7 +205,7 @@ def main() -> int:
         whole = run(folder / "calm" / "workspace", "run", plan, "--yes", "--workers", 1)
         assert whole.returncode == 0, whole.stderr
         for number, what in enumerate(
-            with_kills(folder / "killed" / "workspace", plan, options.kills, seed=options.seed), 1
+            with_kills(folder / "killed" / "workspace", plan, random_kills(options.kills, options.seed)), 1
         ):
             print(f"{number}: {what}", flush=True)
         calm, killed = made(folder / "calm" / "workspace"), made(folder / "killed" / "workspace")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
-from core.batches import Lot
+from core.batches import PASSES, Lot, Pass
 from core.errors import CannotLoad
 from services.batches.io_workers import Order
-from services.batches.pools import HerePool
+from services.batches.pools import HerePool, Pool
 from services.batches.work import Worker
 from tests.support.scripted import NoiseBatches, ScriptedBatches, ScriptedModels, answer
 
@@ -24,6 +25,16 @@ def models(at_once: int = 2) -> Any:
 def here(order: Order) -> HerePool:
     """Does lots in this process, with the stand-ins."""
     return HerePool(order, scripted)
+
+
+def only_for(stage: Pass, pool: Callable[..., Pool]) -> Callable[..., Pool]:
+    """The pool for one pass of a whole batch. Another one does the other passes in this process."""
+    stages = iter(PASSES)
+
+    def made(order: Order) -> Pool:
+        return (pool if next(stages) == stage else here)(order)
+
+    return made
 
 
 def scripted(order: Order) -> Worker:

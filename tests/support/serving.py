@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.support.server_process import START_SECONDS, answers, free_port
 from tests.support.workspaces import workspace_in
 
@@ -46,6 +44,8 @@ def serving_here(
 @contextmanager
 def nothing_missed() -> Iterator[None]:
     """Fails at the end when a page was told that nothing is new while it showed something else by then."""
+    import pytest  # here, as processes that tests start import this module too
+
     import ui.explore.page
     from ui.explore.page import Batch, Explorer
 

@@ -22,10 +22,10 @@ from services.batches.service import BatchService
 from services.batches.worker_process import MakeRunner
 from storage.workspace import Workspace
 from tests.services.batches.test_cluster import images, plan_of, run
-from tests.support.batch_workers import Deadly, Poisoned, here, scripted
+from tests.support.batch_workers import Deadly, Poisoned, here, only_for, scripted
 from tests.support.workspaces import workspace_in
 
-SOURCES = 12
+SOURCES = 8
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +52,8 @@ def helpers_of(pool: ProcessPool) -> list[psutil.Process]:
     return [one for one in found if "resource_tracker" not in " ".join(one.cmdline())]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("helpers", [2, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("helpers", [1, 2])
 def test_helpers_make_the_same_images_and_end_with_their_worker(tmp_path: Path, helpers: int) -> None:
     plan = plan_of(tmp_path, SOURCES)
     expected = run(plan, tmp_path / "here", here)
@@ -71,29 +71,38 @@ def test_helpers_make_the_same_images_and_end_with_their_worker(tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["helper", pytest.param("worker", marks=pytest.mark.soak)])
-def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, victim: str) -> None:
+@pytest.mark.parametrize(
+    ("victim", "stage"),
+    [
+        ("helper", "images"),
+        pytest.param("helper", "captions", marks=pytest.mark.soak),
+        pytest.param("worker", "images", marks=pytest.mark.soak),
+        pytest.param("worker", "captions", marks=pytest.mark.soak),
+    ],
+)
+def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, victim: str, stage: Pass) -> None:
+    """Helpers read sources in the first pass, and save images in the last one."""
     plan = plan_of(tmp_path, SOURCES)
     pools: list[ProcessPool] = []
     killed: list[psutil.Process] = []
 
-    def kill(_stage: Pass, _done: int) -> None:
-        stage = len(pools)
-        if stage in (1, 3) and len(killed) < stage:  # once while sources are read, and once while images are saved
-            found = helpers_of(pools[-1])
-            killed.extend(found)
-            os.kill(found[0].pid if victim == "helper" else pools[-1].processes[0], signal.SIGKILL)
+    def kill(at: Pass, _done: int) -> None:
+        if at == stage and not killed:
+            killed.extend(helpers_of(pools[0]))
+            os.kill(killed[0].pid if victim == "helper" else pools[0].processes[0], signal.SIGKILL)
 
-    made = run(plan, tmp_path / "killed", helped(2, pools), kill)
+    made = run(plan, tmp_path / "killed", only_for(stage, helped(2, pools)), kill)
     assert made == run(plan, tmp_path / "here", here)
-    assert len(killed) == 4
+    assert len(made) == SOURCES
+    assert len(pools) == 1 and len(killed) == 2
     assert not psutil.wait_procs(killed, timeout=60)[1], "helpers end with their worker"
+    assert not list((tmp_path / "killed" / "images").glob(".*")), "no half file"
 
 
 @pytest.mark.slow
 def test_what_kills_its_worker_is_set_aside_alone_though_two_lots_are_with_it(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, SOURCES)
-    made = run(plan, tmp_path / "workspace", helped(1, [], Poisoned))
+    made = run(plan, tmp_path / "workspace", only_for("captions", helped(1, [], Poisoned)))
     assert len(made) == SOURCES - 1
     with workspace_in(tmp_path / "workspace") as opened:
         (failure,) = opened.batches.failures(1)
@@ -119,7 +128,7 @@ def test_what_a_helper_cannot_write_ends_the_run_in_a_sentence(tmp_path: Path) -
         run(plan, tmp_path / "workspace", pool)
     with workspace_in(tmp_path / "workspace") as opened:
         assert not opened.batches.failures(1) and not images(opened)
-    assert len(run(plan, tmp_path / "workspace", helped(1, []))) == 4
+    assert len(run(plan, tmp_path / "workspace", here)) == 4
 
 
 def order_of(folder: Path) -> Order:

@@ -6,11 +6,27 @@ the pixels that it has without a kill. Also the command line that a person uses 
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.batch_kills import drawn_data, made, plan_file, run, with_kills
+from services.batches.io_workers import Order
+from services.batches.pools import HerePool
+from services.batches.work import Worker
+from services.batches.worker_process import single_threaded_runner
+from tests.support.batch_kills import (
+    Kill,
+    drawn_data,
+    made,
+    plan_file,
+    random_kills,
+    run,
+    run_here,
+    with_kills,
+)
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SOURCES = 6
@@ -20,33 +36,73 @@ SOURCES = 6
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("batch")
     drawn_data(folder / "data", SOURCES)
-    return plan_file(folder, folder / "data", captions=1, steps=2)
+    return plan_file(folder, folder / "data", captions=1, steps=2, together=2)
 
 
 @pytest.fixture(scope="module")
-def calm(plan: Path) -> Path:
-    """The workspace of the plan with one worker and without a kill, made as a person makes it."""
-    workspace = plan.parent / "calm"
-    looked = run(workspace, "run", plan, "--workers", 1)
+def in_this_process() -> Iterator[None]:
+    """Commands of this process do lots in it, in one thread as worker processes do."""
+    import torch
+
+    threads = torch.get_num_threads()
+
+    def pool(order: Order, workers: int) -> HerePool:
+        return HerePool(order, partial(single_threaded_runner, make=Worker))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cli.batches.ProcessPool", pool)
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def waiting(plan: Path, in_this_process: None) -> Path:
+    """A workspace in which the captions of the plan wait for a yes."""
+    workspace = plan.parent / "waiting"
+    looked = run_here(workspace, "run", plan)
     assert looked.returncode == 4, looked.stderr
     assert "waits for your yes" in looked.stdout and "batch approve 1" in looked.stdout
     assert f"Images: {SOURCES} test cases." in looked.stdout and "Time: " in looked.stdout
-    assert run(workspace, "approve", 1).returncode == 0
-    drawn = run(workspace, "run", 1, "--workers", 1)
+    return workspace
+
+
+@pytest.fixture(scope="module")
+def calm(waiting: Path, in_this_process: None) -> Path:
+    """The workspace of the plan, done to its end without a kill, as a person does it."""
+    workspace = waiting.parent / "calm"
+    shutil.copytree(waiting, workspace)
+    assert run_here(workspace, "approve", 1).returncode == 0
+    drawn = run_here(workspace, "run", 1)
     assert drawn.returncode == 0, drawn.stderr
     return workspace
 
 
-@pytest.mark.parametrize(("kills", "workers"), [(2, 1), pytest.param(8, 2, marks=pytest.mark.soak)])
-def test_after_kills_every_image_is_there_once_with_the_same_pixels(
-    plan: Path, calm: Path, tmp_path: Path, kills: int, workers: int
-) -> None:
-    done = list(with_kills(tmp_path / "workspace", plan, kills, workers))
-    before, after = made(calm), made(tmp_path / "workspace")
+def same_as_without(calm: Path, workspace: Path, done: list[str]) -> None:
+    """Every image is there once, with the same pixels."""
+    before, after = made(calm), made(workspace)
     assert len(before.images) == SOURCES
     assert after.images == before.images, done
     assert after.test_cases == SOURCES
     assert set(after.states) == {"done"}
+
+
+def test_after_kills_every_image_is_there_once_with_the_same_pixels(
+    plan: Path, waiting: Path, calm: Path, tmp_path: Path
+) -> None:
+    """A worker is killed once a lot is drawn, and all while its successor starts. What both had is drawn one by one."""
+    shutil.copytree(waiting, tmp_path / "workspace")
+    done = list(with_kills(tmp_path / "workspace", plan, [Kill("a worker", 1), Kill("all", 0)], workers=1))
+    same_as_without(calm, tmp_path / "workspace", done)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("kills", "workers"), [(2, 1), (8, 2)])
+def test_after_many_kills_at_any_time_the_images_are_the_same(
+    plan: Path, calm: Path, tmp_path: Path, kills: int, workers: int
+) -> None:
+    done = list(with_kills(tmp_path / "workspace", plan, random_kills(kills), workers))
+    same_as_without(calm, tmp_path / "workspace", done)
 
 
 @pytest.mark.soak
@@ -57,11 +113,11 @@ def test_more_workers_give_the_same_images(plan: Path, calm: Path) -> None:
 
 
 def test_the_command_line_tells_how_far_it_is(plan: Path, calm: Path) -> None:
-    assert f"Drawn things: done; {SOURCES} of {SOURCES} images" in run(calm, "status").stdout
-    told = run(calm, "report", plan).stdout
+    assert f"Drawn things: done; {SOURCES} of {SOURCES} images" in run_here(calm, "status").stdout
+    told = run_here(calm, "report", plan).stdout
     assert f"Images: {SOURCES} of {SOURCES} done" in told and "s of a worker each" in told
-    assert run(calm, "retry-failed", 1).stdout == "Nothing has failed.\n"
-    assert run(calm, "approve", 1).stderr.strip().endswith("approved already.")
+    assert run_here(calm, "retry-failed", 1).stdout == "Nothing has failed.\n"
+    assert run_here(calm, "approve", 1).stderr.strip().endswith("approved already.")
     for arguments in (("status", 9), ("run", calm / "no-plan.toml"), ("status", "x")):
-        wrong = run(calm, *arguments)
+        wrong = run_here(calm, *arguments)
         assert wrong.returncode == 2 and wrong.stderr.count("\n") == 1, wrong.stderr
