@@ -57,8 +57,10 @@ def said(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_command_says_what_the_page_says(folder: Path) -> None:
-    told = json.loads(said(folder, "effectiveness", *KIND, "--json"))
+def test_the_command_says_what_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first command has the model read the images. The other one is a process that finds what it read."""
+    assert main(["effectiveness", *KIND, "--json", "--workspace", str(folder)]) == 0
+    told = json.loads(capsys.readouterr().out)
     with Workspace(folder) as workspace:
         service: EvaluationService = service_of(workspace)
         assert told == facts_of(service.evaluate(BIRDS))

@@ -23,6 +23,7 @@ from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here
 from tests.support.set_cases import run_of
 from ui.scripts.endpoints import OF_PAGES
+from ui.security.guard import MCP
 
 pytestmark = pytest.mark.slow
 
@@ -239,3 +240,10 @@ def test_a_client_that_goes_away_leaves_the_job_at_work(served: tuple[str, Studi
         assert watched(client_of(url), first)["state"] == "done"
     images = [answer(url, "list_images", run, 0, 50)["images"] for run in runs]
     assert len(images[0]) == 4 and images[1] == []
+
+
+def test_without_the_flag_agents_find_no_tool(served: tuple[str, Studio]) -> None:
+    """With it: `test_mcp.py`."""
+    url, _ = served
+    assert httpx.post(f"{url}{MCP.strip('/')}/", json={}).status_code in (404, 405)
+    assert "--mcp" in httpx.get(f"{url}scripts").text

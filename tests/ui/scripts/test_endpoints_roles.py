@@ -132,14 +132,18 @@ def ways_in(command: type[Command], number: int) -> Mapping[str, Any]:
 def test_every_endpoint_for_every_role(
     locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int]
 ) -> None:
-    """By the usual way, and one method that calls nothing: the next test takes all ways and methods."""
-    wrong = list[object]()
+    """By the usual way, and one method that calls nothing. Those outside take turns: the next test takes all of them,
+    all ways and all methods.
+    """
+    wrong, others = list[object](), OUTSIDE[1:]
     for place, command in enumerate(offered(locked[1].commands)):
         path, method = f"/gradio_api/run/{endpoint_of(command)}", METHODS[place % len(METHODS)]
-        for role in (*OUTSIDE, *INSIDE):
-            reply = asking[role].ask(method, path)
-            if reply.status != (401 if role in OUTSIDE else 405):
-                wrong.append((role, method, path, reply))
+        roles = ("nobody", others[place % len(others)], *INSIDE)
+        other = roles[place % len(roles)]
+        reply = asking[other].ask(method, path)
+        if reply.status != (401 if other in OUTSIDE else 405):
+            wrong.append((other, method, path, reply))
+        for role in roles:
             if role in ("full", "lead") and not fields_of(command):
                 continue  # there is nothing in the call that it could refuse
             reply = asking[role].ask("POST", path, {"data": [{"no": "such"} for _ in fields_of(command)]})

@@ -11,13 +11,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
 from core.image_filter import ImageFilter
+from core.stored_runs import RunSummary
+from services.studio import Studio
 from tests.support.batch_cases import pictures, plan_text, work_here
 from tests.support.called import made_token
 from tests.support.scripted import ScriptedModels
@@ -26,6 +29,7 @@ from tests.support.study_cases import object_runs
 from tests.support.voted import MOSTLY, SPLIT, YES, bird_study
 
 pytestmark = pytest.mark.slow
+Served = tuple[str, Studio]
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "scripting.md").read_text(encoding="utf-8")
 SCRIPTS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
@@ -68,83 +72,109 @@ def test_every_script_is_short_and_run_here() -> None:
     assert all(script.count("\n") <= 25 for script in SCRIPTS.values())
 
 
-def test_whole_data_sets(tmp_path: Path) -> None:
-    root = pictures(tmp_path / "sets" / "birds")
-    (tmp_path / "plan.toml").write_text(plan_text(root), encoding="utf-8")
-    with serving_here(tmp_path / "workspace", ScriptedModels(), data_roots=(tmp_path / "sets",)) as (url, studio):
-        work_here(studio.batches)
-        told = said("Whole data sets", url, tmp_path, replaced={"time.sleep(5)": "time.sleep(0.1)"})
-        assert told.startswith("approval [") and told.count("A ") >= 6
-        assert [view.state for view in studio.batches.all()] == ["approval"]
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder below which scripts may plan batches."""
+    return tmp_path_factory.mktemp("sets")
+
+
+@pytest.fixture(scope="module")
+def served(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A studio for tests that look at nothing but what their own script makes."""
+    workspace = tmp_path_factory.mktemp("open") / "workspace"
+    with serving_here(workspace, ScriptedModels(), data_roots=(sets,)) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The same with a password."""
+    with serving_here(tmp_path_factory.mktemp("locked") / "workspace", ScriptedModels(), "a long password") as there:
+        yield there
+
+
+@contextmanager
+def new_runs(studio: Studio) -> Iterator[list[RunSummary]]:
+    """Filled at the end with the runs that were made meanwhile."""
+    before, made = {run.id for run in studio.runs.latest()}, list[RunSummary]()
+    yield made
+    made += [run for run in studio.runs.latest() if run.id not in before]
+
+
+def test_whole_data_sets(served: Served, sets: Path, tmp_path: Path) -> None:
+    url, studio = served
+    (tmp_path / "plan.toml").write_text(plan_text(pictures(sets / "birds")), encoding="utf-8")
+    work_here(studio.batches)
+    told = said("Whole data sets", url, tmp_path, replaced={"time.sleep(5)": "time.sleep(0.1)"})
+    assert told.startswith("approval [") and told.count("A ") >= 6
+    assert [view.state for view in studio.batches.all()] == ["approval"]
 
 
 @pytest.mark.parametrize("typed", ["yes", "no"])
-def test_a_folder_of_pictures(tmp_path: Path, typed: str) -> None:
+def test_a_folder_of_pictures(served: Served, tmp_path: Path, typed: str) -> None:
+    url, studio = served
     (tmp_path / "pictures").mkdir()
     for name in ("lighthouse", "balloon"):
         shutil.copy(ROOT / "demo" / "samples" / f"{name}.png", tmp_path / "pictures")
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
+    with new_runs(studio) as made:
         told = said("A folder of pictures", url, tmp_path, f"{typed}\n")
-        assert told.startswith("Make 8 images? ")
-        made = {run.name: run.test_cases for run in studio.runs.latest()}
-        assert made == dict.fromkeys(("lighthouse", "balloon"), 4 if typed == "yes" else 0)
+    assert told.startswith("Make 8 images? ")
+    images = 4 if typed == "yes" else 0
+    assert sorted((run.name, run.test_cases) for run in made) == [("balloon", images), ("lighthouse", images)]
 
 
-def test_a_study_as_a_data_frame(tmp_path: Path) -> None:
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
-        bird_study(studio.workspace, [YES, MOSTLY, SPLIT])
-        told = said("A study as a data frame", url, tmp_path)
+def test_a_study_as_a_data_frame(served: Served, tmp_path: Path) -> None:
+    url, studio = served
+    bird_study(studio.workspace, [YES, MOSTLY, SPLIT])
+    told = said("A study as a data frame", url, tmp_path)
     assert "Birds, November 15 of 15 votes" in told
     assert re.search(r"valid\s+consensus\s+2", told) and re.search(r"no consensus\s+1", told)
     assert re.search(r"imported-ada\s+3", told)
 
 
-def test_test_cases_of_all_runs(tmp_path: Path) -> None:
+def test_cases_of_all_runs_are_found_decided_about_and_made_a_set(tmp_path: Path) -> None:
+    """Three scripts on one workspace, one after another."""
     with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
-        cases = object_runs(studio.workspace, 2)
-        studio.workspace.test_cases.review(cases[0], "accepted")
+        first = object_runs(studio.workspace, 2)[0]
+        studio.workspace.test_cases.review(first, "accepted")
         told = said("Test cases of all runs", url, tmp_path)
-    assert "1 accepted in snow, by class: {'bird': 1}" in told and "and then after \n" in told
-    assert "bird weather 2 {'accepted': 1, 'open': 1}" in told and "boat time of day 2 {'open': 2}" in told
+        assert "1 accepted in snow, by class: {'bird': 1}" in told and "and then after \n" in told
+        assert "bird weather 2 {'accepted': 1, 'open': 1}" in told and "boat time of day 2 {'open': 2}" in told
+
+        studio.workspace.test_cases.review(first, "open")
+        lines = said("Decisions about images", url, tmp_path).splitlines()
+        birds = ImageFilter(facets={"class": ("bird",)})
+        decided = studio.workspace.catalogue.page(birds).entries
+        assert lines[0] == "Rejected 3 images."
+        assert lines[1] == "Taken back: the verdict “rejected: blurred” on 3 images."
+        assert lines[2] == f"Accepted {len(decided)} images." and len(lines) == 5, "the undo has no name"
+        assert {(one.verdict, one.reviewer) for one in decided} == {("accepted", "Ada")}
+
+        studio.commands.send("decide", {"filter": "class=bird", "verdict": "open", "author": "Eve"})
+        made = said("From a filter to a set that loads", url, tmp_path).splitlines()[-1]
+        assert re.fullmatch(rf"{len(decided)} of {len(decided)} \S+ \(\d+, \d+\)", made) and len(decided) > 1
 
 
-def test_decisions_about_images(tmp_path: Path) -> None:
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
-        object_runs(studio.workspace, 2)
-        told = said("Decisions about images", url, tmp_path).splitlines()
-        birds = studio.workspace.catalogue.page(ImageFilter(facets={"class": ("bird",)})).entries
-    assert told[0] == "Rejected 3 images."
-    assert told[1] == "Taken back: the verdict “rejected: blurred” on 3 images."
-    assert told[2] == f"Accepted {len(birds)} images." and len(told) == 5, "the undo has no name"
-    assert {(one.verdict, one.reviewer) for one in birds} == {("accepted", "Ada")}
-
-
-def test_from_a_filter_to_a_set_that_loads(tmp_path: Path) -> None:
-    with serving_here(tmp_path / "workspace", ScriptedModels()) as (url, studio):
-        object_runs(studio.workspace, 2)
-        told = said("From a filter to a set that loads", url, tmp_path).splitlines()[-1]
-        birds = studio.workspace.catalogue.page(ImageFilter(facets={"class": ("bird",)})).entries
-    assert re.fullmatch(rf"{len(birds)} of {len(birds)} \S+ \(\d+, \d+\)", told) and len(birds) > 1
-
-
-@pytest.mark.parametrize("password", ["", "a long password"])
-def test_plain_http(tmp_path: Path, password: str) -> None:
-    with serving_here(tmp_path / "workspace", ScriptedModels(), password) as (url, studio):
-        token = made_token(studio, "curl").text
-        shown = f", headers={{'Authorization': 'Bearer {token}'}})" if password else ")"
+@pytest.mark.parametrize("password", [False, True])
+def test_plain_http(request: pytest.FixtureRequest, password: bool) -> None:
+    url, studio = request.getfixturevalue("locked" if password else "served")
+    shown = ")"
+    if password:
+        shown = f", headers={{'Authorization': 'Bearer {made_token(studio, 'curl').text}'}})"
+    with new_runs(studio) as made:
         told = said("Plain HTTP", url, ROOT, replaced={", timeout=60)": f", timeout=60{shown}"})
-        (run,) = studio.runs.latest()
-        accepted = [case.review.verdict for case in studio.workspace.runs.get(run.id).test_cases if case.review]
+    (run,) = made
+    accepted = [case.review.verdict for case in studio.workspace.runs.get(run.id).test_cases if case.review]
     assert re.fullmatch(r"\d{4,} bytes", told.strip()) and run.name == "lighthouse" and accepted == ["accepted"]
 
 
-def test_the_first_script_with_a_token(tmp_path: Path) -> None:
+def test_the_first_script_with_a_token(locked: Served, tmp_path: Path) -> None:
+    url, studio = locked
     (tmp_path / "demo" / "samples").mkdir(parents=True)
     shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
-    with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password") as (url, studio):
-        made = made_token(studio, "notebook")
-        shown = f"headers={{'Authorization': 'Bearer {made.text}'}}, verbose=False)"
+    shown = f"headers={{'Authorization': 'Bearer {made_token(studio, 'notebook').text}'}}, verbose=False)"
+    with new_runs(studio) as made:
         told = said("From a picture to an accepted test case", url, tmp_path, replaced={"verbose=False)": shown})
-        assert Path(told.strip()).read_bytes().startswith(b"\x89PNG")
-        (run,) = studio.runs.latest()
-        assert (run.name, run.test_cases, run.accepted) == ("lighthouse", 1, 1)
+    assert Path(told.strip()).read_bytes().startswith(b"\x89PNG")
+    (run,) = made
+    assert (run.name, run.test_cases, run.accepted) == ("lighthouse", 1, 1)
