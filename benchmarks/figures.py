@@ -59,7 +59,7 @@ class Comparison:
     most: float = math.inf
     """Within these the median has to be."""
     aim: float = 0.0
-    """What was hoped for beyond `least`; missing it is told, and no more."""
+    """The goal, which lies beyond the bound: a missed goal is printed, a missed bound fails."""
     because: str = ""
     """Why there is nothing to be gained where it is not, shown by another figure; then it counts as kept."""
     words: str = ""
@@ -108,11 +108,12 @@ def comparisons(figures: Sequence[Comparison]) -> str:
     for figure in figures:
         spread = f"{min(figure.ratios):.2f} to {max(figure.ratios):.2f}"
         of_cpu = f"{statistics.median(figure.of_cpu):.2f}" if figure.of_cpu else ""
-        bound = f"at least {figure.least:g}" if figure.least else f"at most {figure.most:.2g}"
+        bound = f"at least {figure.least:g}" if figure.least else f"at most {figure.most:.3g}"
         bound += f", aim {figure.aim:g}" if figure.aim else ""
         within = figure.least <= figure.median <= figure.most
         kept = "kept" if within else figure.because or "**missed**"
-        kept += ", **aim missed**" if figure.median < figure.aim else ""
+        aim_missed = figure.median < figure.aim if figure.least else 0 < figure.aim < figure.median
+        kept += ", **aim missed**" if aim_missed else ""
         lines.append(
             f"| {figure.what} | {figure.median:.2f} | {spread} | {of_cpu} | {len(figure.ratios)} | {bound} | {kept} |"
         )

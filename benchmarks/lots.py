@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 from PIL import Image
@@ -35,6 +35,8 @@ from pipeline.lots import draw, run_stages
 from pipeline.methods import controlnet, drawing
 from pipeline.methods.base import Preparations
 from pipeline.models import load_models
+from pipeline.models.embedder import Clip
+from pipeline.models.generator import StableDiffusion
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
 from pipeline.request import MemoryStore, Request
@@ -174,9 +176,9 @@ def cases(work: SourceWork) -> Sequence[Any]:
 def forget(driver: Driver) -> None:
     """Drop what driver and models keep of texts and images, so that each way sees them for the first time."""
     driver.preparations = Preparations()
-    remembering: Any = driver.models
-    remembering.embedder._known.clear()
-    remembering.generator._texts._kept.clear()
+    # The casts let mypy find a name that is gone.
+    cast(Clip, driver.models.embedder)._known.clear()
+    cast(StableDiffusion, driver.models.generator)._texts._kept.clear()
 
 
 # Where the time goes
@@ -185,7 +187,7 @@ def forget(driver: Driver) -> None:
 @contextmanager
 def parts_of(models: Models, spent: Spent) -> Iterator[None]:
     """While it holds, the seconds of each part of the work are counted; that of the decoding is within the drawing."""
-    generator: Any = models.generator
+    generator = cast(StableDiffusion, models.generator)
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*given: Any, **more: Any) -> Any:

@@ -334,7 +334,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
     settings = profile.settings
     image = fit(read_image(sample.path).image, settings.generation.short_side, SIDE_MULTIPLE)
     control = control_image(image, settings.conditioning)
-    generator: Any = models.generator
+    generator = models.generator
     numbers = count()
 
     def draw(size: int) -> None:
