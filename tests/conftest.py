@@ -16,7 +16,6 @@ from xdist.scheduler import LoadFileScheduling
 import pipeline.recipes  # noqa: F401 - tells storage the types of stages' values, as every program of the studio does
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
     from xdist.remote import Producer
 
     from services.studio import Studio
@@ -96,15 +95,6 @@ def chromium_path() -> str:
             pytest.fail(ADVICE)
         pytest.skip(ADVICE)
     return path
-
-
-@pytest.fixture(scope="module")
-def page(chromium_path: str) -> Iterator[Page]:
-    """One page of one browser for all tests of a file; each leaves it when it is done."""
-    from tests.support.browser import browsing
-
-    with browsing(chromium_path, in_the_open=True) as opened:
-        yield opened
 
 
 @pytest.fixture

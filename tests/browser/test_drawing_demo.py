@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from core.settings import ConditioningSettings
 from pipeline.conditioning import condition
@@ -30,9 +30,9 @@ SAMPLE = "bird-on-a-twig"
 
 
 @pytest.fixture(scope="module")
-def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The sample of a bird at the gate, on a page of a laptop's size."""
-    with browsing_demo(chromium_path, tmp_path_factory.mktemp("drawing")) as (opened, url, _):
+    with browsing_demo(browser, tmp_path_factory.mktemp("drawing")) as (opened, url, _):
         opened.set_viewport_size({"width": 1280, "height": 900})
         open_start(opened, url)
         opened.click(f".sample[data-sample={SAMPLE}]")

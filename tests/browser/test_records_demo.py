@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from pipeline.run_files.embedded import require_run_in
 from storage.workspace import Workspace
 from tests.browser.test_records import downloaded, drop, item
-from tests.cli.test_offline import GUARD, ROOT
-from tests.support.browser import browsing, settled
+from tests.support.browser import page_in, settled
+from tests.support.demo_server import browsing_demo, no_call_leaves
 from tests.support.explorer import DEMO_SECONDS, mark_page, open_start, reloaded_by_itself, serving_stand_ins, upload
 from tests.support.server_process import ServerProcess
 from tests.support.serving import until
-from tests.ui.scripts.test_scripting import said
+from tests.ui.scripts.test_scripting import ROOT, said
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SLOWEST = DEMO_SECONDS * 1000
@@ -35,37 +35,34 @@ SAMPLE = "street-two-cars"
 class Street:
     """A finished run of the sample, on a page of its own server."""
 
-    server: ServerProcess
+    url: str
     page: Page
     run_id: str
 
 
+def drawn(page: Page, url: str) -> Street:
+    """Fill the text stages of the sample on the page and draw two images."""
+    page.set_viewport_size({"width": 1700, "height": 1000})
+    open_start(page, url)
+    page.click(f".sample[data-sample={SAMPLE}]")
+    page.wait_for_selector("#run-all:enabled")
+    page.evaluate("studio.send({ name: 'setting', fields: { setting: 'counterfactuals.captions', value: 2 } })")
+    page.click("#run-all")
+    page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
+    page.evaluate("studio.send({ name: 'setting', fields: { setting: 'generation.steps', value: 4 } })")
+    settled(page, DEMO_SECONDS)
+    page.click("#generate")
+    page.wait_for_function("studio.cases.length === 2", timeout=SLOWEST)
+    page.evaluate("studio.send({ name: 'default-settings', fields: { sections: 'generation' } })")
+    settled(page, DEMO_SECONDS)
+    return Street(url, page, page.evaluate("studio.run"))
+
+
 @pytest.fixture(scope="module")
-def street(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
-    """Its server tells of each call that would leave the machine, and of each error."""
-    folder = tmp_path_factory.mktemp("street")
-    code = GUARD.replace("TRIED.append(", "print('LEFT THE MACHINE', ") + "import app, sys; sys.exit(app.main())"
-    server = ServerProcess(folder / "workspace", folder / "log", code, ["--mcp"]).start()
-    with browsing(chromium_path, in_the_open=True) as page:
-        page.set_viewport_size({"width": 1700, "height": 1000})
-        open_start(page, server.url)
-        page.click(f".sample[data-sample={SAMPLE}]")
-        page.wait_for_selector("#run-all:enabled")
-        page.evaluate("studio.send({ name: 'setting', fields: { setting: 'counterfactuals.captions', value: 2 } })")
-        page.click("#run-all")
-        page.wait_for_selector("#generate:enabled", timeout=SLOWEST)
-        page.evaluate("studio.send({ name: 'setting', fields: { setting: 'generation.steps', value: 4 } })")
-        settled(page, DEMO_SECONDS)
-        page.click("#generate")
-        page.wait_for_function("studio.cases.length === 2", timeout=SLOWEST)
-        page.evaluate("studio.send({ name: 'default-settings', fields: { sections: 'generation' } })")
-        settled(page, DEMO_SECONDS)
-        yield Street(server, page, page.evaluate("studio.run"))
-        page.goto("about:blank")
-    server.stop()
-    assert "LEFT THE MACHINE" not in server.said() and "Traceback" not in server.said()
-    for image in (folder / "workspace" / "images").iterdir():  # whole, although the server was killed meanwhile
-        assert image.suffix == ".png" and Image.open(image).convert("RGB").size == (128, 128)
+def street(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
+    """The sample, drawn. Nothing that its server calls lies outside this machine."""
+    with no_call_leaves(), browsing_demo(browser, tmp_path_factory.mktemp("street"), mcp=True) as (page, url, _):
+        yield drawn(page, url)
 
 
 def test_the_run_is_duplicated_deleted_and_put_back(street: Street) -> None:
@@ -112,7 +109,7 @@ def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_p
         settled(page, DEMO_SECONDS)
         expect(page.locator("#checks .pill", has_text="masked things in place")).to_have_count(1)
         assert downloaded(page, "#save-image")[1] == data, "what comes back is what was saved, byte for byte"
-        page.goto(f"{street.server.url}?run={street.run_id}")
+        page.goto(f"{street.url}?run={street.run_id}")
         page.wait_for_selector("#save-image")
 
 
@@ -139,32 +136,57 @@ def test_a_script_and_an_agent_beside_the_page(street: Street, tmp_path: Path) -
     """The first script of docs/scripting.md and that of an agent, as they stand there, against the studio as served."""
     (tmp_path / "demo" / "samples").mkdir(parents=True)
     shutil.copy(ROOT / "demo" / "samples" / "lighthouse.png", tmp_path / "demo" / "samples")
-    saved = Path(said("From a picture to an accepted test case", street.server.url, tmp_path).strip())
+    saved = Path(said("From a picture to an accepted test case", street.url, tmp_path).strip())
     assert saved.name.startswith("lighthouse-") and require_run_in(saved.read_bytes()).mask is None
     mine = street.page.locator(".run-item", has_text="lighthouse")
     expect(mine).to_contain_text("1 result")
     mine.locator("a.run").click()
     expect(street.page.locator("#review")).to_contain_text("accepted")
-    assert said("An agent by MCP", street.server.url, tmp_path).count("image/png") == 4
+    assert said("An agent by MCP", street.url, tmp_path).count("image/png") == 4
     expect(street.page.locator(".run-item", has_text="4 of 4 results accepted")).to_contain_text("lighthouse")
 
 
-@pytest.mark.soak
-def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
-    """Killed while it generates, started again: the open page and a new one say what was saved."""
+def test_a_foreign_file_is_refused_beside_the_embedded_models(street: Street) -> None:
     page = street.page
+    page.evaluate("studio.send({ name: 'new' })")
+    page.wait_for_selector(".start h1")
+    upload(page, "letter.png", b"dear reader")
+    expect(page.locator("#upload-problem")).to_contain_text("not an image")
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64), (9, 9, 200)).save(file, "PNG")
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
-    page.wait_for_selector("#generate:enabled")
+    page.wait_for_selector("#save-image")
+    drop(page, "#column-stages", "<b>x</b>.png", file.getvalue())
+    expect(page.locator("#said")).to_contain_text("There is no run in this file.")
+
+
+@pytest.mark.soak
+def test_the_server_is_killed_and_the_page_goes_on(browser: Browser, tmp_path: Path) -> None:
+    """Killed while it generates, started again: the open page and a new one say what was saved."""
+    server = ServerProcess(tmp_path / "workspace", tmp_path / "log").start()
+    try:
+        with page_in(browser, in_the_open=True) as page:
+            killed_and_gone_on_with(server, drawn(page, server.url))
+            page.goto("about:blank")
+    finally:
+        server.stop()
+    assert "Traceback" not in server.said()
+    for image in (server.workspace / "images").iterdir():  # whole, although the server was killed meanwhile
+        assert image.suffix == ".png" and Image.open(image).convert("RGB").size == (128, 128)
+
+
+def killed_and_gone_on_with(server: ServerProcess, street: Street) -> None:
+    page = street.page
     page.evaluate("studio.send({ name: 'setting', fields: { setting: 'generation.steps', value: 24 } })")
     settled(page, DEMO_SECONDS)
     page.click("#generate")
-    with Workspace(street.server.workspace) as workspace:  # the page may tell it when the next image is there already
+    with Workspace(server.workspace) as workspace:  # the page may tell it when the next image is there already
         until(lambda: len(workspace.runs.get(street.run_id).test_cases) == 3)
-        street.server.stop(signal.SIGKILL)
+        server.stop(signal.SIGKILL)
     mark_page(page)
     # Told at once, and not only when the reply is overdue, which takes twenty seconds.
     page.wait_for_function("document.body.classList.contains('lost')", timeout=15_000)
-    street.server.start()
+    server.start()
     # Nobody touched the page: it finds the server again by itself.
     reloaded_by_itself(page)
     expect(page.locator("#run-interrupted")).to_contain_text(
@@ -180,19 +202,5 @@ def test_the_server_is_killed_and_the_page_goes_on(street: Street) -> None:
     settled(page, DEMO_SECONDS)
     expect(page.locator("#run-interrupted")).to_have_count(0)
     expect(page.locator("#state-generation")).to_have_text("ready")
-    with Workspace(street.server.workspace) as workspace:
+    with Workspace(server.workspace) as workspace:
         assert [job.state for job in workspace.runs.get(street.run_id).jobs][-2:] == ["interrupted", "done"]
-
-
-def test_a_foreign_file_is_refused_beside_the_embedded_models(street: Street) -> None:
-    page = street.page
-    page.evaluate("studio.send({ name: 'new' })")
-    page.wait_for_selector(".start h1")
-    upload(page, "letter.png", b"dear reader")
-    expect(page.locator("#upload-problem")).to_contain_text("not an image")
-    file = io.BytesIO()
-    Image.new("RGB", (64, 64), (9, 9, 200)).save(file, "PNG")
-    page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)
-    page.wait_for_selector("#save-image")
-    drop(page, "#column-stages", "<b>x</b>.png", file.getvalue())
-    expect(page.locator("#said")).to_contain_text("There is no run in this file.")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.test_drawing_demo import pixels
 from tests.support.browser import settled
@@ -24,9 +24,9 @@ SLOWEST = 180_000
 
 
 @pytest.fixture(scope="module")
-def page(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A bird with three images of it, of few steps."""
-    with browsing_demo(chromium_path, tmp_path_factory.mktemp("results")) as (opened, url, _):
+    with browsing_demo(browser, tmp_path_factory.mktemp("results")) as (opened, url, _):
         open_start(opened, url)
         opened.click(".sample[data-sample=bird-on-a-twig]")
         opened.wait_for_selector("#run-all:enabled")

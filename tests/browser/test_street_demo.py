@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.test_drawing_demo import generate, pixels, tick
 from tests.browser.test_results import press
@@ -30,8 +30,8 @@ BROKEN = """heads => heads.filter(head => {
 
 
 @pytest.fixture(scope="module")
-def desk(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with desk_of(chromium_path, tmp_path_factory.mktemp("street")) as opened:
+def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with desk_of(browser, tmp_path_factory.mktemp("street")) as opened:
         yield opened
 
 

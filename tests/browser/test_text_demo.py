@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.test_text import add_keyword, chip, keyword_chip
 from tests.support.browser import settled
@@ -33,8 +33,8 @@ pytestmark = [pytest.mark.demo, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def desk(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with desk_of(chromium_path, tmp_path_factory.mktemp("stages")) as opened:
+def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with desk_of(browser, tmp_path_factory.mktemp("stages")) as opened:
         yield opened
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.test_text import add_keyword, keyword_chip
 from tests.support.browser import settled
@@ -32,8 +32,8 @@ NASTY = "<img src=x onerror='window.broken=1'><b>bold</b>"
 
 
 @pytest.fixture(scope="module")
-def desk(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with desk_of(chromium_path, tmp_path_factory.mktemp("edits")) as opened:
+def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with desk_of(browser, tmp_path_factory.mktemp("edits")) as opened:
         yield opened
 
 

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from demo.render import render
 from demo.scene import random_scene
 from tests.support.batch_cases import plan_text, planned
+from tests.support.browser import chromium_running
 from tests.support.demo_server import browsing_demo
 
 PATIENCE = 300_000
@@ -22,7 +23,7 @@ def test_processes_of_this_machine_make_the_images_of_a_batch(chromium_path: str
         folder = tmp_path / "data" / scene.label
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(render(scene, 64)[0]).save(folder / f"{number}.png")
-    with browsing_demo(chromium_path, tmp_path) as (page, url, studio):
+    with chromium_running(chromium_path) as browser, browsing_demo(browser, tmp_path) as (page, url, studio):
         number = planned(studio, plan_text(tmp_path / "data", "Drawn things", "[run]\nworkers = 1\n", captions=1))
         page.goto(f"{url}batches/{number}")
         page.click("#begin-batch")

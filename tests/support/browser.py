@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 CHROMIUM_ARGUMENTS = (
     "--headless=new",
@@ -25,34 +25,49 @@ SPARING = (*CHROMIUM_ARGUMENTS, "--renderer-process-limit=1", "--disable-site-is
 
 
 @contextmanager
-def browsing(chromium: str, in_the_open: bool = False) -> Iterator[Page]:
-    """A page in a new browser. Fails at the end when it asked for anything outside this machine, or a script failed.
-
-    With `in_the_open` the explore page shows all settings of its cards, as its switch in the header does.
-    """
+def chromium_running(chromium: str) -> Iterator[Browser]:
+    """Start a browser without a page. Only the thread that starts it may use it."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)  # the machine may be busy with other things
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(SPARING))
-        # `wait_for_function` evaluates a text in the page, which ours forbid; test_sign_in.py goes by what they forbid.
-        context = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
-        context.set_default_timeout(60_000)
-        if in_the_open:
-            context.add_init_script("try { localStorage.setItem('studio-all-open', '1'); } catch {}")
-        outside: list[str] = []
-        broken: list[str] = []
-
-        def on_request(request: Any) -> None:
-            if not request.url.startswith(("http://127.0.0.1", "data:", "blob:")):
-                outside.append(request.url)
-
-        context.on("request", on_request)
-        context.on("weberror", lambda error: broken.append(f"{error.error} {getattr(error.error, 'stack', '')}"))
-        yield context.new_page()
+        yield browser
         browser.close()
-        assert not outside, f"the page asked for {outside}"
-        assert not broken, f"a script of the page failed: {broken}"
+
+
+@contextmanager
+def page_in(browser: Browser, in_the_open: bool = False) -> Iterator[Page]:
+    """Open a page that shares nothing with other pages of this browser. Fails at the end when it asked for anything
+    outside this machine, or a script failed.
+
+    With `in_the_open` the explore page shows all settings of its cards, as its switch in the header does.
+    """
+    # `wait_for_function` evaluates a text in the page, which ours forbid; test_sign_in.py goes by what they forbid.
+    context = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True)
+    context.set_default_timeout(60_000)
+    if in_the_open:
+        context.add_init_script("try { localStorage.setItem('studio-all-open', '1'); } catch {}")
+    outside: list[str] = []
+    broken: list[str] = []
+
+    def on_request(request: Any) -> None:
+        if not request.url.startswith(("http://127.0.0.1", "data:", "blob:")):
+            outside.append(request.url)
+
+    context.on("request", on_request)
+    context.on("weberror", lambda error: broken.append(f"{error.error} {getattr(error.error, 'stack', '')}"))
+    yield context.new_page()
+    context.close()
+    assert not outside, f"the page asked for {outside}"
+    assert not broken, f"a script of the page failed: {broken}"
+
+
+@contextmanager
+def browsing(chromium: str, in_the_open: bool = False) -> Iterator[Page]:
+    """A page in a new browser, as `page_in` opens it."""
+    with chromium_running(chromium) as browser, page_in(browser, in_the_open) as page:
+        yield page
 
 
 def settled(page: Page, seconds: float = 60) -> None:

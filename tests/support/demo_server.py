@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 import traceback
@@ -20,11 +21,11 @@ from pipeline.models import Models, load_models
 from pipeline.profiles.profile import load_profile
 from pipeline.seams import DrawnImage, DrawRequest, OnStep
 from services.studio import Studio
-from tests.support.browser import browsing
+from tests.support.browser import page_in
 from tests.support.serving import serving_here, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 HELD_SECONDS = 300
 """Far longer than a test holds something."""
@@ -39,23 +40,51 @@ def demo_models() -> Models:
 
 
 @contextmanager
-def serving_demo(workspace: Path) -> Iterator[tuple[str, Studio]]:
+def serving_demo(workspace: Path, mcp: bool = False) -> Iterator[tuple[str, Studio]]:
     """A server with the embedded models: its address and the studio behind it. Fails at the end if an error was told.
 
     It lets go of the models before it is over, so that whoever is next may ask them.
     """
     before = set(threading.enumerate())
-    with serving_here(workspace, demo_models()) as served, _no_errors():
+    with serving_here(workspace, demo_models(), mcp=mcp) as served, _no_errors():
         yield served
     until(lambda: not [one for one in threading.enumerate() if one.name == "jobs" and one not in before])
 
 
 @contextmanager
-def browsing_demo(chromium: str, folder: Path) -> Iterator[tuple[Page, str, Studio]]:
-    """A page of a new browser for such a server, its address, and the studio behind it."""
-    with serving_demo(folder / "workspace") as (url, studio), browsing(chromium, in_the_open=True) as page:
+def browsing_demo(browser: Browser, folder: Path, mcp: bool = False) -> Iterator[tuple[Page, str, Studio]]:
+    """A new page for such a server, its address, and the studio behind it."""
+    with serving_demo(folder / "workspace", mcp) as (url, studio), page_in(browser, in_the_open=True) as page:
         yield page, url, studio
         page.goto("about:blank")
+
+
+@contextmanager
+def no_call_leaves() -> Iterator[None]:
+    """Let nothing in this process reach beyond this machine. Fails at the end if anything tried."""
+    here, tried, look_up = ("127.0.0.1", "::1", "localhost"), list[object](), socket.getaddrinfo
+
+    def guarded(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def call(own: socket.socket, *arguments: Any) -> Any:
+            if isinstance(arguments[-1], tuple) and arguments[-1][0] not in here:
+                tried.append(arguments[-1])
+                raise OSError(f"a call to {arguments[-1]} was about to leave the machine")
+            return plain(own, *arguments)
+
+        return call
+
+    def look_up_here(host: str | None, *arguments: Any, **more: Any) -> Any:
+        if host not in (None, "", *here):
+            tried.append(host)
+            raise socket.gaierror(f"{host} was about to be looked up")
+        return look_up(host, *arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex", "sendto"):
+            patch.setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
+        patch.setattr(socket, "getaddrinfo", look_up_here)
+        yield
+    assert not tried, f"about to leave the machine: {tried}"
 
 
 class Held:

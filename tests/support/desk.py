@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.support.browser import settled
 from tests.support.demo_server import browsing_demo
@@ -51,9 +51,9 @@ class Desk:
 
 
 @contextmanager
-def desk_of(chromium: str, folder: Path) -> Iterator[Desk]:
+def desk_of(browser: Browser, folder: Path) -> Iterator[Desk]:
     """A desk with a server of its own, which has not failed when it is left."""
-    with browsing_demo(chromium, folder) as (page, url, _):
+    with browsing_demo(browser, folder) as (page, url, _):
         yield Desk(page, url)
 
 
