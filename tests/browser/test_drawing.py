@@ -315,3 +315,13 @@ def test_ticks_made_faster_than_they_are_answered_stay(studio: Studio, page: Pag
             box.check()
     settled(page)
     assert all(item.used for item in studio.workspace.runs.get(run_id).values["counterfactuals"].value.value.items)
+
+    # With none ticked the gate is closed and says why, and no key opens it.
+    for box in boxes.all():
+        box.uncheck()
+    expect(page.locator("#gate")).to_contain_text("No counterfactual caption is ticked: tick at least one.")
+    expect(page.locator("#generate")).to_have_count(0)
+    page.keyboard.press("Control+Enter")
+    page.evaluate("studio.send({ name: 'generate' })")  # and a page that is not ours is refused as well
+    expect(page.locator("#problem-generation")).to_contain_text("tick at least one")
+    assert not studio.workspace.runs.get(run_id).jobs

@@ -93,6 +93,7 @@ def seconds_of(page: Page) -> int:
     return int(found[1] or 1) * (60 if found[2] == "min" else 1)
 
 
+@pytest.mark.soak
 def test_the_control_image_beside_the_original_while_a_threshold_moves(page: Page) -> None:
     begin(page)
     page.click("#toggle-conditioning")
@@ -134,6 +135,7 @@ def test_the_control_image_beside_the_original_while_a_threshold_moves(page: Pag
     expect(page.locator("#control-preview")).to_be_hidden()
 
 
+@pytest.mark.soak
 def test_the_gate_counts_tells_the_time_lists_and_makes_nothing_without_the_yes(page: Page) -> None:
     begin(page, images_per_caption=8)
     captions = page.locator("#stage-counterfactuals .line").count()

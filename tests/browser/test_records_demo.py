@@ -65,6 +65,7 @@ def street(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield drawn(page, url)
 
 
+@pytest.mark.soak
 def test_the_run_is_duplicated_deleted_and_put_back(street: Street) -> None:
     page, mine = street.page, item(street.page, street.run_id)
     expect(mine).to_contain_text("2 results")
@@ -146,6 +147,7 @@ def test_a_script_and_an_agent_beside_the_page(street: Street, tmp_path: Path) -
     expect(street.page.locator(".run-item", has_text="4 of 4 results accepted")).to_contain_text("lighthouse")
 
 
+@pytest.mark.soak
 def test_a_foreign_file_is_refused_beside_the_embedded_models(street: Street) -> None:
     page = street.page
     page.evaluate("studio.send({ name: 'new' })")

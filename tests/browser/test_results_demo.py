@@ -61,6 +61,7 @@ def more(page: Page, number: int) -> None:
     settled(page, DEMO_SECONDS)
 
 
+@pytest.mark.soak
 def test_every_way_to_look_shows_what_its_tab_says(page: Page) -> None:
     press(page, "1")
     result = pixels(page, "#big-result")
@@ -108,6 +109,7 @@ def test_the_checks_and_the_model_under_test_before_and_after(page: Page) -> Non
     expect(page.locator("[data-side=source] li").first).to_contain_text("bird")
 
 
+@pytest.mark.soak
 def test_a_caption_is_edited_and_goes_round_again(page: Page) -> None:
     press(page, "e")
     line = page.locator("#stage-counterfactuals .line[data-editing]")

@@ -50,6 +50,7 @@ def place_of(page: Page, button: str) -> dict[str, float]:
     }
 
 
+@pytest.mark.soak
 def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk) -> None:
     page = desk.empty(BIRD)
     assert [state(page, name) for name in TEXT_STAGES] == ["empty"] * 4

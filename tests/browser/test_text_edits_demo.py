@@ -37,6 +37,7 @@ def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield opened
 
 
+@pytest.mark.soak
 def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -> None:
     page = desk.at_gate(BIRD)
     caption = page.input_value("#caption-text")
@@ -96,6 +97,7 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     expect(card.locator("header")).not_to_contain_text("prompt edited")
 
 
+@pytest.mark.soak
 def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     page = desk.at_gate(BIRD)
     caption, first_line = page.input_value("#caption-text"), lines(page).first.locator("textarea").input_value()
@@ -157,6 +159,7 @@ def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     expect(page.locator("#keys-window")).to_be_hidden()
 
 
+@pytest.mark.soak
 def test_two_pages_edit_the_same_stage_and_neither_is_lost(desk: Desk) -> None:
     page = desk.at_gate(BIRD)
     caption = page.input_value("#caption-text")
