@@ -357,6 +357,27 @@ def test_a_filter_is_pressed_by_the_space_bar(page: Page, server: tuple[str, Stu
     expect(page.locator("#count")).to_have_text(str(studio.workspace.catalogue.count(wanted).number))
 
 
+def test_decisions_wait_while_the_studio_does_not_answer(page: Page, server: tuple[str, Studio]) -> None:
+    url, studio = server
+    opened(page, url, "?review=accepted&sort=oldest")
+    ids = [page.evaluate("place => gallery.cell(place).id", place) for place in range(9)]
+
+    def reject(number: int) -> None:
+        for _ in range(number):
+            page.keyboard.press("r")
+            page.keyboard.press("1")
+
+    reject(3)
+    with routed(page, "**/curate/api/decide", lambda route: route.abort()):
+        reject(3)
+        expect(page.locator("#said")).to_contain_text("not saved yet: the studio does not answer")
+    reject(3)
+    saved(page)
+    assert [entry(studio, one).verdict for one in ids] == ["rejected"] * 9
+    studio.commands.send("decide", {"entries": ids, "verdict": "accepted"})
+
+
+@pytest.mark.soak
 def test_no_decision_is_lost_when_the_studio_is_killed(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "workspace"
     with workspace_in(folder) as workspace:
