@@ -9,15 +9,17 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin, urlsplit
 
+import httpx
 import pyarrow.parquet
 import pytest
 from playwright.sync_api import expect
 
 from core.settings import UnderTestSettings
 from core.test_sets import SetEntry
-from services.evaluation.service import OnModel
+from services.curation.views import View
+from services.evaluation.service import OnModel, model_choice_key
 from services.evaluation.types import Cell, EvaluationQuestion
 from services.runs.predictions import Predictor
 from tests.services.evaluation.test_predictions import Counted
@@ -94,9 +96,8 @@ def asked(studio: Studio, view: str, **more: str) -> EvaluationQuestion:
 
 
 def answered(page: Page, server: Server, view: str, **more: str) -> Page:
-    """The page with its answer: it is chosen, and read where that was not done before."""
-    page.goto(address(server, view, **more))
-    page.locator("#part-models .model-line").first.click()
+    """The page with the answer of the profile's model. It reads the images first where it has not."""
+    page.goto(address(server, view, key=model_choice_key(asked(server[1], view).model), **more))
     begin = page.locator("#begin")
     expect(begin.or_(page.locator("#answer"))).to_be_visible()
     if begin.count():
@@ -118,6 +119,14 @@ def opened(page: Page, link: Locator) -> int:
         link.click()
     page.wait_for_function("window.gallery && gallery.idle")
     return int(page.locator("#count").inner_text().replace(",", ""))
+
+
+def images_behind(server: Server, link: Locator) -> list[int]:
+    """Return the images that Curate would show where a number leads, without going there."""
+    reply = httpx.get(urljoin(server[0], link.get_attribute("href") or ""), timeout=60)
+    to = urlsplit(reply.headers["location"])
+    assert to.path == "/curate/"
+    return sorted(server[1].gallery.ids(View.read(to.query)))
 
 
 READ = 180_000
@@ -223,22 +232,20 @@ def test_every_number_opens_its_images(page: Page, server: Server) -> None:
     assert wanted and opened(page, cells.first) == len(wanted)
     shown = page.locator(".cell:not([hidden])").evaluate_all("all => all.map((one) => Number(one.dataset.entry))")
     assert sorted(shown) == list(wanted)
-    here_before = page.locator("#confusion figure").first.locator("td.hit a").first
     page.goto(here)
+    here_before = page.locator("#confusion figure").first.locator("td.hit a").first
     label = here_before.locator("xpath=ancestor::tr/th").inner_text()
     wanted = studio.evaluations.entries(question, Cell("confusion before", label, label))
-    assert wanted and opened(page, here_before) == len(wanted), "of an original, its test cases"
+    assert wanted and images_behind(server, here_before) == sorted(wanted), "of an original, its test cases"
     for link, cell in (
         (page.locator("#card-error .value a"), Cell("wrong")),
         (page.locator("#card-excess .value a"), Cell("controls")),
         (page.locator("#flips dd a").first, Cell("newly wrong")),
         (page.locator("#classes tbody th a").first, None),
     ):
-        page.goto(here)
         if cell is None:
             cell = Cell("class", link.inner_text())
-        assert opened(page, link) == len(studio.evaluations.entries(question, cell))
-    page.goto(here)
+        assert images_behind(server, link) == sorted(studio.evaluations.entries(question, cell))
     page.locator("#edits [data-table]:visible .worst a").first.click()
     page.wait_for_selector("#large-result")
     assert page.url.endswith("&large=1")
@@ -268,7 +275,7 @@ def test_what_to_look_at_first(page: Page, server: Server) -> None:
 def test_every_number_of_a_segmenter_opens_its_images(page: Page, server: Server) -> None:
     _, studio = server
     answered(page, server, STREETS)
-    here, question = page.url, asked(studio, STREETS)
+    question = asked(studio, STREETS)
     found = studio.evaluations.evaluate(question)
     effect, losses = found.segmentation, found.losses
     assert effect is not None and losses is not None and losses.generated.value is not None
@@ -282,37 +289,28 @@ def test_every_number_of_a_segmenter_opens_its_images(page: Page, server: Server
     def entries(cell: Cell) -> list[int]:
         return sorted(studio.evaluations.entries(question, cell))
 
-    def shown() -> list[int]:
-        all_cells = page.locator(".cell:not([hidden])")
-        return sorted(all_cells.evaluate_all("all => all.map((one) => Number(one.dataset.entry))"))
-
     for place, kind in ((0, "confusion before"), (1, "confusion")):
-        page.goto(here)
         cell = page.locator("#confusion figure").nth(place).locator("td.hit a").last
         label = cell.locator("xpath=ancestor::tr/th").inner_text()
         wanted = entries(Cell(kind, label, label))  # type: ignore[arg-type]
         assert wanted and len(wanted) < 10 * ROADS, "not all of them"
-        assert opened(page, cell) == len(wanted) and shown() == wanted
-    page.goto(here)
+        assert images_behind(server, cell) == wanted
     miss = page.locator("#confusion figure").last.locator("td.miss a").first
     label = miss.locator("xpath=ancestor::tr/th").inner_text()
     said = re.sub(r".* is said to be ", "", miss.get_attribute("aria-label") or "").replace("none of these", "")
     wanted = entries(Cell("confusion", label, said))
-    assert wanted and opened(page, miss) == len(wanted) and shown() == wanted
+    assert wanted and images_behind(server, miss) == wanted
 
     edits = page.locator("#edits [data-table]:visible tbody tr")
-    page.goto(here)
     page.locator("#edits [data-tab='edit type']").click()
     name = edits.first.locator("th").inner_text()
     wanted = entries(Cell("edit type", name))
-    assert wanted and opened(page, edits.first.locator("th a")) == len(wanted) and shown() == wanted
+    assert wanted and images_behind(server, edits.first.locator("th a")) == wanted
     lost = next(one for one in found.edits["edit type"] if one.row.newly_wrong)
-    page.goto(here)
-    page.locator("#edits [data-tab='edit type']").click()
     row = edits.filter(has=page.get_by_role("link", name=lost.row.name, exact=True))
     wanted = entries(Cell("edit type", lost.row.name, only_wrong=True))
     assert set(wanted) <= set(entries(Cell("wrong")))
-    assert opened(page, row.locator("td[data-what='loses a class'] a")) == len(wanted) and shown() == wanted
+    assert images_behind(server, row.locator("td[data-what='loses a class'] a")) == wanted
 
     most = max(losses.classes, key=lambda one: one.lost)
     row = page.locator("#classes tbody tr").filter(has=page.get_by_role("link", name=most.name, exact=True))
@@ -324,10 +322,8 @@ def test_every_number_of_a_segmenter_opens_its_images(page: Page, server: Server
         (row.locator("td[data-what='lost in'] a"), Cell("class", most.name, only_wrong=True)),
         (page.locator("#flips .piece.warn"), Cell("some wrong")),
     ):
-        page.goto(here)
         wanted = entries(behind)
-        assert wanted and opened(page, link) == len(wanted) and shown() == wanted, behind
-    page.goto(here)
+        assert wanted and images_behind(server, link) == wanted, behind
     expect(page.locator("#ranking-said")).to_contain_text("A fault is the class that is lost and the edit.")
     assert page.locator("#orders tbody tr").count() == page.locator(".eval-plot.found polyline").count() == 4
     page.locator("#report summary").click()
@@ -436,18 +432,23 @@ def test_pages_hold_at_any_width_light_and_dark(page: Page, server: Server) -> N
     whole = page.url
     answered(page, server, STREETS)
     streets = page.url
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-        for here in (f"{server[0]}evaluate/", address(server, OBJECTS), whole, streets):
-            page.goto(here)
-            if here == whole:
-                expect(page.locator("#orders")).to_be_visible()
-            ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert (max(map(int, re.findall(r"\d+", ground)[:3])) < 128) == (theme == "dark")
-            for width in WIDTHS:
-                page.set_viewport_size({"width": width, "height": 900})
-                assert not wide(page), f"{here} at {width}"
-                assert page.evaluate(SPILT) == [], f"{here} at {width}"
+
+    def is_dark() -> bool:
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return max(map(int, re.findall(r"\d+", ground)[:3])) < 128
+
+    for here in (f"{server[0]}evaluate/", address(server, OBJECTS), whole, streets):
+        page.goto(here)
+        if here == whole:
+            expect(page.locator("#orders")).to_be_visible()
+        assert not is_dark()
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            assert not wide(page), f"{here} at {width}"
+            assert page.evaluate(SPILT) == [], f"{here} at {width}"
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    assert is_dark() and not wide(page)
 
 
 def test_menus_lie_within_a_phone(page: Page, server: Server) -> None:
