@@ -172,43 +172,40 @@ def test_what_makes_no_sense_is_said_at_the_stage_and_nothing_is_lost(studio: St
     assert page.locator("#stage-alternatives .row-line").count() == 4
 
 
-def test_a_text_that_was_not_saved_survives_a_reload(studio: Studio, page: Page) -> None:
-    upload_bird(page)
+def write_and_reload(page: Page, text: str) -> None:
+    """Type a caption, leave the page before it is saved, and find it as it was typed."""
     page.click("#caption-text")
-    page.keyboard.type("A bird that I am still")
+    page.keyboard.press("Control+A")
+    page.keyboard.type(text)
     page.reload()
     page.wait_for_selector("#caption-text")
     settled(page)
-    expect(page.locator("#caption-text")).to_have_value("A bird that I am still")
+    expect(page.locator("#caption-text")).to_have_value(text)
     expect(page.locator("#stage-caption .unsaved")).to_be_visible()
+
+
+def test_a_text_that_was_not_saved_survives_a_reload(studio: Studio, page: Page) -> None:
+    upload_bird(page)
+    write_and_reload(page, "A bird that I am still")
     page.locator("#caption-text").press("End")
     page.keyboard.type(" writing.")
     page.keyboard.press("Enter")
     expect(page.locator("#state-caption")).to_have_text("edited by you")
-    assert page.locator("#stage-caption .unsaved").is_hidden()
-
-
-@pytest.mark.parametrize("leave", ["by Enter", "by a click elsewhere"])
-def test_a_text_that_came_back_with_the_page_is_saved_without_another_letter(
-    studio: Studio, page: Page, leave: str
-) -> None:
-    upload_bird(page)
-    page.click("#caption-text")
-    page.keyboard.type("A bird that I have described.")
-    page.reload()
-    page.wait_for_selector("#caption-text")
-    settled(page)
-    expect(page.locator("#stage-caption .unsaved")).to_be_visible()
-    page.click("#caption-text")
-    if leave == "by Enter":
-        page.keyboard.press("Enter")
-    else:
-        page.click("#source .mini")
-    expect(page.locator("#state-caption")).to_have_text("edited by you")
     expect(page.locator("#stage-caption .unsaved")).to_be_hidden()
-    settled(page)
+
+    # It is saved without another letter, too: by Enter, and by a click elsewhere.
+    texts = ["A bird that I am still writing.", "A bird that I have described.", "A bird that I have left."]
+    for text, leave in (
+        (texts[1], lambda: page.keyboard.press("Enter")),
+        (texts[2], lambda: page.click("#source .mini")),
+    ):
+        write_and_reload(page, text)
+        page.click("#caption-text")
+        leave()
+        expect(page.locator("#stage-caption .unsaved")).to_be_hidden()
+        settled(page)
     values = studio.workspace.runs.history(page.evaluate("studio.run"), "caption")
-    assert [value.value.value.text for value in values] == ["A bird that I have described."]
+    assert [value.value.value.text for value in values] == texts
 
 
 COMPOSED = """field => {

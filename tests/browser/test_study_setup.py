@@ -411,6 +411,9 @@ def test_an_example_is_picked_and_explained(desk: Desk) -> None:
     page = desk.page
     desk.new(images=10)
     page.click("[data-example-pick]")
+    page.wait_for_selector("[data-example-add]")
+    names = page.locator("[data-example-add]").evaluate_all("all => all.map((one) => one.ariaLabel)")
+    assert names and all(names) and len(set(names)) == len(names), "pictures to pick from have names"
     page.click("[data-example-add] >> nth=0")
     page.fill("[name='examples.0.answer']", "yes")
     page.fill("[name='examples.0.why']", "it has wings")
@@ -418,14 +421,6 @@ def test_an_example_is_picked_and_explained(desk: Desk) -> None:
     assert [(one.answer, one.why) for one in desk.study.rules.examples] == [("yes", "it has wings")]
     page.click("[data-example-remove]")
     page.wait_for_selector("[name='examples.0.why']", state="detached")
-
-
-def test_pictures_to_pick_from_have_names(desk: Desk) -> None:
-    desk.new(images=10)
-    desk.page.click("[data-example-pick]")
-    desk.page.wait_for_selector("[data-example-add]")
-    names = desk.page.locator("[data-example-add]").evaluate_all("all => all.map((one) => one.ariaLabel)")
-    assert names and all(names) and len(set(names)) == len(names)
 
 
 def test_the_preview_is_the_annotators_page_and_records_nothing(desk: Desk) -> None:
