@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PureWindowsPath
 from typing import IO, Any, TypeVar
 
@@ -398,6 +399,12 @@ def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
     return {name: field for name, field in known if name not in _OF_A_PAGE or field.is_required()}
 
 
+@cache
+def schema_of(command: type[Command]) -> Mapping[str, Any]:
+    """Return the JSON schema of a command, which is made once."""
+    return command.model_json_schema()
+
+
 def _add_shaped(
     function: Callable[..., Any],
     command: type[Command],
@@ -427,7 +434,7 @@ def _add_shaped(
     gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=most)
     root = Context.root_block
     assert root is not None  # gr.api has looked
-    schema = command.model_json_schema()
+    schema = schema_of(command)
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     for component, name in zip(root.fns[max(root.fns)].inputs, fields, strict=True):
         keep_to_uploads(component)

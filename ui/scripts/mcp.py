@@ -53,6 +53,7 @@ from ui.scripts.endpoints import (
     let_in,
     perform,
     perform_awaited,
+    schema_of,
     watching,
 )
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter
@@ -141,7 +142,7 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
 
 def tool_of(command: type[Command]) -> types.Tool:
     """What an agent is told of an endpoint."""
-    schema = command.model_json_schema()
+    schema = schema_of(command)
     fields = fields_of(command)
     properties = {name: dict(schema["properties"][name]) for name in fields}
     for name, field in fields.items():

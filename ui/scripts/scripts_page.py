@@ -17,7 +17,7 @@ from ui.explore.parts import Tone, button, head_table, muted, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.replies import FRESH
-from ui.scripts.endpoints import endpoint_of, fields_of, offered
+from ui.scripts.endpoints import endpoint_of, fields_of, offered, schema_of
 from ui.security.guard import MCP
 from ui.security.request_limits import answered
 from ui.study.fields import card, field, number_input, select, text_input
@@ -185,7 +185,7 @@ def _endpoints(commands: Commands) -> Html:
 
 
 def _endpoint(command: type[Command]) -> Html:
-    schema, fields = command.model_json_schema(), fields_of(command)
+    schema, fields = schema_of(command), fields_of(command)
     rows = [
         el(
             "tr",
