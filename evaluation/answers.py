@@ -7,18 +7,20 @@ Pure; knows no models and no files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy import sparse
 
 from core.figures import Floats
 from core.predictions import Prediction, decode_map
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers
 from evaluation.segmentation import IGNORED
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Numbers = NDArray[np.int64]
 
@@ -112,6 +114,8 @@ def pairs_of_images(
     masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
 ) -> sparse.csr_array:
     """The pairs of several images, (images, `PAIRS`), from those of each in a row; `sizes` has the pairs of each."""
+    from scipy import sparse
+
     ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models
     return sparse.csr_array((pixels.astype(np.float64), columns, ends), shape=(len(sizes), PAIRS))
 
@@ -126,6 +130,8 @@ def count_pairs(
     `true` and `said` are those of `groups_of_numbers`: `true` is (kinds, 256), one row for each way in which masks
     number their classes, and `kind` says which of them the mask of each image has.
     """
+    from scipy import sparse
+
     named = np.minimum(said.astype(np.int32), groups)
     rows = true.astype(np.int32)[:, :, None]
     # What counts nowhere has a column of its own, the last.

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy import sparse
 
 from core.masks import LARGE_PIECE, MASK_KEPT, UNLABELLED, numbers_of
 from core.predictions import DROPPED, ClassFigures
 from core.thresholds import Band
 from core.types import Check, Task
 from core.words import classes_in
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 THINGS_KEPT = "things kept"
 """What the check of the single things in the mask is called."""

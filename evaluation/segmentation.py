@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass
 from core.figures import Figure, Floats, ratio
@@ -189,6 +188,8 @@ def _overlaps(pixels: Pixels) -> Floats:
 
 
 def _by_source(source: NDArray[np.int64], values: Floats, sources: NDArray[np.int64]) -> Floats:
+    from scipy import sparse
+
     place = np.searchsorted(sources, source)
     of_source = sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), (len(sources), len(place)))
     held: Floats = of_source @ values

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from core.evaluation_results import Effectiveness, SegmentationEffect
 from core.figures import Figure, Floats
@@ -151,7 +150,7 @@ def times_of(original: Figure, error: float | None) -> tuple[float | None, str]:
         return None, f"cannot tell: {original.why or 'there is nothing to compare'}"
     if original.value > 0:
         return error / original.value, f"{error / original.value:.1f} times"
-    most = float(stats.beta.ppf(0.975, 1, original.n))
+    most = 1 - 0.025 ** (1 / original.n)
     words = (
         f"at least {error / most:.1f} times: right about all {original.n:,} originals, so at most {most:.2%} are wrong"
     )

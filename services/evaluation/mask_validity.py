@@ -8,10 +8,10 @@ import json
 import threading
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from core.image_filter import ImageFilter
 from core.masks import MASK_KEPT
@@ -24,6 +24,9 @@ from services.evaluation.subjects import Cases
 from services.runs.predictions import model_key
 from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 NOBODY = (
     "Which masks demonstrably hold cannot be told: the profile names no segmenter that checks them, and the model that "

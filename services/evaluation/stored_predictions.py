@@ -10,14 +10,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from core.figures import Floats
-from evaluation.answers import PAIRS, answers_of, count_pairs, groups_of_numbers, pairs_of_images
+from evaluation.answers import answers_of, count_pairs, groups_of_numbers, pairs_of_images
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import Answers
 from evaluation.ranking import deep_gini, entropy
@@ -27,7 +26,11 @@ from storage.curation.case_columns import Texts
 from storage.evaluation.models_under_test import ProbabilityRows, StoredModel
 from storage.workspace import Workspace
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
 Numbers = NDArray[np.int64]
+NONE: Numbers = np.zeros(0, np.int64)
 K = TypeVar("K")
 T = TypeVar("T")
 MODELS_HELD = 2
@@ -114,7 +117,7 @@ class _PixelCounts:
     """The number of each mask."""
     both: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Image and mask of each row of `pairs`."""
-    pairs: sparse.csr_array = field(default_factory=lambda: sparse.csr_array((0, PAIRS)))
+    pairs: sparse.csr_array = field(default_factory=lambda: pairs_of_images(NONE, NONE, NONE, []))
     order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     """The rows by image and mask; of the same ones in the order in which they came."""
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -123,6 +126,8 @@ class _PixelCounts:
     """Of the masks of the subject that was asked last, which these are in `mask`."""
 
     def add(self, new: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
+        from scipy import sparse
+
         number = self.images.number
         self.images.add(dict.fromkeys(image for image, *_ in new if image not in number))
         both = [(number[image], self.mask.setdefault(mask, len(self.mask))) for image, mask, _ in new]
