@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.train.corpus import CHOICES, EDIT_TYPES, Example, load_templates, random_example
+from pipeline.models.language import which_build
 
 MODEL = Path(__file__).resolve().parent.parent / "weights" / "llama" / "model.gguf"
 """Where the model is shipped."""
@@ -39,7 +40,9 @@ def load(path: Path, threads: int = 1) -> Any:
     """The model as the pipeline loads it."""
     from ctransformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(str(path), model_type="llama", context_length=512, threads=threads)
+    return AutoModelForCausalLM.from_pretrained(
+        str(path), model_type="llama", lib=which_build(gpu_layers=0), context_length=512, threads=threads
+    )
 
 
 def _pairs(reply: str, separator: str) -> list[tuple[str, str]] | None:

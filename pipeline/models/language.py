@@ -217,13 +217,13 @@ def _written_in(file: Path) -> tuple[str, str]:
     return family, tokenizer
 
 
-def which_build(section: GgufLanguage) -> str | None:
+def which_build(gpu_layers: int) -> str | None:
     """Which build of the library fits this processor; None where the library has to find out itself.
 
     It asks a package that looks at everything about the processor, in processes of its own: a second for one word.
     """
     told = Path("/proc/cpuinfo")
-    if section.gpu_layers or not told.is_file():
+    if gpu_layers or not told.is_file():
         return None
     flags = next((line for line in told.read_text().splitlines() if line.startswith("flags")), "").split()
     return "avx2" if {"avx2", "fma", "f16c"} <= set(flags) else None

@@ -38,7 +38,7 @@ class GgufProcess:
         self._section = section
         self._lock = threading.Lock()
         self._file = locate("language model", section)
-        self._build = which_build(section)
+        self._build = which_build(section.gpu_layers)
         self._process = self._start()
 
     @property

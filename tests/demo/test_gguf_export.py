@@ -42,10 +42,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
     return model, pieces, path
 
 
-def load(path: Path) -> Any:
-    from ctransformers import AutoModelForCausalLM
+@pytest.fixture(scope="module")
+def llm(exported: tuple[Any, Any, Path]) -> Any:
+    """The exported file, loaded by ctransformers."""
+    from demo.train.llama_scores import load
 
-    return AutoModelForCausalLM.from_pretrained(str(path), model_type="llama", context_length=256, threads=1)
+    return load(exported[2])
 
 
 def tokens(llm: Any, text: str) -> list[int]:
@@ -56,17 +58,16 @@ def tokens(llm: Any, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_tokens_agree(exported: tuple[Any, Any, Path], text: str) -> None:
-    _, pieces, path = exported
-    assert tokens(load(path), text) == [pieces.bos_id(), *pieces.encode(text)]
+def test_tokens_agree(exported: tuple[Any, Any, Path], llm: Any, text: str) -> None:
+    _, pieces, _ = exported
+    assert tokens(llm, text) == [pieces.bos_id(), *pieces.encode(text)]
 
 
-def test_logits_agree(exported: tuple[Any, Any, Path]) -> None:
+def test_logits_agree(exported: tuple[Any, Any, Path], llm: Any) -> None:
     import torch
 
-    model, pieces, path = exported
+    model, pieces, _ = exported
     ids = [pieces.bos_id(), *pieces.encode(TEXTS[0])]
-    llm = load(path)
     llm.eval(ids)
     with torch.no_grad():
         wanted = model(input_ids=torch.tensor([ids])).logits[0, -1].numpy()
