@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,19 @@ from services.test_sets.drafts import ReleaseTestSet, TestSetDrafts
 from services.test_sets.examples import export_version
 from storage.workspace import Workspace
 from tests.formats.test_formats import SET, Maker
-from tests.support.memory import peaks
+from tests.support.memory import Peaks, measuring_process
 from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
 LONG = "Snow falls on a bird. " * 1000
 """What is said of each image."""
+
+
+@pytest.fixture(scope="module")
+def peaks() -> Iterator[Peaks]:
+    with measuring_process() as found:
+        yield found
 
 
 def examples(maker: Maker, number: int, size: int, said: str = "") -> list[Example]:
@@ -57,10 +64,10 @@ OTHERS = [pytest.param(layout, marks=pytest.mark.soak) for layout in ("torchvisi
 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "webdataset", "parquet", *OTHERS])
-def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path) -> None:
+def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path, peaks: Peaks) -> None:
     maker = Maker(tmp_path / "images")
-    held = examples(maker, 240, 16, LONG)
-    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (120, 240)]
+    held = examples(maker, 180, 16, LONG)
+    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (60, 180)]
     few, many = peaks(take_in, *((folder, tmp_path / "in") for folder in folders))
     each = (many - few) / 120
     assert each < len(LONG) / 4, f"{each:.0f} bytes an image"
@@ -69,22 +76,24 @@ def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("layout", ["parquet", "webdataset"])
-def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_path: Path) -> None:
+def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_path: Path, peaks: Peaks) -> None:
     """Rows come by 64, and some more are worked on at once."""
     maker = Maker(tmp_path / "images")
-    held = examples(maker, 720, 64)
+    held = examples(maker, 450, 64)
     size = held[0].image.stat().st_size
-    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (180, 720)]
+    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (150, 450)]
     if packed:
         folders = [Path(shutil.make_archive(str(folder), "zip", folder)) for folder in folders]
     few, many = peaks(take_in, *((folder, tmp_path / "in") for folder in folders))
-    assert many - few < 540 * size / 3, f"{few:,} bytes became {many:,}"
+    assert many - few < 300 * size / 3, f"{few:,} bytes became {many:,}"
 
 
 @pytest.mark.parametrize(
     "layout", ["imagefolder", *(pytest.param(name, marks=pytest.mark.soak) for name in ("parquet", "yolo"))]
 )
-def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(layout: str, tmp_path: Path) -> None:
+def test_what_is_said_of_an_image_is_not_kept_while_a_version_is_exported(
+    layout: str, tmp_path: Path, peaks: Peaks
+) -> None:
     held = examples(Maker(tmp_path / "images"), 200, 16, LONG)
     given = []
     for number in (80, 200):

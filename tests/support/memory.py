@@ -10,22 +10,26 @@ import gc
 import multiprocessing
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 MOST_NAMES = 5_000_000
 """After so many new strings the table of Python's interned strings has grown, however large it is."""
+Peaks = Callable[..., list[int]]
+"""Called with a function of a module and one tuple of arguments a call: the most bytes in use while each call runs."""
 
 
-def peaks(work: Callable[..., Any], *given: tuple[Any, ...]) -> list[int]:
-    """Bytes at most in use while `work`, a function of a module, does each that is given, one after another.
+@contextmanager
+def measuring_process() -> Iterator[Peaks]:
+    """Start the process that measures, for all tests of a file.
 
-    The first is done once before anything counts, so that no module is loaded while it does. What is given has to
+    The first call is made once before anything counts, so that no module is loaded while it does. Arguments have to
     survive pickling.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as own:
-        return own.submit(_peaks, work, given).result()
+        yield lambda work, *given: own.submit(_peaks, work, given).result()
 
 
 def _peaks(work: Callable[..., Any], given: tuple[tuple[Any, ...], ...]) -> list[int]:
