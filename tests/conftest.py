@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
     from services.studio import Studio
+    from tests.support.made_once import MadeOnce
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub, which reads it once
 gc.disable()  # until all tests are collected: it would take a third of that time, and there is no garbage yet
@@ -95,6 +96,14 @@ def chromium_path() -> str:
             pytest.fail(ADVICE)
         pytest.skip(ADVICE)
     return path
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """Folders that are slow to make, such as a workspace of many images: once for all tests of a run."""
+    from tests.support.made_once import MadeOnce
+
+    return MadeOnce(tmp_path_factory)
 
 
 @pytest.fixture

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core.image_filter import ImageFilter
 from core.lineage import DEFAULT_RECIPE, Lineage, TestCase
 from core.masks import NamedMask
 from core.predictions import Prediction
@@ -23,8 +26,17 @@ from experiments.paper.reading import count_pixels
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import RECONSTRUCTION
+from services.evaluation.service import EvaluationService
+from services.evaluation.types import EvaluationQuestion, Subject
 from storage.workspace import Workspace
 from tests.support.drawn import PIXELS
+from tests.support.made_once import MadeOnce
+from tests.support.workspaces import workspace_in
+
+READ_OBJECTS, READ_STREETS = 14, 4
+"""Scenes that the models of the demo have read; the streets are of fair days."""
+FEW = 3, 2
+"""Other weathers and other times of day of the scenes that models are trained with: fewer images, and both types."""
 
 
 def model_of(kind: TaskKind) -> UnderTestSettings:
@@ -32,6 +44,12 @@ def model_of(kind: TaskKind) -> UnderTestSettings:
     wanted = load_profile("demo").model_under_test.of(kind)
     assert wanted is not None
     return wanted
+
+
+CLASSIFIER, SEGMENTER = model_of("classification"), model_of("segmentation")
+OBJECTS = Subject(filter=ImageFilter(facets={"kind": ("classification",)}))
+STREETS = Subject(filter=ImageFilter(facets={"kind": ("segmentation",)}))
+BIRDS, ROADS = EvaluationQuestion(OBJECTS, CLASSIFIER), EvaluationQuestion(STREETS, SEGMENTER)
 
 
 def drawn(scene: Scene) -> Image.Image:
@@ -48,18 +66,63 @@ def pixels_of(
 
 
 def fill(
-    workspace: Workspace, scenes: int, road: bool = False, controls: bool = True, seed: int = 5, fair: bool = False
+    workspace: Workspace,
+    scenes: int,
+    road: bool = False,
+    controls: bool = True,
+    seed: int = 5,
+    fair: bool = False,
+    label: str = "",
+    most: tuple[int, int] = (len(WEATHERS), len(TIMES)),
 ) -> list[str]:
     """Adds a run for each scene, with a test case of each other weather and time of day; gives the ids of the runs.
-    `fair`: all scenes are of sunny days, which the models of the demo know.
+
+    `fair`: all scenes are of sunny days, which the models of the demo know. `label`: what all show, if that is not
+    drawn by chance. `most`: how many other weathers and times of day a scene has at most.
     """
-    sources = [random_scene(seed * 1000 + number, "road" if road else "object") for number in range(scenes)]
+    family = "road" if road else "object"
+    sources = [random_scene(seed * 1000 + number, family, label or None) for number in range(scenes)]
     if fair:
         sources = [scene.with_look(weather="sunny", time="day") for scene in sources]
-    return [_run(workspace, scene, road, controls) for scene in sources]
+    return [_run(workspace, scene, road, controls, most) for scene in sources]
 
 
-def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool) -> str:
+def service_of(workspace: Workspace) -> EvaluationService:
+    return EvaluationService(load_profile("demo"), workspace, lambda wanted: None)
+
+
+def read_all(service: EvaluationService, asked: EvaluationQuestion) -> None:
+    done = service.work.wait(service.begin(asked).id, 60)
+    assert done.state == "done", done.error
+
+
+def scenes_that_are_read(made_once: MadeOnce, folder: Path) -> Path:
+    """Copy a workspace with `READ_OBJECTS` and `READ_STREETS`, read by the models of the demo, to `folder`."""
+
+    def make(at: Path) -> None:
+        with workspace_in(at / "workspace") as workspace:
+            fill(workspace, READ_OBJECTS)
+            fill(workspace, READ_STREETS, road=True, fair=True)
+            service = service_of(workspace)
+            for asked in (BIRDS, ROADS):
+                read_all(service, asked)
+            service.close()
+
+    return Path(shutil.copytree(made_once("scenes-that-are-read", make) / "workspace", folder / "workspace"))
+
+
+def scenes_to_learn_from(made_once: MadeOnce, folder: Path) -> Path:
+    """Copy a workspace with 14 scenes of objects and 10 of streets, each with `FEW` test cases, to `folder`."""
+
+    def make(at: Path) -> None:
+        with workspace_in(at / "workspace") as workspace:
+            fill(workspace, 14, most=FEW)
+            fill(workspace, 10, road=True, most=FEW)
+
+    return Path(shutil.copytree(made_once("scenes-to-learn-from", make) / "workspace", folder / "workspace"))
+
+
+def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool, most: tuple[int, int]) -> str:
     task = Task("segmentation", protected=PROTECTED_ROAD_CLASSES) if road else Task("classification", scene.label)
     run = workspace.runs.create(drawn(scene), task, "demo", f"Scene {scene.seed}", {})
     said = StageValue(Caption(caption(scene)), Trace("model", model="demo/blip"), "k")
@@ -68,12 +131,9 @@ def _run(workspace: Workspace, scene: Scene, road: bool, controls: bool) -> str:
         mask = Image.fromarray(render(scene, PIXELS)[1])
         workspace.runs.set_mask(run, mask, dict(enumerate(SEMANTIC_CLASSES)))
     look = scene.look
-    changed = [
-        (scene.with_look(weather=one), (Edit(look.weather, one, "weather"),)) for one in WEATHERS if one != look.weather
-    ]
-    changed += [
-        (scene.with_look(time=one), (Edit(look.time, one, "time of day"),)) for one in TIMES if one != look.time
-    ]
+    weathers, times = [one for one in WEATHERS if one != look.weather], [one for one in TIMES if one != look.time]
+    changed = [(scene.with_look(weather=one), (Edit(look.weather, one, "weather"),)) for one in weathers[-most[0] :]]
+    changed += [(scene.with_look(time=one), (Edit(look.time, one, "time of day"),)) for one in times[-most[1] :]]
     cases = [_case(task, one, edits, number) for number, (one, edits) in enumerate(changed)]
     if controls:
         again = drawn(scene).point(lambda value: min(255, value + 2))  # a shade lighter, and nothing else

@@ -27,9 +27,9 @@ from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
 from services.test_sets.hashes import hashes_of
 from storage.workspace import Workspace
-from tests.services.evaluation.test_results import BIRDS, service_of
+from tests.support.evaluation_cases import BIRDS, service_of
 
-QUICK = RetrainingQuestion(BIRDS, seeds=2, updates=2, batch=4, rate=0.01, arms=("generated",))
+QUICK = RetrainingQuestion(BIRDS, seeds=1, updates=2, batch=4, rate=0.01, arms=("generated",))
 """Seconds at most."""
 
 

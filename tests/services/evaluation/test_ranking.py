@@ -26,22 +26,17 @@ from storage.curation.case_columns import Floats, Outcome
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, OBJECTS, ROADS, read_all, service_of
 from tests.support.cases import made_case
-from tests.support.evaluation_cases import fill
+from tests.support.evaluation_cases import READ_OBJECTS, READ_STREETS, fill, scenes_that_are_read
+from tests.support.made_once import MadeOnce
 from tests.support.set_cases import picture, run_of
 from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
-SCENES, STREETS = 14, 6
-
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("ranked")
-    with workspace_in(path) as workspace:
-        fill(workspace, SCENES)
-        fill(workspace, STREETS, road=True)
-    yield path
+def folder(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Path:
+    return scenes_that_are_read(made_once, tmp_path_factory.mktemp("ranked"))
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +44,6 @@ def service(folder: Path) -> Iterator[EvaluationService]:
     """Whose models have read everything. Tests save nothing."""
     with Workspace(folder) as workspace:
         made = service_of(workspace)
-        for asked in (BIRDS, ROADS):
-            read_all(made, asked)
         yield made
         made.close()
 
@@ -68,7 +61,7 @@ def test_all_test_cases_are_in_the_order_once_and_faults_come_first(service: Eva
     ranking = service.rank(BIRDS, 1000)
     table, images = found.cases.table, found.cases.generated
     assert sorted(one.entry for one in ranking.first) == sorted(table.entry[images.row].tolist())
-    assert (ranking.cases, ranking.known) == (10 * SCENES, 10 * SCENES)
+    assert (ranking.cases, ranking.known) == (10 * READ_OBJECTS, 10 * READ_OBJECTS)
     ours, random, entropy, gini = ranking.orders
     assert [one.name for one in ranking.orders] == ["ours", "random", "entropy", "DeepGini"]
     assert ours.apfd is not None and random.apfd is not None and entropy.apfd is not None and gini.apfd is not None
@@ -89,13 +82,13 @@ def test_all_test_cases_are_in_the_order_once_and_faults_come_first(service: Eva
 def test_what_the_model_has_not_read_is_ranked_by_its_kin(service: EvaluationService) -> None:
     found, unsure, _, none = parts(service)
     right = found.right.copy()
-    unread = found.cases.generated.source < SCENES // 2
+    unread = found.cases.generated.source < READ_OBJECTS // 2
     right[unread] = UNKNOWN
     half = EvaluationResult(**{**vars(found), "right": right})
     doubt = np.where(unread, np.nan, unsure)
     ranking = rank(half, doubt, doubt, NOT_JUDGED, none, (), 1000)
-    assert (ranking.cases, ranking.known) == (10 * SCENES, 5 * SCENES)
-    assert ranking.notes[0].startswith(f"Of {5 * SCENES} test cases it is not known what the model says")
+    assert (ranking.cases, ranking.known) == (10 * READ_OBJECTS, 5 * READ_OBJECTS)
+    assert ranking.notes[0].startswith(f"Of {5 * READ_OBJECTS} test cases it is not known what the model says")
     chance = {one.entry: one.wrong for one in ranking.first}
     entries = found.cases.table.entry[found.cases.generated.row]
     of_unread = np.array([chance[int(entry)] for entry in entries[unread]])
@@ -211,7 +204,7 @@ def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: 
     table, images = found.cases.table, found.cases.generated
     assert sorted(one.entry for one in ranking.first) == sorted(table.entry[images.row].tolist())
     known = int((found.right != UNKNOWN).sum())
-    assert (ranking.kind, ranking.cases, ranking.known) == ("segmentation", 10 * STREETS, known)
+    assert (ranking.kind, ranking.cases, ranking.known) == ("segmentation", 10 * READ_STREETS, known)
     ours, random, entropy, gini = ranking.orders
     assert (entropy.name, gini.name) == ("entropy", "DeepGini")
     assert ours.apfd is not None and random.apfd is not None and ours.apfd > random.apfd
@@ -251,7 +244,7 @@ def test_where_a_segmenter_does_not_tell_how_unsure_it_is_that_is_said(service: 
 
 def test_half_of_a_segmenters_test_cases_are_ranked_alone(service: EvaluationService) -> None:
     found = service._figures(ROADS)
-    some = np.flatnonzero(found.cases.generated.source < STREETS // 2)
+    some = np.flatnonzero(found.cases.generated.source < READ_STREETS // 2)
     entries = found.cases.table.entry[found.cases.generated.row[some]]
     order = service.ranked(ROADS, entries, ())
     assert sorted(order) == sorted(entries.tolist()) and order == service.ranked(ROADS, entries, ())

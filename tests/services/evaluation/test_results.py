@@ -44,7 +44,20 @@ from services.runs.predictions import model_key
 from services.studio import Studio
 from storage.workspace import Workspace
 from tests.support.cases import made_case
-from tests.support.evaluation_cases import fill, model_of, pixels_of
+from tests.support.evaluation_cases import (
+    BIRDS,
+    CLASSIFIER,
+    OBJECTS,
+    ROADS,
+    SEGMENTER,
+    STREETS,
+    fill,
+    pixels_of,
+    read_all,
+    scenes_that_are_read,
+    service_of,
+)
+from tests.support.made_once import MadeOnce
 from tests.support.set_cases import picture, run_of
 from tests.support.study_desk import crew, rules, vote
 from tests.support.workspaces import workspace_in
@@ -52,16 +65,6 @@ from ui.evaluate.comparing import comparison_part
 from ui.evaluate.words import Place
 
 pytestmark = pytest.mark.slow
-
-CLASSIFIER = model_of("classification")
-SEGMENTER = model_of("segmentation")
-OBJECTS = Subject(filter=ImageFilter(facets={"kind": ("classification",)}))
-STREETS = Subject(filter=ImageFilter(facets={"kind": ("segmentation",)}))
-BIRDS, ROADS = EvaluationQuestion(OBJECTS, CLASSIFIER), EvaluationQuestion(STREETS, SEGMENTER)
-
-
-def service_of(workspace: Workspace) -> EvaluationService:
-    return EvaluationService(load_profile("demo"), workspace, lambda wanted: None)
 
 
 @pytest.fixture
@@ -78,21 +81,12 @@ def service(workspace: Workspace) -> Iterator[EvaluationService]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationService]:
+def whole(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[EvaluationService]:
     """A service on a workspace of both kinds that both models of the demo have read. Tests save nothing in it."""
-    with workspace_in(tmp_path_factory.mktemp("whole")) as workspace:
-        fill(workspace, 14)
-        fill(workspace, 4, road=True)
+    with Workspace(scenes_that_are_read(made_once, tmp_path_factory.mktemp("whole"))) as workspace:
         made = service_of(workspace)
-        for asked in (BIRDS, ROADS):
-            read_all(made, asked)
         yield made
         made.close()
-
-
-def read_all(service: EvaluationService, asked: EvaluationQuestion) -> None:
-    done = service.work.wait(service.begin(asked).id, 60)
-    assert done.state == "done", done.error
 
 
 def test_the_threads_of_linear_algebra_come_back_when_the_last_evaluation_is_done() -> None:
@@ -325,7 +319,7 @@ def test_masks_hold_where_the_segmenter_of_the_checks_finds_them(whole: Evaluati
 def test_masks_that_nobody_checked_are_told_and_what_hinders_the_checks_stops_no_evaluation(
     workspace: Workspace, service: EvaluationService
 ) -> None:
-    fill(workspace, 2, road=True)
+    fill(workspace, 1, road=True)
     cases, load = service.cases(STREETS), service.predicting.load
     checker = load_profile("demo").checks.own_segmenter()
     assert checker is not None
@@ -343,12 +337,12 @@ def test_masks_that_nobody_checked_are_told_and_what_hinders_the_checks_stops_no
     read = service.read(SEGMENTER, cases, counted)
     assert read.note == "The masks could not be checked: Its file is damaged."
     evaluated = service.evaluate(ROADS)
-    assert evaluated.unchecked == 20 and evaluated.segmentation is not None and evaluated.segmentation.kept == 0
-    assert "20 masks of test cases are not checked yet: whether they hold is not known." in evaluated.notes
+    assert evaluated.unchecked == 10 and evaluated.segmentation is not None and evaluated.segmentation.kept == 0
+    assert "10 masks of test cases are not checked yet: whether they hold is not known." in evaluated.notes
     assert evaluated.segmentation.miou_generated.value is not None
     service.predicting.load = load
     assert service.read(SEGMENTER, cases, counted).note == ""
-    assert service.evaluate(ROADS).unchecked == 0 and seen[-1][0] <= seen[-1][1] == 48
+    assert service.evaluate(ROADS).unchecked == 0 and seen[-1][0] <= seen[-1][1] == 24
     # The one that checks cannot vouch for itself.
     itself = EvaluationQuestion(STREETS, checker)
     read_all(service, itself)
@@ -402,7 +396,7 @@ def test_edits_of_a_segmenter_are_measured_by_right_pixels(whole: EvaluationServ
 
 
 def test_a_version_of_streets_has_the_figures_of_its_images(workspace: Workspace, service: EvaluationService) -> None:
-    fill(workspace, 2, road=True)
+    fill(workspace, 1, road=True)
     sets = workspace.test_sets
     version = sets.get(sets.create("Streets")).versions[-1].number
     of_streets = ImageFilter(facets={"kind": ("segmentation",), "recipe": ("dillema",)})
@@ -411,7 +405,7 @@ def test_a_version_of_streets_has_the_figures_of_its_images(workspace: Workspace
     of_version = EvaluationQuestion(Subject(version=version), SEGMENTER)
     read_all(service, of_version)
     one, other = service.evaluate(of_version), service.evaluate(ROADS)
-    assert one.segmentation is not None and one.segmentation.cases == 20
+    assert one.segmentation is not None and one.segmentation.cases == 10
     assert one.losses == other.losses and one.edits == other.edits and one.answer == other.answer
     for cell in (Cell("wrong"), Cell("class", "road", only_wrong=True), Cell("confusion", "road", "road")):
         assert service.entries(of_version, cell) == service.entries(ROADS, cell)
@@ -484,15 +478,15 @@ def test_files_say_the_same_and_hold_no_nan(whole: EvaluationService) -> None:
 def test_what_a_segmenter_says_later_is_added_to_what_was_held(
     workspace: Workspace, service: EvaluationService
 ) -> None:
-    for scenes, seed in ((2, 5), (3, 6)):
-        fill(workspace, scenes, road=True, seed=seed)
-        assert service.pending(ROADS).left == 12 * scenes
+    for seed in (5, 6):
+        fill(workspace, 1, road=True, seed=seed)
+        assert service.pending(ROADS).left == 12
         read_all(service, ROADS)
         held, anew = service.evaluate(ROADS), service_of(workspace)
         assert service.pending(ROADS).left == 0
         assert facts_of(held) == facts_of(anew.evaluate(ROADS))
         anew.close()
-    assert held.segmentation is not None and held.segmentation.sources == 5
+    assert held.segmentation is not None and held.segmentation.sources == 2
 
 
 def judged(workspace: Workspace, cases: dict[int, str]) -> None:

@@ -46,7 +46,8 @@ from tests.services.evaluation.test_results import (
     service_of,
 )
 from tests.support import retrain_cases
-from tests.support.evaluation_cases import fill
+from tests.support.evaluation_cases import FEW, fill, scenes_to_learn_from
+from tests.support.made_once import MadeOnce
 from tests.support.model_cases import onnx_file
 from tests.support.retrain_cases import QUICK, planned, quiet
 from tests.support.workspaces import workspace_in
@@ -57,11 +58,9 @@ evaluations, retrainings = retrain_cases.evaluations, retrain_cases.retrainings
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+def filled(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Workspace]:
     """Sources of classifications with weather and times of day, and streets. Tests train in it, and save no image."""
-    with workspace_in(tmp_path_factory.mktemp("retrain")) as workspace:
-        fill(workspace, 14)
-        fill(workspace, 1, road=True)
+    with Workspace(scenes_to_learn_from(made_once, tmp_path_factory.mktemp("retrain"))) as workspace:
         yield workspace
 
 
@@ -121,10 +120,10 @@ def test_what_retraining_brings_is_measured_kept_and_not_trained_twice(
     found = retrainings.retrain(asked, lambda *told: steps.append(told))
     assert [one.name for one in found.arms] == [one for one in ARMS if one != BY_VOTES]
     assert [one.name for one in found.left_out] == [BY_VOTES]
-    assert found.recipe.updates == 2 and found.seeds == 2
+    assert found.recipe.updates == 2 and found.seeds == 1
     assert {one.name for one in found.sets} == {ON_ORIGINAL, ON_GENERATED, ON_UNSEEN}
-    # Five arms by two seeds, two updates each.
-    assert steps[-1] == ("training “+ generated, best ranked half”, seed 2 of 2", 20, 20)
+    # Five arms with one seed, two updates each.
+    assert steps[-1] == ("training “+ generated, best ranked half”, seed 1 of 1", 10, 10)
     for row in found.rows:
         assert row.accuracy.value is not None and 0 <= row.accuracy.value <= 1
         assert row.arm in (ORIGINAL, BEFORE) or row.gain.value is not None
@@ -132,13 +131,13 @@ def test_what_retraining_brings_is_measured_kept_and_not_trained_twice(
         (arm, control) for arm in (GENERATED, RANKED) for control in (AUGMENTED, CONTROL)
     }
     whole = {file: file.stat().st_mtime_ns for file in filled.trainings.rglob("best.safetensors")}
-    assert len(whole) == 10 and not list(filled.trainings.rglob("state"))
-    more = retrainings.retrain(replace(asked, seeds=3, arms=("generated",)), quiet)
+    assert len(whole) == 5 and not list(filled.trainings.rglob("state"))
+    more = retrainings.retrain(replace(asked, seeds=2, arms=("generated",)), quiet)
     again = {file: file.stat().st_mtime_ns for file in filled.trainings.rglob("best.safetensors")}
     assert {file: again[file] for file in whole} == whole and len(again) == len(whole) + 2
     assert retrainings.retrain(asked, quiet) == found
     held = retrainings.kept(BIRDS)
-    assert {one.asked for one in held} == {asked.digest, replace(asked, seeds=3, arms=("generated",)).digest}
+    assert {one.asked for one in held} == {asked.digest, replace(asked, seeds=2, arms=("generated",)).digest}
     assert [one.found for one in held] == [more, found] and not any(one.note for one in held)
     assert from_plain(RetrainingResult, to_plain(found)) == found
     text = result_markdown(found)
@@ -218,7 +217,6 @@ def test_begun_cancelled_and_begun_again(retrainings: Retrainings) -> None:
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (replace(QUICK, asked=EvaluationQuestion(STREETS, SEGMENTER)), "It has 1 source"),
         (replace(QUICK, asked=EvaluationQuestion(STREETS, CLASSIFIER)), "choose a segmenter"),
         (replace(QUICK, asked=EvaluationQuestion(OBJECTS, SEGMENTER)), "choose a classifier"),
         (
@@ -246,9 +244,8 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
             trained.retrain(QUICK, quiet)
         with pytest.raises(UserError, match="An ONNX file cannot be trained further"):
             trained.begin(replace(QUICK, asked=EvaluationQuestion(OBJECTS, onnx_file(tmp_path / "net.onnx"))))
-        fill(workspace, 30, controls=False, seed=9)
-        cases = service.cases(OBJECTS)
-        label = cases.labels[int(np.bincount(cases.originals.label).argmax())]
+        label = "kite"
+        fill(workspace, 8, controls=False, seed=9, label=label, most=FEW)
         same = Subject(filter=ImageFilter(facets={"class": (label,)}))
         with pytest.raises(UserError, match=f"one of its labels alone, “{label}”: there is nothing to tell apart"):
             trained.retrain(replace(QUICK, asked=EvaluationQuestion(same, CLASSIFIER)), quiet)
@@ -262,51 +259,47 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
         service.close()
 
 
-def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(tmp_path: Path) -> None:
-    with workspace_in(tmp_path / "roads") as workspace:
-        fill(workspace, 10, road=True)
-        service = service_of(workspace)
-        trained, arms = Retrainings(workspace, service), ("augmentation", "generated", "ranked")
-        asked = replace(QUICK, asked=ROADS, arms=arms, split_seed=2)  # type: ignore[arg-type]
-        steps: list[tuple[str, int, int]] = []
-        found = trained.retrain(asked, quiet)
-        assert found.kind == "segmentation" and found.recipe.batch == 4
-        assert [one.name for one in found.arms] == [ORIGINAL, AUGMENTED, GENERATED, RANKED]
-        originals, whole, half = (
-            next(one.images for one in found.arms if one.name == name) for name in (ORIGINAL, GENERATED, RANKED)
-        )
-        assert half - originals == (whole - originals + 1) // 2 > 0
-        assert all(one.value is not None and 0 < one.value < 1 for one in found.miou)
-        # The model as it is: its pixels, counted by another way that reads class maps.
-        read_all(service, ROADS)
-        cases, stored = service.cases(STREETS), service.predicting.stored(SEGMENTER)
-        assert stored is not None
-        mapping = service.class_map(ROADS, cases, stored)
-        pixels = service._answers.segmented(stored, mapping, cases, cases.originals).pixels
-        right = np.diagonal(pixels.counts, axis1=1, axis2=2).sum(axis=1) / pixels.counts.sum(axis=(1, 2))
-        looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
-        side = part(cases, mapping, looks, asked).side
-        row = found.row(BEFORE, ON_ORIGINAL)
-        assert row is not None and row.accuracy.value == pytest.approx(
-            right[[one == "test" for one in side]].mean(), abs=0.01
-        )
-        assert "pixels of the generated images" in found.answer
-        # Masks are made once: what is there is not read again.
-        times = {file: file.stat().st_mtime_ns for file in (workspace.trainings / "masks").glob("*.png")}
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(workspace.images, "load", lambda sha: pytest.fail(f"{sha} was read again"))
-            assert trained.retrain(asked, lambda *told: steps.append(told)) == found
-        assert times and {file: file.stat().st_mtime_ns for file in times} == times
-        assert ("preparing masks", 0, 0) in steps
-        assert "## mIoU" in result_markdown(found) and from_plain(RetrainingResult, to_plain(found)) == found
-        service.close()
+def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(
+    filled: Workspace, evaluations: EvaluationService, retrainings: Retrainings
+) -> None:
+    asked = replace(QUICK, asked=ROADS, arms=("augmentation", "generated", "ranked"), split_seed=2)
+    steps: list[tuple[str, int, int]] = []
+    found = retrainings.retrain(asked, quiet)
+    assert found.kind == "segmentation" and found.recipe.batch == 4
+    assert [one.name for one in found.arms] == [ORIGINAL, AUGMENTED, GENERATED, RANKED]
+    originals, whole, half = (
+        next(one.images for one in found.arms if one.name == name) for name in (ORIGINAL, GENERATED, RANKED)
+    )
+    assert half - originals == (whole - originals + 1) // 2 > 0
+    assert all(one.value is not None and 0 < one.value < 1 for one in found.miou)
+    # The model as it is: its pixels, counted by another way that reads class maps.
+    read_all(evaluations, ROADS)
+    cases, stored = evaluations.cases(STREETS), evaluations.predicting.stored(SEGMENTER)
+    assert stored is not None
+    mapping = evaluations.class_map(ROADS, cases, stored)
+    pixels = evaluations._answers.segmented(stored, mapping, cases, cases.originals).pixels
+    right = np.diagonal(pixels.counts, axis1=1, axis2=2).sum(axis=1) / pixels.counts.sum(axis=(1, 2))
+    looks = {sha: one.perceptual for sha, one in hashes_of(filled, cases.pictures).items()}
+    side = part(cases, mapping, looks, asked).side
+    row = found.row(BEFORE, ON_ORIGINAL)
+    assert row is not None and row.accuracy.value == pytest.approx(
+        right[[one == "test" for one in side]].mean(), abs=0.01
+    )
+    assert "pixels of the generated images" in found.answer
+    # Masks are made once: what is there is not read again.
+    times = {file: file.stat().st_mtime_ns for file in (filled.trainings / "masks").glob("*.png")}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(filled.images, "load", lambda sha: pytest.fail(f"{sha} was read again"))
+        assert retrainings.retrain(asked, lambda *told: steps.append(told)) == found
+    assert times and {file: file.stat().st_mtime_ns for file in times} == times
+    assert ("preparing masks", 0, 0) in steps
+    assert "## mIoU" in result_markdown(found) and from_plain(RetrainingResult, to_plain(found)) == found
 
 
-def test_what_people_judged_is_learnt_from_and_not_measured_with(tmp_path: Path) -> None:
-    with workspace_in(tmp_path / "votes") as workspace:
-        fill(workspace, 14)
+def test_what_people_judged_is_learnt_from_and_not_measured_with(tmp_path: Path, made_once: MadeOnce) -> None:
+    with Workspace(scenes_to_learn_from(made_once, tmp_path)) as workspace:
         service = service_of(workspace)
-        trained, asked = Retrainings(workspace, service), replace(QUICK, arms=("valid",), seeds=1)
+        trained, asked = Retrainings(workspace, service), replace(QUICK, arms=("valid",))
         before = trained.retrain(asked, quiet)
         assert [one.name for one in before.arms] == [ORIGINAL]
         assert before.answer == "Nothing is compared: every arm but the originals is left out."
@@ -331,14 +324,14 @@ def test_what_people_judged_is_learnt_from_and_not_measured_with(tmp_path: Path)
 def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
     filled: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = ["retrain", "--filter", "kind=classification", "--seeds", "2", "--updates", "4", "--batch", "4"]
+    quick = ["retrain", "--filter", "kind=classification", "--seeds", "2", "--updates", "2", "--batch", "4"]
     asked = [*quick, "--arms", "generated,augmentation", "--workspace", str(filled.folder)]
     whole, seen = retrainings_module.learnt, list[int]()
 
     def interrupted(training: Training, on_update: Callable[[int, float], None]) -> dict[str, Floats]:
         def told(update: int, loss: float) -> None:
             seen.append(update)
-            if len(seen) == 10:
+            if len(seen) == 6:
                 signal.raise_signal(signal.SIGINT)
             on_update(update, loss)
 
@@ -348,10 +341,10 @@ def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
     assert main(asked) == 130
     assert main([*asked, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert seen == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, *[2, 3, 4], *[1, 2, 3, 4] * 3]  # what was done is not done again
+    assert seen == [1, 2] * 3 + [2] + [1, 2] * 3  # what was done is not done again
     assert [one["name"] for one in told["arms"]] == [ORIGINAL, AUGMENTED, GENERATED] and told["seeds"] == 2
     assert {"arm", "set", "seeds", "accuracy", "gain"} == set(told["rows"][0])
-    assert main(asked) == 0 and len(seen) == 25
+    assert main(asked) == 0 and len(seen) == 13
     shown = capsys.readouterr()
     assert shown.out.startswith("# What retraining classifier.safetensors gains on Images of a filter")
     assert told["answer"] in shown.out and "| + generated, all |" in shown.out

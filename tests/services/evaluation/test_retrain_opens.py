@@ -23,9 +23,9 @@ from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, ROADS
 from tests.support import retrain_cases
-from tests.support.evaluation_cases import fill
+from tests.support.evaluation_cases import scenes_to_learn_from
+from tests.support.made_once import MadeOnce
 from tests.support.retrain_cases import QUICK, draft, masked, planned, quiet, sides
-from tests.support.workspaces import workspace_in
 from ui.evaluate.retraining import retraining_part
 from ui.evaluate.words import Place
 
@@ -37,11 +37,9 @@ PLACE = Place(filter="kind=classification", key="mine")
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+def filled(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Workspace]:
     """Sources of both kinds. Tests train in it."""
-    with workspace_in(tmp_path_factory.mktemp("opens")) as workspace:
-        fill(workspace, 14)
-        fill(workspace, 10, road=True)
+    with Workspace(scenes_to_learn_from(made_once, tmp_path_factory.mktemp("opens"))) as workspace:
         yield workspace
 
 

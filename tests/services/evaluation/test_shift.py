@@ -29,9 +29,9 @@ from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import ROADS, SEGMENTER, STREETS
 from tests.support import retrain_cases
-from tests.support.evaluation_cases import fill
+from tests.support.evaluation_cases import scenes_to_learn_from
+from tests.support.made_once import MadeOnce
 from tests.support.retrain_cases import QUICK, draft, masked, planned, quiet, sides
-from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
@@ -41,11 +41,9 @@ NAMES = dict(enumerate(SEMANTIC_CLASSES))
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+def filled(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Workspace]:
     """Sources of both kinds. Tests train in it, and make test sets."""
-    with workspace_in(tmp_path_factory.mktemp("shift")) as workspace:
-        fill(workspace, 14)
-        fill(workspace, 10, road=True)
+    with Workspace(scenes_to_learn_from(made_once, tmp_path_factory.mktemp("shift"))) as workspace:
         yield workspace
 
 
@@ -73,7 +71,7 @@ def test_a_classifier_is_measured_with_what_is_not_learnt_from(
     assert row is not None and same is not None and row.accuracy.value == same.accuracy.value
     assert any("1 image is left out: without a label" in note for note in found.notes)
     assert any("1 image is left out: each looks like one" in note for note in found.notes)
-    quick = ["--seeds", "2", "--updates", "2", "--batch", "4", "--rate", "0.01", "--arms", "generated"]
+    quick = ["--seeds", "1", "--updates", "2", "--batch", "4", "--rate", "0.01", "--arms", "generated"]
     asked = ["retrain", "--filter", "kind=classification", *quick, "--workspace", str(filled.folder), "--shift"]
     assert main([*asked, "Fog@draft"]) == 0 and "## On natural shift" in capsys.readouterr().out
     assert main([*asked, "Snow"]) == 2 and "Snow" in capsys.readouterr().err

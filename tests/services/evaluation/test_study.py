@@ -9,32 +9,36 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
-from core.image_filter import ImageFilter
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from services.evaluation.facts import file_of
 from services.evaluation.service import DraftEvaluationStudy, EvaluationService
-from services.evaluation.types import EvaluationQuestion, Subject
 from storage.workspace import Workspace
-from tests.services.evaluation.test_results import BIRDS, OBJECTS, judged, read_all, service_of
-from tests.support.evaluation_cases import fill, model_of
+from tests.services.evaluation.test_results import judged
+from tests.support.evaluation_cases import (
+    BIRDS,
+    FEW,
+    OBJECTS,
+    ROADS,
+    fill,
+    read_all,
+    scenes_that_are_read,
+    service_of,
+)
+from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
-STREETS = EvaluationQuestion(Subject(filter=ImageFilter(facets={"kind": ("segmentation",)})), model_of("segmentation"))
-
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    with workspace_in(tmp_path_factory.mktemp("drafted")) as opened:
-        fill(opened, 8)
+def workspace(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Workspace]:
+    with Workspace(scenes_that_are_read(made_once, tmp_path_factory.mktemp("drafted"))) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def service(workspace: Workspace) -> Iterator[EvaluationService]:
     made = service_of(workspace)
-    read_all(made, BIRDS)
     yield made
     made.close()
 
@@ -79,26 +83,17 @@ def test_what_a_script_asks_is_a_draft_of_its_own(service: EvaluationService, wo
     )
 
 
-@pytest.fixture(scope="module")
-def streets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationService]:
-    with workspace_in(tmp_path_factory.mktemp("streets")) as workspace:
-        fill(workspace, 3, road=True)
-        made = service_of(workspace)
-        read_all(made, STREETS)
-        yield made
-        made.close()
-
-
-def test_of_a_segmenter_images_are_asked_that_lose_a_class_and_that_do_not(streets: EvaluationService) -> None:
-    plan, found = streets.study_plan(STREETS, 20), streets._figures(STREETS)
+def test_of_a_segmenter_images_are_asked_that_lose_a_class_and_that_do_not(
+    workspace: Workspace, service: EvaluationService
+) -> None:
+    plan, found = service.study_plan(ROADS, 20), service._figures(ROADS)
     assert plan.judged == 20 and not plan.not_asked
     assert sum(row.images for row in plan.rows) == (found.right != UNKNOWN).sum()
     assert {row.stratum.partition(", ")[0] for row in plan.rows} == {"loses no class", "loses a class"}
     assert "the share that loses a class and is valid will be known to about" in plan.words
     assert "are road, vehicle and pedestrian kept?" in plan.words and 0 < plan.width < 1
 
-    workspace = streets._workspace
-    study = workspace.studies.get(streets.draft_study(STREETS, 20))
+    study = workspace.studies.get(service.draft_study(ROADS, 20))
     assert [one.id for one in study.rules.questions] == ["road", "vehicles", "pedestrians"]
     items = workspace.studies.items(study.id)
     assert Counter(item.group for item in items) == {row.stratum: row.judged for row in plan.rows if row.judged}
@@ -108,19 +103,17 @@ def test_of_a_segmenter_images_are_asked_that_lose_a_class_and_that_do_not(stree
         assert item.model_right == (item.test_case not in wrong) and "road" in item.classes
 
 
-def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path) -> None:
-    with workspace_in(tmp_path) as workspace:
-        fill(workspace, 3, road=True)
+def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path, made_once: MadeOnce) -> None:
+    with Workspace(scenes_that_are_read(made_once, tmp_path)) as workspace:
         service = service_of(workspace)
-        read_all(service, STREETS)
-        before = service.evaluate(STREETS)
+        before = service.evaluate(ROADS)
         assert before.validity is None and any(note.startswith("No study has judged") for note in before.notes)
-        found = service._figures(STREETS)
+        found = service._figures(ROADS)
         case = found.cases.table.test_case[found.cases.generated.row]
         wrong, right = (case[found.right == standing].tolist() for standing in (WRONG, RIGHT))
         answers = {one: "yes" if place % 2 else "no" for place, one in enumerate(wrong)}
         judged(workspace, answers | dict.fromkeys(right[::2], "yes"))
-        evaluated = service.evaluate(STREETS)
+        evaluated = service.evaluate(ROADS)
         validity, losses = evaluated.validity, evaluated.losses
         assert validity is not None and losses is not None and validity.judged == len(wrong) + len(right[::2])
         valid = sum(answer == "yes" for answer in answers.values())
@@ -128,7 +121,7 @@ def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path) -
         assert validity.by_strata.value == pytest.approx(valid / losses.cases), "all are judged: nothing is guessed"
         assert f"{100 * valid / losses.cases:.1f} % of these test cases lose a class and are valid" in evaluated.answer
         assert {row.name.partition(", ")[0] for row in validity.rows} == {"loses no class", "loses a class"}
-        text = file_of(service.evaluate(STREETS), "markdown").decode()
+        text = file_of(service.evaluate(ROADS), "markdown").decode()
         assert "| loses a class and valid, by strata |" in text and "lose a class and are valid" in text
         service.close()
 
@@ -136,11 +129,11 @@ def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path) -
 def test_no_study_is_drafted_where_no_question_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.evaluation_cases.PROTECTED_ROAD_CLASSES", ("sky", "building"))
     with workspace_in(tmp_path / "streets") as workspace:
-        fill(workspace, 2, road=True)
+        fill(workspace, 1, road=True, most=FEW)
         service = service_of(workspace)
-        read_all(service, STREETS)
+        read_all(service, ROADS)
         with pytest.raises(UserError, match="No template of questions is about what these images show"):
-            service.draft_study(STREETS)
+            service.draft_study(ROADS)
         assert not workspace.studies.all()
         service.close()
 
@@ -148,14 +141,14 @@ def test_no_study_is_drafted_where_no_question_fits(tmp_path: Path, monkeypatch:
 def test_no_study_is_drafted_where_nothing_can_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.evaluation_cases.PROTECTED_ROAD_CLASSES", ("nothing that is there",))
     with workspace_in(tmp_path / "streets") as workspace:
-        fill(workspace, 1, road=True)
+        fill(workspace, 1, road=True, most=FEW)
         service = service_of(workspace)
-        read_all(service, STREETS)
-        evaluated = service.evaluate(STREETS)
+        read_all(service, ROADS)
+        evaluated = service.evaluate(ROADS)
         losses = evaluated.losses
-        assert losses is not None and losses.generated.value is None and losses.left_out == 10
-        assert any(note.startswith("On the originals of 10 test cases no protected") for note in evaluated.notes)
+        assert losses is not None and losses.generated.value is None and losses.left_out == 5
+        assert any(note.startswith("On the originals of 5 test cases no protected") for note in evaluated.notes)
         assert "How often it loses a class cannot be told" in evaluated.answer
         with pytest.raises(UserError, match="there is nothing to judge"):
-            service.draft_study(STREETS)
+            service.draft_study(ROADS)
         service.close()

@@ -32,18 +32,17 @@ from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
 from tests.evaluation.test_trainings import checkpoint, training
 from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, ROADS, service_of
-from tests.support.evaluation_cases import fill
+from tests.support.evaluation_cases import scenes_to_learn_from
+from tests.support.made_once import MadeOnce
 from tests.support.model_cases import CLASSES, transformers_folder
 from tests.support.retrain_cases import QUICK, planned, quiet
-from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with workspace_in(tmp_path / "workspace") as opened:
-        fill(opened, 14)
+def workspace(tmp_path: Path, made_once: MadeOnce) -> Iterator[Workspace]:
+    with Workspace(scenes_to_learn_from(made_once, tmp_path)) as opened:
         yield opened
 
 
@@ -64,7 +63,7 @@ def retrainings(workspace: Workspace, evaluations: EvaluationService) -> Iterato
 def test_the_weights_of_the_best_training_are_a_model_under_test(
     workspace: Workspace, evaluations: EvaluationService, retrainings: Retrainings, tmp_path: Path
 ) -> None:
-    retrainings.retrain(QUICK, quiet)
+    retrainings.retrain(replace(QUICK, seeds=2), quiet)
     (kept,) = retrainings.kept(BIRDS)
     offered = retrainings.weights(kept)
     assert [one.arm for one in offered] == [ORIGINAL, GENERATED]
@@ -98,21 +97,16 @@ def test_the_weights_of_the_best_training_are_a_model_under_test(
         retrainings.weights_file(BIRDS, kept.number + 1, ORIGINAL)
 
 
-def test_a_segmenter_that_was_taken_away_is_the_next_model_as_it_is(tmp_path: Path) -> None:
-    with workspace_in(tmp_path / "roads") as workspace:
-        fill(workspace, 10, road=True)
-        service = service_of(workspace)
-        trained = Retrainings(workspace, service)
-        asked = replace(QUICK, asked=ROADS, split_seed=2, seeds=1, arms=("generated",))
-        found = trained.retrain(asked, quiet)
-        _, file = trained.weights_file(ROADS, trained.kept(ROADS)[0].number, GENERATED)
-        model = UnderTestSettings(source="file", file=str(file))
-        again = trained.retrain(replace(asked, asked=replace(ROADS, model=model)), quiet)
-        for name in (ON_ORIGINAL, ON_GENERATED):
-            after, before = found.row(GENERATED, name), again.row(BEFORE, name)
-            assert after is not None and before is not None
-            assert before.accuracy.value == pytest.approx(after.accuracy.value)
-        service.close()
+def test_a_segmenter_that_was_taken_away_is_the_next_model_as_it_is(retrainings: Retrainings) -> None:
+    asked = replace(QUICK, asked=ROADS, split_seed=2)
+    found = retrainings.retrain(asked, quiet)
+    _, file = retrainings.weights_file(ROADS, retrainings.kept(ROADS)[0].number, GENERATED)
+    model = UnderTestSettings(source="file", file=str(file))
+    again = retrainings.retrain(replace(asked, asked=replace(ROADS, model=model)), quiet)
+    for name in (ON_ORIGINAL, ON_GENERATED):
+        after, before = found.row(GENERATED, name), again.row(BEFORE, name)
+        assert after is not None and before is not None
+        assert before.accuracy.value == pytest.approx(after.accuracy.value)
 
 
 @pytest.mark.parametrize("source", ["torchvision", "timm"])
@@ -149,7 +143,7 @@ def test_the_file_of_a_model_of_transformers_fits_into_its_folder(tmp_path: Path
 
 
 def test_weights_that_are_damaged_are_told(workspace: Workspace, retrainings: Retrainings) -> None:
-    retrainings.retrain(replace(QUICK, seeds=1), quiet)
+    retrainings.retrain(QUICK, quiet)
     (kept,) = retrainings.kept(BIRDS)
     file = retrainings.weights(kept)[1].file
     for data in (b"", b"\xff" * 20, b"\x02" + b"\0" * 7 + b"[]rest", b"\x03" + b"\0" * 7 + b"{x}"):
@@ -172,7 +166,7 @@ def stopped(retrainings: Retrainings, rate: float) -> None:
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        retrainings.retrain(replace(QUICK, seeds=1, rate=rate), on_step)
+        retrainings.retrain(replace(QUICK, rate=rate), on_step)
 
 
 def folders(workspace: Workspace) -> set[str]:
@@ -184,13 +178,13 @@ def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
 ) -> None:
     command = ["trainings", "--workspace", str(workspace.folder)]
     assert main(command) == 0 and "There are no trainings in this workspace." in capsys.readouterr().out
-    retrainings.retrain(QUICK, quiet)  # two arms by two seeds
+    retrainings.retrain(replace(QUICK, seeds=2), quiet)  # two arms by two seeds
     first = folders(workspace)
     assert len(first) == 4 and not remove_old(workspace)  # they are those of the latest
     stopped(retrainings, 0.02)
     halfway = folders(workspace) - first
     assert len(halfway) == 2 and not remove_old(workspace)  # used since the latest
-    latest = retrainings.retrain(replace(QUICK, seeds=1), quiet)
+    latest = retrainings.retrain(QUICK, quiet)
     own = {one.folder for one in latest.trainings}
     assert own < first
     stopped(retrainings, 0.03)
