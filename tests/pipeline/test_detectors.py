@@ -22,6 +22,7 @@ from pipeline.models.previews import SIDE, Looks, StepWatch, watching
 from pipeline.profiles.profile import Profile, load_profile
 from tests.pipeline.models.test_real_classes import paper_at
 from tests.support import tiny
+from tests.support.made_once import MadeOnce
 from tests.support.scripted import one_image
 
 pytestmark = pytest.mark.slow
@@ -30,15 +31,8 @@ MASK = NamedMask(Image.new("L", (96, 64), 1), {1: "road"})
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("drawing")
-    tiny.save_stable_diffusion(folder / "generator", folder / "controlnet")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def models(folder: Path) -> Models:
-    return load_models(paper_at(folder))
+def models(made_once: MadeOnce) -> Models:
+    return load_models(paper_at(tiny.paper_models(made_once)))
 
 
 def with_detector(folder: Path, kind: ControlKind) -> Profile:

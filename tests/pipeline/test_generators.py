@@ -20,6 +20,7 @@ from pipeline.profiles.image_sections import ControlNetGenerator, Scheduler, Uni
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.seams import DrawRequest
 from tests.support import tiny
+from tests.support.made_once import MadeOnce
 
 QUICK = GenerationSettings(steps=3, short_side=64, guidance=5.0)
 GB = 1_000_000_000
@@ -114,9 +115,10 @@ def test_a_page_says_it_in_plain_words() -> None:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Path:
     folder = tmp_path_factory.mktemp("few-steps")
-    tiny.save_stable_diffusion(folder / "generator", folder / "controlnet")
+    for part in ("generator", "controlnet"):
+        (folder / part).symlink_to(tiny.paper_models(made_once) / part)
     tiny.save_lora(folder / "lora" / "few-steps.safetensors")
     return folder
 

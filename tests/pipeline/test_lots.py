@@ -6,7 +6,6 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -34,6 +33,7 @@ from tests.pipeline.models.test_real_classes import paper_at, photo
 from tests.pipeline.test_instruct import profile_with
 from tests.support import tiny
 from tests.support.demo_server import demo_models
+from tests.support.made_once import MadeOnce
 from tests.support.scripted import (
     NoiseBatches,
     NoiseEditor,
@@ -591,12 +591,12 @@ def test_a_lot_has_the_values_of_single_runs_and_each_image_is_drawn_again_alone
 
 
 @pytest.mark.slow
-def test_stable_diffusion_draws_each_on_its_own_control_image_and_halves_what_does_not_fit(tmp_path: Path) -> None:
+def test_stable_diffusion_draws_each_on_its_own_control_image_and_halves_what_does_not_fit(
+    made_once: MadeOnce,
+) -> None:
     import torch
 
-    tiny.save_clip(tmp_path / "embedder")
-    tiny.save_stable_diffusion(tmp_path / "generator", tmp_path / "controlnet")
-    profile = paper_at(tmp_path, generator={"safety_checker": False})
+    profile = paper_at(tiny.paper_models(made_once), generator={"safety_checker": False})
     models = load_models(profile)
     driver = Driver(profile, models)
     drawing = GenerationSettings(steps=3, short_side=64, guidance=5.0)

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.made_once import MadeOnce
+
 if TYPE_CHECKING:
     from transformers import CLIPTokenizer, PreTrainedTokenizerFast
 
@@ -17,6 +19,18 @@ CORPUS = [
 ]
 SIZE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
 VISION = {**SIZE, "image_size": 32, "patch_size": 8}
+
+
+def paper_models(made_once: MadeOnce) -> Path:
+    """Return the folder of the models of the paper's profile, by the names of its sections; and "controlnet"."""
+
+    def make(folder: Path) -> None:
+        save_blip2(folder / "captioner")
+        save_llama(folder / "language" / "llama-2-13b-chat.Q5_K_M.gguf")
+        save_stable_diffusion(folder / "generator", folder / "controlnet")
+        save_clip(folder / "embedder")
+
+    return made_once("paper-models", make)
 
 
 def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:

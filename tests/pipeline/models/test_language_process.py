@@ -28,6 +28,7 @@ from pipeline.stages import keywords
 from pipeline.stages.parsing import read_alternatives, read_caption, read_keywords
 from pipeline.stages.reply_schema import Schema, alternatives_schema, caption_schema, keywords_schema
 from tests.support import tiny
+from tests.support.made_once import MadeOnce
 from tests.support.scripted import SUNNY_BIRD
 from tests.support.serving import until
 
@@ -39,9 +40,8 @@ LONG = "Name the colours of the bird. " * 150
 
 
 @pytest.fixture(scope="module")
-def section(tmp_path_factory: pytest.TempPathFactory) -> GgufLanguage:
-    file = tmp_path_factory.mktemp("llama") / "tiny.gguf"
-    tiny.save_llama(file)
+def section(made_once: MadeOnce) -> GgufLanguage:
+    (file,) = (tiny.paper_models(made_once) / "language").glob("*.gguf")
     return GgufLanguage(kind="llama-gguf", path=str(file), context_length=4096, threads=1)
 
 

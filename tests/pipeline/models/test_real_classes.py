@@ -22,6 +22,7 @@ from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.recipes import DILLEMA
 from pipeline.seams import BatchEmbedder, Source
 from tests.support import tiny
+from tests.support.made_once import MadeOnce
 from tests.support.scripted import one_case, one_image
 
 pytestmark = pytest.mark.slow
@@ -55,13 +56,8 @@ def paper_at(folder: Path, **changes: Any) -> Profile:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    tiny.save_blip2(folder / "captioner")
-    tiny.save_llama(folder / "language" / "llama-2-13b-chat.Q5_K_M.gguf")
-    tiny.save_stable_diffusion(folder / "generator", folder / "controlnet")
-    tiny.save_clip(folder / "embedder")
-    return folder
+def folder(made_once: MadeOnce) -> Path:
+    return tiny.paper_models(made_once)
 
 
 @pytest.fixture(scope="module")
