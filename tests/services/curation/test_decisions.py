@@ -340,7 +340,7 @@ class Deciding(Busy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_the_catalogue_follows_whatever_is_decided(workspace: Workspace, seed: int) -> None:
     busy = Deciding(workspace, seed)
     for number in range(500):
