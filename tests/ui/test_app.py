@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from pipeline.models.machine import Machine, share_cores
 from pipeline.profiles.profile import load_profile
 from tests.support.server_process import ROOT, ServerProcess, free_port
 
+PASSWORD = "a password of the lead"
 START_LIMIT = 8.0
 """Seconds from the command to the first answer, on two slow cores."""
 
@@ -117,10 +119,10 @@ def test_small_answers_go_at_once() -> None:
         assert listening.proto == socket.IPPROTO_TCP
 
 
-@pytest.mark.slow
-def test_missing_weights_are_named(tmp_path: Path) -> None:
+def test_missing_weights_are_named(tmp_path: Path, start_here: Start) -> None:
     profile = a_profile(tmp_path, captioner=str(tmp_path / "nowhere"))
-    refused(start("--profile", str(profile), "--workspace", str(tmp_path / "w"), "--port", str(free_port())), "nowhere")
+    given = ("--profile", str(profile), "--workspace", str(tmp_path / "w"), "--port", str(free_port()))
+    refused(start_here(*given), "nowhere")
 
 
 @pytest.mark.demo
@@ -133,9 +135,10 @@ def test_a_workspace_that_cannot_be_written(tmp_path: Path, start_here: Start) -
 
 @pytest.mark.demo
 @pytest.mark.slow
-def test_a_start_is_quick_a_second_one_is_refused_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
-    """SIGTERM ends the one of test_sign_in.py."""
-    server = ServerProcess(tmp_path / "w", tmp_path / "log").start()
+def test_a_start_is_quick_a_second_one_is_refused_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    """With a password, so that it may listen beyond this machine. Ctrl-C ends the one of the next test."""
+    given = {"arguments": ("--host", "0.0.0.0"), "environment": {"STUDIO_PASSWORD": PASSWORD}}
+    server = ServerProcess(tmp_path / "w", tmp_path / "log", **given).start()  # type: ignore[arg-type]
     try:
         assert server.process is not None
         # Seconds of computing, not of the clock: other work on the machine must not decide this.
@@ -143,20 +146,31 @@ def test_a_start_is_quick_a_second_one_is_refused_and_ctrl_c_ends_it_cleanly(tmp
         assert times.user + times.system < START_LIMIT
         with urllib.request.urlopen(f"{server.url}healthz", timeout=30) as reply:
             assert json.load(reply) == {"status": "ok", "profile": "demo", "version": version()}
+        assert [status(f"{server.url}{path}") for path in ("config", "annotate/")] == [401, 200]
         refused(start("--workspace", str(tmp_path / "other"), "--port", str(server.port)), f"Port {server.port}")
     finally:
-        assert server.stop(signal.SIGINT) == 0
-    assert server.said().count("\n") == 1, "more than the address was said"
+        assert server.stop(signal.SIGTERM) == 0
+    assert server.said().count("\n") == 1 and PASSWORD not in server.said(), "more than the address was said"
     assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
 
 
+def status(url: str) -> int:
+    """The status of an answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 @pytest.mark.demo
-def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told(
+def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told_and_ctrl_c_ends_it_cleanly(
     tmp_path: Path, start_here: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, told = dict(os.environ), "No GPU was found: on the CPU the profile sdxl takes up to 21 GB of memory"
     monkeypatch.setattr("pipeline.models.machine.this_machine", lambda: Machine(16 * 10**9, 9 * 10**9, 0, ""))
-    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)  # ends at once
+    # uvicorn raises the signal again when it has ended because of it.
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: signal.raise_signal(signal.SIGINT))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     try:
         done = start_here("--profile", "sdxl", "--workspace", str(tmp_path / "w"), "--port", str(free_port()))
@@ -165,6 +179,7 @@ def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told(
         os.environ.update(before)
     assert done.returncode == 0 and "profile sdxl: http://" in done.stdout
     assert len(done.stderr.strip().splitlines()) == 1 and done.stderr.startswith(told), done.stderr
+    assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
 
 
 def test_a_profile_that_needs_the_hub_may_ask_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService
 from storage.workspace import Workspace
-from tests.support.batch_workers import Deadly, Poisoned, here, not_there, scripted
+from tests.support.batch_workers import Deadly, Poisoned, here, not_there, only_for, scripted
 from tests.support.workspaces import workspace_in
 
 pytestmark = [pytest.mark.slow]
@@ -46,6 +46,7 @@ def alone() -> Iterator[None]:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_prestart_worker_first_driver", "0")  # or each node starts workers that nobody needs
         yield
 
 
@@ -109,9 +110,9 @@ def images(workspace: Workspace) -> Images:
 
 
 def test_two_nodes_make_the_images_of_one_process_also_when_an_actor_is_killed(tmp_path: Path, two_nodes: str) -> None:
-    plan = plan_of(tmp_path, 16)
+    plan = plan_of(tmp_path, 8)
     expected = run(plan, tmp_path / "here", here)
-    assert len(expected) == 16
+    assert len(expected) == 8
     pools: list[RayPool] = []
     killed: list[int] = []
 
@@ -125,7 +126,7 @@ def test_two_nodes_make_the_images_of_one_process_also_when_an_actor_is_killed(t
             os.kill(killed[0], signal.SIGKILL)
 
     with on_ray(address=two_nodes):
-        assert run(plan, tmp_path / "two", pool, kill) == expected
+        assert run(plan, tmp_path / "two", only_for("images", pool), kill) == expected
     assert killed
     assert not list((tmp_path / "two" / "images").glob(".*")), "no token and no half file"
 
@@ -146,7 +147,7 @@ from services.batches.cluster import RayPool, on_ray
 from tests.support.batch_workers import scripted
 from tests.services.batches.test_cluster import run
 
-def wait(event):
+def wait(stage, _done):
     if stage == "images":
         print("drawing", flush=True)
         sys.stdin.readline()
@@ -195,7 +196,7 @@ def test_what_no_worker_can_do_is_told_in_a_sentence(tmp_path: Path, two_nodes: 
     plan = plan_of(tmp_path, 8)
     with on_ray(address=two_nodes):
         with pytest.raises(UserError, match="weights of the captioner are not there"):
-            run(plan, tmp_path / "weights", partial(RayPool, make=not_there))
+            run(plan, tmp_path / "weights", partial(RayPool, workers=1, make=not_there))
         with workspace_in(tmp_path / "gone") as opened:
             batches = BatchService(opened)
             order = batches.order(batches.plan(read_plan(plan)))

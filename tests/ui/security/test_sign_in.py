@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +18,7 @@ from services.passwords import SECRET, matches
 from tests.support.annotating import BIRD_RULES, running
 from tests.support.browser import CHROMIUM_ARGUMENTS
 from tests.support.scripted import ScriptedModels
-from tests.support.server_process import ROOT, SET_BY_TESTS, ServerProcess, free_port
+from tests.support.server_process import ROOT, SET_BY_TESTS, free_port
 from tests.support.serving import serving_here
 from tests.support.workspaces import workspace_in
 from ui.security.guard import COOKIE
@@ -32,28 +29,6 @@ if TYPE_CHECKING:
     from services.studio import Studio
 
 PASSWORD = "a password of the lead"
-
-
-def run(*arguments: str, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
-    return subprocess.run(
-        [sys.executable, "app.py", *arguments],
-        cwd=ROOT,
-        env=clean | environment,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
-def status(url: str) -> int:
-    try:
-        with urllib.request.urlopen(url, timeout=30) as reply:
-            return int(reply.status)
-    except urllib.error.HTTPError as error:
-        return error.code
 
 
 # The command line
@@ -67,14 +42,16 @@ def test_the_password_comes_from_the_environment_and_is_not_printed() -> None:
     assert app.read_settings(["--set-password"], {}).set_password
 
 
-@pytest.mark.slow
-def test_a_password_is_set_from_the_input(tmp_path: Path) -> None:
+def test_a_password_is_set_from_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with workspace_in(tmp_path) as workspace:
         token = workspace.studies.sessions.open("lead")
-    done = run("--set-password", "--workspace", str(tmp_path), typed=f"{PASSWORD}\n")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "is set" in done.stdout
-    assert PASSWORD not in done.stdout
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PASSWORD}\n"))
+    assert app.main(["--set-password", "--workspace", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "is set" in said.out and not said.err
+    assert PASSWORD not in said.out
     with workspace_in(tmp_path) as workspace:
         kept = workspace.studies.sessions.secret(SECRET)
         assert kept is not None
@@ -97,8 +74,8 @@ def test_a_password_that_will_not_do_changes_nothing(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no terminals that a test can open")
-@pytest.mark.parametrize(("again", "code"), [(PASSWORD, 0), ("a slip of the finger", 2)])
-def test_at_a_terminal_it_is_typed_twice_and_not_seen(tmp_path: Path, again: str, code: int) -> None:
+def test_at_a_terminal_it_is_typed_twice_and_not_seen(tmp_path: Path) -> None:
+    """In a process, as a person starts it. A slip at the second time is refused in `test_passwords.py`."""
     ours, theirs = os.openpty()
     clean = {name: value for name, value in os.environ.items() if name not in SET_BY_TESTS}
     process = subprocess.Popen(
@@ -107,18 +84,18 @@ def test_at_a_terminal_it_is_typed_twice_and_not_seen(tmp_path: Path, again: str
     )  # fmt: skip
     os.close(theirs)
     shown = b""
-    for prompt, typed in ((b"new password: ", PASSWORD), (b"same again: ", again)):
+    for prompt in (b"new password: ", b"same again: "):
         while not shown.endswith(prompt):
             shown += os.read(ours, 1000)
-        os.write(ours, f"{typed}\n".encode())
+        os.write(ours, f"{PASSWORD}\n".encode())
     with suppress(OSError):  # how a terminal says that its other end was closed
         while more := os.read(ours, 1000):
             shown += more
     os.close(ours)
-    assert process.wait(60) == code
-    assert PASSWORD.encode() not in shown and again.encode() not in shown
-    assert (b"is set" if code == 0 else b"differ: nothing was changed") in shown
-    assert (tmp_path / "w").exists() == (code == 0)
+    assert process.wait(60) == 0
+    assert PASSWORD.encode() not in shown and b"is set" in shown
+    with workspace_in(tmp_path / "w") as workspace:
+        assert matches(PASSWORD, workspace.studies.sessions.secret(SECRET) or "")
 
 
 @pytest.mark.demo
@@ -133,23 +110,6 @@ def test_it_does_not_listen_beyond_this_machine_without_one(
     assert len(said.splitlines()) == 1, said
     for words in (host, "other machines", "STUDIO_PASSWORD", "--set-password"):
         assert words in said
-
-
-@pytest.mark.demo
-@pytest.mark.slow
-def test_with_one_it_listens_everywhere_asks_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
-    """Ctrl-C ends the one of test_app.py."""
-    server = ServerProcess(
-        tmp_path / "w", tmp_path / "log", arguments=("--host", "0.0.0.0"), environment={"STUDIO_PASSWORD": PASSWORD}
-    ).start()
-    try:
-        assert status(f"{server.url}config") == 401
-        assert status(f"{server.url}annotate/") == 200
-    finally:
-        assert server.stop(signal.SIGTERM) == 0
-    assert PASSWORD not in server.said()
-    assert "Traceback" not in server.said()
-    assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
 
 
 # The page
