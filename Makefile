@@ -62,7 +62,7 @@ demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and wr
 paper-demo: $(RUN_READY) ## The paper's RQ1 to RQ3 on the drawn world, into docs/paper-demo.md (up to an hour; resumes; ARGS=--small tries it)
 	@exec $(BIN)/python -m experiments.paper $(ARGS)
 
-bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (a quarter of an hour; ARGS="--minutes 1" is shorter, ARGS=--large adds a million test cases)
+bench: $(TEST_READY) chromium ## Measure what people wait for, against its bounds (half an hour; ARGS="--minutes 1" is shorter, ARGS=--large adds a million test cases)
 	@exec $(BIN)/python -m benchmarks $(ARGS)
 
 bench-gpu: $(RUN_READY) ## How fast the real models are on this GPU; needs no weights (minutes; ARGS=--tiny tries it without a GPU)
