@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,10 +51,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from going through all modules again and again: a tenth of the work of all tests."""
-    gc.collect()
-    gc.freeze()
+    _freeze()
     gc.set_threshold(50_000, 20, 50)
     gc.enable()
+
+
+def pytest_runtest_setup() -> None:
+    """Do so again once a test has imported a large library: models that are released ask for a collection each."""
+    if len(sys.modules) > modules_frozen + 500:
+        _freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Libraries that look for what was not freed complain of what is frozen when the process ends."""
+    gc.unfreeze()
+
+
+modules_frozen = 0
+
+
+def _freeze() -> None:
+    global modules_frozen
+    gc.collect()
+    gc.freeze()
+    modules_frozen = len(sys.modules)
 
 
 def _group(nodeid: str) -> str | None:
