@@ -45,20 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield path
 
 
-def said(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "evaluation", *arguments, "--workspace", str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_the_command_says_what_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first command has the model read the images. The other one is a process that finds what it read."""
     assert main(["effectiveness", *KIND, "--json", "--workspace", str(folder)]) == 0
     told = json.loads(capsys.readouterr().out)
     with Workspace(folder) as workspace:
@@ -66,7 +53,8 @@ def test_the_command_says_what_the_page_says(folder: Path, capsys: pytest.Captur
         assert told == facts_of(service.evaluate(BIRDS))
         assert service.evaluate(BIRDS).pending.left == 0
         service.close()
-    text = said(folder, "effectiveness", *KIND)
+    assert main(["effectiveness", *KIND, "--workspace", str(folder)]) == 0
+    text = capsys.readouterr().out
     assert text.startswith("# classifier.safetensors on Images of a filter") and told["answer"] in text.replace(
         "\\", ""
     )
@@ -112,6 +100,12 @@ def test_mistakes_end_with_a_sentence(
     told = capsys.readouterr()
     assert not told.out and re.search(sentence, told.err) and "Traceback" not in told.err
     assert len(told.err.strip().splitlines()) == 1
+
+
+def test_as_a_person_calls_it(folder: Path) -> None:
+    command = [sys.executable, "-m", "evaluation", "effectiveness", "Cars", "--workspace", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "") and "Cars" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_segmenter_is_not_asked_about_birds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
