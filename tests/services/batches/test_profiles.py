@@ -38,7 +38,7 @@ from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
-SOURCES, CAPTIONS = 5, 2
+SOURCES, CAPTIONS = 3, 2
 ASKED = "a photo of"
 """What the captioners are asked, and were taught to answer."""
 SURE = 0.8
@@ -106,7 +106,7 @@ def teach(captioner: Any, pictures: Sequence[Image.Image], texts: Sequence[str],
     if "mm_token_type_ids" in encoded:
         given["mm_token_type_ids"] = torch.cat([encoded["mm_token_type_ids"], torch.zeros_like(replies)], 1)
     torch.manual_seed(0)
-    steps = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0)
+    steps = torch.optim.AdamW(model.parameters(), lr=6e-3, weight_decay=0)
     model.train()
     rows, places = (wanted >= 0).nonzero(as_tuple=True)
     before = encoded["input_ids"].shape[1] - 1  # the place of what says the first word of a reply
@@ -194,7 +194,7 @@ def test_a_batch_makes_its_images_and_the_same_in_any_process(
     monkeypatch: pytest.MonkeyPatch,
     one_thread: None,
 ) -> None:
-    monkeypatch.setattr(planning, "SOURCES_OF_A_LOT", 3)  # so that there is something for two to do
+    monkeypatch.setattr(planning, "SOURCES_OF_A_LOT", 2)  # so that there is something for two to do
     file = tmp_path / "plan.toml"
     file.write_text(
         f'name = "Drawn things"\n[data]\nroot = "{hub.data}"\nlayout = "imagefolder"\nsplit = "test"\n'
