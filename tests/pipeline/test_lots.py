@@ -509,9 +509,9 @@ def test_a_captioner_says_the_same_of_an_image_alone_and_among_others() -> None:
     captioner: Any = demo_models().captioner
     asked = [
         CaptionRequest(work.store.source(), work.request.task, number)
-        for number, work in enumerate(scene_works(5, QUICK))
+        for number, work in enumerate(scene_works(4, QUICK))
     ]
-    for settings in (CaptionSettings(), CaptionSettings(temperature=1.0), CaptionSettings(temperature=0.7)):
+    for settings in (CaptionSettings(), CaptionSettings(temperature=0.7)):
         alone = [captioner.caption(one.image, one.task, settings, one.seed) for one in asked]
         assert captioner.caption_many(asked, settings) == alone
         assert captioner.caption_many(asked[::-1], settings) == alone[::-1]
@@ -553,7 +553,7 @@ def test_a_lot_has_the_values_of_single_runs_and_each_image_is_drawn_again_alone
     draw(driver, planned, at_once=4)
     made = [(work, case) for work in planned for case in cases(work)]
     assert len(made) == sum(len(work.request.images or ()) for work in planned) > 4
-    again = random.Random(0).sample(made, 4)
+    again = random.Random(0).sample(made, 2)
     for work, case in again:
         lineage = case.lineage
         image = PlannedImage(lineage.counterfactual, lineage.seed, batch=lineage.settings.drawn_in)
@@ -599,7 +599,7 @@ def test_stable_diffusion_draws_each_on_its_own_control_image_and_halves_what_do
     profile = paper_at(tiny.paper_models(made_once), generator={"safety_checker": False})
     models = load_models(profile)
     driver = Driver(profile, models)
-    drawing = GenerationSettings(steps=3, short_side=64, guidance=5.0)
+    drawing = GenerationSettings(steps=2, short_side=64, guidance=5.0)
     settings = profile.settings.model_copy(update={"generation": drawing})
     long = replace(BLUE, text="a photo of a very long road " * 12)
 

@@ -164,7 +164,7 @@ def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = Fals
         block_out_channels=widths if attention > 1 else (32,) * 4,
         down_block_types=("CrossAttnDownBlock2D",) * attention + ("DownBlock2D",) * plain,
         up_block_types=("UpBlock2D",) * plain + ("CrossAttnUpBlock2D",) * attention,
-        layers_per_block=2,
+        layers_per_block=1,
         cross_attention_dim=32,
         attention_head_dim=8,
     )
@@ -297,7 +297,7 @@ def save_sdxl(base: Path, union: Path) -> None:
     blocks: dict[str, Any] = {
         "block_out_channels": (32, 64),
         "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
-        "layers_per_block": 2,
+        "layers_per_block": 1,
         "attention_head_dim": (2, 4),
         "transformer_layers_per_block": (1, 2),
         "use_linear_projection": True,

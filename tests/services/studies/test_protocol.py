@@ -1,6 +1,6 @@
 """The paper's protocol from end to end: images at random and a third as many that the model under test gets wrong, five
 votes each, control items, records, an analysis by a script that knows nothing of ours. `make soak` has it in full, with
-300 and 100 images; otherwise there are 120 and 40.
+300 and 100 images; otherwise there are 60 and 20, with more control items and shorter records.
 
 The images are drawn scenes in another light or weather, as an ideal generator would make them; into some of them a
 wrong thing is drawn. The embedded classifier, which was trained on fair days, reads all of them. Simulated annotators
@@ -78,6 +78,10 @@ class Size:
     has two of his first five control items wrong happens once in forty times, so there are more of them."""
     min_seen: int
     """Control items that a worker has to have seen before they count."""
+    share: float
+    """Of what a worker is shown, control items."""
+    finished: int
+    """Assignments that a record has to have."""
     near: float
     """How far the share of valid images that is found may be from the true one."""
 
@@ -87,8 +91,10 @@ class Size:
 
     @property
     def rules(self) -> Rules:
-        controls = ControlPolicy(share=0.1, min_seen=self.min_seen, min_right=0.75)
-        return replace(TEMPLATES["classification"].rules(), controls=controls, seed=7)
+        rules = TEMPLATES["classification"].rules()
+        controls = ControlPolicy(share=self.share, min_seen=self.min_seen, min_right=0.75)
+        eligible = replace(rules.eligibility, min_finished=self.finished)
+        return replace(rules, controls=controls, eligibility=eligible, seed=7)
 
     @property
     def crew(self) -> list[str]:
@@ -105,8 +111,12 @@ class Size:
         return self.careful + 3
 
 
-SMALL = Size(at_random=120, misclassified=40, scenes=36, wrong=50, careful=9, min_seen=5, near=0.03)
-FULL = Size(at_random=300, misclassified=100, scenes=90, wrong=50, careful=12, min_seen=8, near=0.02)
+SMALL = Size(
+    at_random=60, misclassified=20, scenes=20, wrong=28, careful=9, min_seen=5, share=0.2, finished=20, near=0.03
+)
+FULL = Size(
+    at_random=300, misclassified=100, scenes=90, wrong=50, careful=12, min_seen=8, share=0.1, finished=50, near=0.02
+)
 
 
 @dataclass(frozen=True)
@@ -177,10 +187,10 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return World(request.param, folder, shown, wrong)
 
 
-def record(workspace: Workspace, workers: list[str], shas: list[str], rejected: int = 0) -> None:
-    """An earlier study in which these workers finished sixty assignments; the last `rejected` of two rounds failed."""
+def record(workspace: Workspace, workers: list[str], shas: list[str], finished: int, rejected: int = 0) -> None:
+    """Earlier studies in which these workers finished so many assignments, the last `rejected` of which failed."""
     studies = workspace.studies
-    for name, count in (("Earlier", 60 - rejected), ("Earlier still", rejected)):
+    for name, count in (("Earlier", finished - rejected), ("Earlier still", rejected)):
         if not count:
             continue
         rules = replace(
@@ -253,8 +263,8 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
             codes.append(code)
             names.append(worker.id)
         shas = [item.image_sha for item in items]
-        record(workspace, names[: size.eligible], shas)
-        record(workspace, [names[size.eligible]], shas, rejected=5)
+        record(workspace, names[: size.eligible], shas, size.finished + 5)
+        record(workspace, [names[size.eligible]], shas, size.finished + 5, rejected=5)
         (tmp_path / "codes").write_text("\n".join(codes))
         (tmp_path / "truth.csv").write_text(truth_of(workspace, study_id, rules, world.shown))
         command = [sys.executable, "-m", "study", "simulate", "--url", url, "--study", study_id, "--seconds", "0"]
