@@ -20,8 +20,14 @@ CHROMIUM_ARGUMENTS = (
 )
 
 
-SPARING = (*CHROMIUM_ARGUMENTS, "--renderer-process-limit=1", "--disable-site-isolation-trials")
-"""With one process for all pages, which are all ours: a tenth less work for a browser that nobody measures."""
+SPARING = (
+    *CHROMIUM_ARGUMENTS,
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+"""With one process for all pages, which are all ours: a tenth less work for a browser that nobody measures. It finds no
+other machine, so that only requests that fail need be looked at."""
 
 
 @contextmanager
@@ -51,11 +57,11 @@ def page_in(browser: Browser, in_the_open: bool = False) -> Iterator[Page]:
     outside: list[str] = []
     broken: list[str] = []
 
-    def on_request(request: Any) -> None:
+    def on_failed(request: Any) -> None:
         if not request.url.startswith(("http://127.0.0.1", "data:", "blob:")):
             outside.append(request.url)
 
-    context.on("request", on_request)
+    context.on("requestfailed", on_failed)
     context.on("weberror", lambda error: broken.append(f"{error.error} {getattr(error.error, 'stack', '')}"))
     yield context.new_page()
     context.close()
