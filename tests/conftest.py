@@ -85,7 +85,7 @@ def _group(nodeid: str) -> str | None:
     """
     file = nodeid.partition("::")[0]
     if file.endswith("_demo.py"):
-        return "demo in a browser" if file.startswith("tests/browser/") else "demo"
+        return "demo"
     return "processes" if file in STARTS_PROCESSES else None
 
 
