@@ -18,7 +18,7 @@ from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA
 
 pytestmark = pytest.mark.demo
-SCENES = [random_scene(seed) for seed in range(900_000, 900_040)]
+SCENES = [random_scene(seed) for seed in range(900_000, 900_020)]
 ROAD = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
 BIRD = Task("classification", label="bird")
 Ask = Callable[[Example], str]

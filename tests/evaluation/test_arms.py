@@ -42,7 +42,7 @@ def test_what_an_arm_has_won_is_found_with_its_interval() -> None:
 def test_intervals_hold_what_is_true_whatever_differs_seeds_or_sources() -> None:
     chance = np.random.default_rng(7)
     for of_seed, of_source in ((0.05, 0.0), (0.0, 0.3)):
-        held, studies = 0, 120
+        held, studies = 0, 60
         for study in range(studies):
             source = np.repeat(np.arange(60), 3)
             shift = chance.normal(0, of_source, 60)[source] + chance.normal(0, of_seed, 12)[:, None]

@@ -115,7 +115,7 @@ def test_intervals_hold_what_is_true_whatever_the_score_knows(telling: float) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sources", [MANY // 2, 4 * MANY])
+@pytest.mark.parametrize("sources", [MANY // 2, 2 * MANY])
 def test_the_ends_are_those_of_sources_drawn_one_by_one(sources: int) -> None:
     """An independent implementation: whole sources are drawn image by image, whether or not anybody judged them."""
     held, _, _ = a_study(np.random.default_rng(5), sources, judged=150, telling=0.5)

@@ -343,7 +343,7 @@ class Deciding(Busy):
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_the_catalogue_follows_whatever_is_decided(workspace: Workspace, seed: int) -> None:
     busy = Deciding(workspace, seed)
-    for number in range(500):
+    for number in range(300):
         busy.step()
         if number % 50 == 49:
             assert faults(workspace) == ()
@@ -361,7 +361,7 @@ def test_the_catalogue_follows_whatever_is_decided(workspace: Workspace, seed: i
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     with workspace_in(tmp_path_factory.mktemp("decided")) as workspace:
         busy = Deciding(workspace, 12)
-        for _ in range(600):
+        for _ in range(400):
             busy.step()
         yield workspace
 

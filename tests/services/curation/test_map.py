@@ -207,7 +207,13 @@ def test_umap_refuses_too_few_images(mapped: tuple[Studio, dict[str, list[int]]]
 
 
 @pytest.mark.slow
-def test_umap_is_made_in_the_background_kept_and_stopped(mapped: tuple[Studio, dict[str, list[int]]]) -> None:
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_umap_is_made_in_the_background_kept_and_stopped(
+    mapped: tuple[Studio, dict[str, list[int]]], monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    """Of few images, most of its time UMAP is compiled: it runs as it is written too."""
+    if not compiled:
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     studio, entries = mapped
     studio.commands.send("make-map", {})
     with pytest.raises(UserError, match="already"):
