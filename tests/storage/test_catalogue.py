@@ -167,7 +167,7 @@ def everything(workspace: Workspace) -> list[CatalogueEntry]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_the_catalogue_follows_whatever_is_saved(workspace: Workspace, seed: int) -> None:
     busy = Busy(workspace, seed)
     for number in range(400):

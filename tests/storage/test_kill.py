@@ -1,12 +1,8 @@
-"""A process that is killed loses nothing that it was told is saved, and leaves nothing half done.
-
-Run as a program, this file is that process: `tests/storage/test_kill.py WORKSPACE HOW`.
-"""
+"""A process that is killed loses nothing that it was told is saved, and leaves nothing half done."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
 import subprocess
 import sys
@@ -15,53 +11,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 import pipeline.recipes  # noqa: F401 - says what the value of a stage is
-from core.lineage import TestCase
-from core.types import Caption, StageValue, Task, Trace
+from core.types import Caption, StageValue, Trace
 from pipeline.methods.controlnet import CONTROL_IMAGE
-from storage import images
 from storage.workspace import Workspace
-from tests.support.cases import made_case
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def case(number: int) -> TestCase:
-    noise = Image.frombytes("RGB", (64, 64), os.urandom(64 * 64 * 3))
-    edges = Image.new("L", (64, 64), number % 256)
-    return made_case(noise, edges, seed=number)
-
-
-def victim(folder: str, how: str) -> None:
-    """Save without end, and print a line after each thing that is saved."""
-    workspace = Workspace(folder).open()
-    run_id = workspace.runs.create(Image.new("RGB", (8, 8)), Task("classification", "bird"), "demo", how, {})
-    job = workspace.jobs.start(run_id, 10_000)
-    print(run_id, flush=True)
-    for number in range(10_000):
-        case_id = workspace.test_cases.append(run_id, job, case(number))
-        value_id = workspace.runs.append_value(
-            run_id, "caption", StageValue(Caption(str(number)), Trace("person"), "k")
-        )
-        print(case_id, value_id, flush=True)
-        if number == 2 and how == "in the file":
-            os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
-        if number == 2 and how == "before the row":
-            images.sync_folder = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        if how == "waits":
-            sys.stdin.read()
-
-
 @contextmanager
 def started(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, __file__, str(folder), how]
+    command = [sys.executable, "-m", "tests.support.saving_process", str(folder), how]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
         try:
             yield process
         finally:
@@ -153,7 +118,3 @@ def test_processes_that_open_a_new_workspace_at_once(tmp_path: Path) -> None:
     assert [process.wait() for process in processes] == [0] * 3
     with Workspace(tmp_path / "new") as workspace:
         assert len(workspace.runs.search()) == 15
-
-
-if __name__ == "__main__":
-    victim(*sys.argv[1:])

@@ -90,7 +90,7 @@ def test_a_picture_that_is_nobody_s_source_comes_as_easily_beside_many(workspace
         return steps_of(workspace, lambda: workspace.images.add(Image.new("RGB", (8, 8), (shade, 0, 0))))
 
     few = add(1)
-    brought(workspace, 2000, "f" * 64)
+    brought(workspace, 800, "f" * 64)
     assert add(2) <= few + 3
 
 
@@ -127,7 +127,7 @@ def test_images_join_an_import_as_easily_beside_many(workspace: Workspace) -> No
 
     held = brought(workspace, 1)
     few = add(5001)
-    assert brought(workspace, 2000) == held
+    assert brought(workspace, 800) == held
     assert add(5002) <= few + 3
 
 

@@ -1,23 +1,17 @@
-"""A process that is killed while people vote loses no vote that it acknowledged, doubles none, and keeps no item.
-
-Run as a program, this file is that process: `test_study_kill.py WORKSPACE STUDY WORKER...`, a thread a worker.
-"""
+"""A process that is killed while people vote loses no vote that it acknowledged, doubles none, and keeps no item."""
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from storage.studies.studies import Studies
 from storage.workspace import Workspace
 from tests.support.study_desk import YES, assert_counted, crew, started, vote_all
 from tests.support.workspaces import workspace_in
@@ -31,44 +25,9 @@ Acknowledged = dict[str, str]
 """Assignment, by its opaque token, to the answer that was acknowledged last; "" for an undo."""
 
 
-def annotator(studies: Studies, study_id: str, worker: str, lock: threading.Lock) -> None:
-    """Vote without end; a line for each thing that was acknowledged."""
-    number = 0
-    while True:
-        assignment = studies.assignments.claim(study_id, worker, "item")
-        if assignment is None:
-            time.sleep(0.02)
-            continue
-        number += 1
-        answer = random.choice(("yes", "no"))
-        studies.assignments.submit(assignment.public, worker, {"valid": answer}, "", 1.0, f"{os.getpid()}-{number}")
-        with lock:
-            print("saved", assignment.public, answer, flush=True)
-        if number % 10 == 0:
-            back = studies.assignments.undo(study_id, worker)
-            if back is not None:
-                with lock:
-                    print("undone", back.public, "-", flush=True)
-        # A look at the next image: of processes that write without a gap, SQLite lets one wait until it gives up.
-        time.sleep(random.random() * 0.02)
-
-
-def victim(folder: str, study_id: str, *workers: str) -> None:
-    lock = threading.Lock()
-    with Workspace(folder) as workspace:
-        threads = [
-            threading.Thread(target=annotator, args=(workspace.studies, study_id, worker, lock)) for worker in workers
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-
 def start(folder: Path, study_id: str, workers: list[str]) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, str(folder), study_id, *workers]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    command = [sys.executable, "-m", "tests.support.voting_process", str(folder), study_id, *workers]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def read_acknowledged(text: str, acknowledged: Acknowledged) -> int:
@@ -173,7 +132,3 @@ def test_a_retry_after_the_kill_is_one_vote(tmp_path: Path) -> None:
         assert workspace.studies.assignments.submit(given.public, worker, YES, "", 1.0, "key") == "again"
         assert len(workspace.studies.data(study_id).votes) == 1
     assert_counted(tmp_path)
-
-
-if __name__ == "__main__":
-    victim(*sys.argv[1:])

@@ -100,9 +100,10 @@ def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, v
 
 
 @pytest.mark.slow
-def test_what_kills_its_worker_is_set_aside_alone_though_two_lots_are_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("helpers", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_what_kills_its_worker_is_set_aside_alone_though_two_lots_are_with_it(tmp_path: Path, helpers: int) -> None:
     plan = plan_of(tmp_path, SOURCES)
-    made = run(plan, tmp_path / "workspace", only_for("captions", helped(1, [], Poisoned)))
+    made = run(plan, tmp_path / "workspace", only_for("captions", helped(helpers, [], Poisoned)))
     assert len(made) == SOURCES - 1
     with workspace_in(tmp_path / "workspace") as opened:
         (failure,) = opened.batches.failures(1)

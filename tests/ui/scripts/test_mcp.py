@@ -305,7 +305,7 @@ def test_many_that_watch_keep_nobody_out(served: Served) -> None:
                 ends.append(await call(session, "watch_job", job=job))
 
         async with anyio.create_task_group() as watchers:
-            for _ in range(50):
+            for _ in range(42):
                 watchers.start_soon(watch)
             async with agent(url) as session:
                 while (await call(session, "show_job", job=job))["state"] != "running":
@@ -315,7 +315,7 @@ def test_many_that_watch_keep_nobody_out(served: Served) -> None:
 
     with held_drawing(studio) as generator:
         job = told(url, "generate", run=run)["job"]["job"]
-        assert [end["state"] for end in anyio.run(watch_all)] == ["done"] * 50
+        assert [end["state"] for end in anyio.run(watch_all)] == ["done"] * 42
 
 
 def test_watching_ends_before_an_agent_gives_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
