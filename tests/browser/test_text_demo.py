@@ -1,4 +1,4 @@
-"""Stages 1 to 4 in Chromium with the embedded models: what each proposes, flags, refuses and says again."""
+"""Stages 1 to 4 in Chromium with the embedded models: what each proposes, flags, refuses and says again, and markup."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from tests.support.desk import (
 from tests.support.explorer import DEMO_SECONDS, state
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
+NASTY = "<img src=x onerror='window.broken=1'><b>bold</b>"
 
 
 @pytest.fixture(scope="module")
@@ -324,3 +325,36 @@ def test_counterfactual_captions_show_edits_differences_and_checks(desk: Desk) -
     settled(page, DEMO_SECONDS)
     used = page.locator("#stage-keywords .chip.on").count()
     assert lines(page).first.locator(".edit").count() == used >= 4
+
+
+def test_markup_is_shown_as_text_wherever_it_is_typed(desk: Desk) -> None:
+    page = desk.at_gate(BIRD)
+    caption = f"{page.input_value('#caption-text')} {NASTY}"
+    write_caption(page, caption)
+    expect(page.locator("#caption-text")).to_have_value(caption)
+    add_keyword(page, NASTY)
+    expect(stage(page, "keywords").locator(".chip .toggle", has_text=NASTY)).to_have_count(1)
+    page.fill("#run-name", NASTY)
+    page.press("#run-name", "Enter")
+    settled(page, DEMO_SECONDS)
+    page.click("[data-toggle-runs]")
+    expect(page.locator("#column-runs", has_text=NASTY)).to_have_count(1)
+    page.keyboard.press("Escape")
+
+    # The models are asked with it too, and whatever they say of it is text.
+    page.click("#run-keywords")
+    settled(page, DEMO_SECONDS)
+    colour = texts(stage(page, "keywords"))[0]
+    add_alternative(page, colour, NASTY)
+    page.click("#run-counterfactuals")
+    settled(page, DEMO_SECONDS)
+    write_line(lines(page).first, lambda text: f"{text} {NASTY}")
+    expect(lines(page).first.locator(".diff")).to_contain_text("onerror")
+    for name in TEXT_STAGES[1:]:
+        stage(page, name).locator("[data-panel-of=prompt]").click()
+        expect(stage(page, name).locator("pre.prompt")).to_contain_text(NASTY)
+    page.reload()
+    page.wait_for_selector("#stage-caption")
+    settled(page, DEMO_SECONDS)
+    assert page.locator("img[src=x]").count() == page.locator("b").filter(has_text=re.compile("^bold$")).count() == 0
+    assert not page.evaluate("'broken' in window")

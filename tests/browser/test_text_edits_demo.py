@@ -1,4 +1,4 @@
-"""What the models were told, history and undo, two pages and hostile texts, in Chromium with the embedded models."""
+"""What the models were told, history and undo, and two pages, in Chromium with the embedded models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.test_text import add_keyword, keyword_chip
+from tests.browser.test_text import keyword_chip
 from tests.support.browser import settled
 from tests.support.demo_server import replies_free
 from tests.support.desk import (
@@ -27,8 +27,7 @@ from tests.support.desk import (
 )
 from tests.support.explorer import DEMO_SECONDS
 
-pytestmark = [pytest.mark.demo, pytest.mark.slow]
-NASTY = "<img src=x onerror='window.broken=1'><b>bold</b>"
+pytestmark = [pytest.mark.demo, pytest.mark.slow, pytest.mark.soak]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,6 @@ def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield opened
 
 
-@pytest.mark.soak
 def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -> None:
     page = desk.at_gate(BIRD)
     caption = page.input_value("#caption-text")
@@ -97,7 +95,6 @@ def test_what_the_models_were_told_can_be_read_edited_and_put_back(desk: Desk) -
     expect(card.locator("header")).not_to_contain_text("prompt edited")
 
 
-@pytest.mark.soak
 def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     page = desk.at_gate(BIRD)
     caption, first_line = page.input_value("#caption-text"), lines(page).first.locator("textarea").input_value()
@@ -159,7 +156,6 @@ def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     expect(page.locator("#keys-window")).to_be_hidden()
 
 
-@pytest.mark.soak
 def test_two_pages_edit_the_same_stage_and_neither_is_lost(desk: Desk) -> None:
     page = desk.at_gate(BIRD)
     caption = page.input_value("#caption-text")
@@ -192,36 +188,3 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(desk: Desk) -> None:
         for word in (one, two):
             expect(keyword_chip(both, word).locator(".toggle")).to_have_attribute("aria-pressed", "false")
     other.close()
-
-
-def test_markup_is_shown_as_text_wherever_it_is_typed(desk: Desk) -> None:
-    page = desk.at_gate(BIRD)
-    caption = f"{page.input_value('#caption-text')} {NASTY}"
-    write_caption(page, caption)
-    expect(page.locator("#caption-text")).to_have_value(caption)
-    add_keyword(page, NASTY)
-    expect(stage(page, "keywords").locator(".chip .toggle", has_text=NASTY)).to_have_count(1)
-    page.fill("#run-name", NASTY)
-    page.press("#run-name", "Enter")
-    settled(page, DEMO_SECONDS)
-    page.click("[data-toggle-runs]")
-    expect(page.locator("#column-runs", has_text=NASTY)).to_have_count(1)
-    page.keyboard.press("Escape")
-
-    # The models are asked with it too, and whatever they say of it is text.
-    page.click("#run-keywords")
-    settled(page, DEMO_SECONDS)
-    colour = texts(stage(page, "keywords"))[0]
-    add_alternative(page, colour, NASTY)
-    page.click("#run-counterfactuals")
-    settled(page, DEMO_SECONDS)
-    write_line(lines(page).first, lambda text: f"{text} {NASTY}")
-    expect(lines(page).first.locator(".diff")).to_contain_text("onerror")
-    for name in TEXT_STAGES[1:]:
-        stage(page, name).locator("[data-panel-of=prompt]").click()
-        expect(stage(page, name).locator("pre.prompt")).to_contain_text(NASTY)
-    page.reload()
-    page.wait_for_selector("#stage-caption")
-    settled(page, DEMO_SECONDS)
-    assert page.locator("img[src=x]").count() == page.locator("b").filter(has_text=re.compile("^bold$")).count() == 0
-    assert not page.evaluate("'broken' in window")
