@@ -415,13 +415,15 @@ def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
         assert page.evaluate(HARD_TO_READ) == []
 
 
-BAD_UPLOADS = {
-    "letter.txt": (b"dear reader", "not an image"),
-    "empty.png": (b"", "empty"),
-    "cut.png": (encoded(Image.effect_noise((200, 200), 50))[:3000], "damaged or cut short"),
-    "dot.png": (encoded(Image.new("RGB", (1, 1))), "too small"),
-    "vast.png": (encoded(Image.new("1", (20_000, 20_000))), "too large"),
-}
+def bad_uploads() -> dict[str, tuple[bytes, str]]:
+    """Files that are refused, and why. Some take a second to make."""
+    return {
+        "letter.txt": (b"dear reader", "not an image"),
+        "empty.png": (b"", "empty"),
+        "cut.png": (encoded(Image.effect_noise((200, 200), 50))[:3000], "damaged or cut short"),
+        "dot.png": (encoded(Image.new("RGB", (1, 1))), "too small"),
+        "vast.png": (encoded(Image.new("1", (20_000, 20_000))), "too large"),
+    }
 
 
 def test_bad_uploads_are_refused_in_one_sentence(studio: Studio, page: Page) -> None:
@@ -430,7 +432,7 @@ def test_bad_uploads_are_refused_in_one_sentence(studio: Studio, page: Page) -> 
     before, number = studio.workspace.runs.get(run_id), len(studio.runs.latest())
     page.click(".top [data-go=new]")
     page.wait_for_selector(".start h1")
-    for name, (data, said) in BAD_UPLOADS.items():
+    for name, (data, said) in bad_uploads().items():
         upload(page, name, data)
         expect(page.locator("#upload-problem")).to_contain_text(said)
         assert page.inner_text("#upload-problem").count(".") <= 2 and len(studio.runs.latest()) == number

@@ -67,9 +67,9 @@ def edited(before: Scene, after: Scene, keyword: str, alternative: str, kind: Ed
 
 
 def test_captions_name_class_colour_weather_and_time_of_day(driver: Driver) -> None:
-    scenes = [random_scene(FIRST + number, "object") for number in range(12)]
+    scenes = [random_scene(FIRST + number, "object") for number in range(8)]
     said = [driver.produce(DILLEMA, "caption", picture(scene), task_of(scene), {}).value.text for scene in scenes]
-    assert len(set(said)) > 6  # a captioner that does not look says the same of everything
+    assert len(set(said)) > 4  # a captioner that does not look says the same of everything
     for part in ("label", "colour", "weather", "time"):
         right = sum(
             contains(text, {"label": s.label, "colour": s.look.colours[0], "weather": s.look.weather}.get(part, ""))
@@ -77,14 +77,14 @@ def test_captions_name_class_colour_weather_and_time_of_day(driver: Driver) -> N
             else contains(text, TIME_PHRASES[s.look.time])
             for s, text in zip(scenes, said, strict=True)
         )
-        assert right >= 10, (part, right, said)
+        assert right >= 7, (part, right, said)
 
 
 def test_captions_of_roads_name_what_is_protected(driver: Driver) -> None:
-    scenes = [random_scene(FIRST + number, "road") for number in range(8)]
+    scenes = [random_scene(FIRST + number, "road") for number in range(5)]
     said = [driver.produce(DILLEMA, "caption", picture(scene), ROAD, {}).value.text for scene in scenes]
     complete = [all(contains(t, word) for word in protected_words(s)) for s, t in zip(scenes, said, strict=True)]
-    assert sum(complete) >= 6, said
+    assert sum(complete) >= 4, said
 
 
 class Tried(MemoryStore):
@@ -107,7 +107,7 @@ def test_another_caption_is_whole_and_of_the_same_thing(driver: Driver) -> None:
     def said_and_said_again(name: str, task: Task) -> tuple[str, set[str]]:
         image = read_image(Path(f"demo/samples/{name}.png")).image
         said = driver.produce(DILLEMA, "caption", image, task, {})
-        tries = (said_again(driver, image, task, said, seed) for seed in range(1, 4))
+        tries = (said_again(driver, image, task, said, seed) for seed in range(1, 3))
         return said.value.text, {made.value.text for made in tries}
 
     said, others = said_and_said_again("balloon", Task("classification", label="balloon"))
@@ -127,7 +127,7 @@ def test_language_stages_keep_the_task(driver: Driver) -> None:
     """Keywords leave out what is protected, each has alternatives, and the new captions carry them."""
     settings = Settings(counterfactuals=CounterfactualSettings(captions=3))
     first_try = asked = passed = written = 0
-    for number in range(6):
+    for number in range(4):
         scene = random_scene(FIRST + number)
         task, source = task_of(scene), Caption(caption(scene))
         known: dict[str, Any] = {"caption": source}
@@ -158,7 +158,7 @@ def test_the_same_seed_gives_the_same_words(driver: Driver) -> None:
     assert one.value == two.value
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_night_is_much_darker_than_day(driver: Driver, number: int) -> None:
     scene = random_scene(FIRST + number, "road").with_look(weather="sunny", time="day")
     chosen = edited(scene, scene.with_look(time="night"), "by day", "at night", "time of day")
@@ -168,7 +168,9 @@ def test_night_is_much_darker_than_day(driver: Driver, number: int) -> None:
     assert np.asarray(case.image).mean() < 0.6 * np.asarray(source).mean()
 
 
-@pytest.mark.parametrize("label", ["house", "balloon", "umbrella"])
+@pytest.mark.parametrize(
+    "label", ["house", *(pytest.param(label, marks=pytest.mark.soak) for label in ("balloon", "umbrella"))]
+)
 def test_a_red_thing_turns_blue_where_it_is(driver: Driver, label: str) -> None:
     scene = plain_bird(0, label)
     pixels, mask = render(scene)

@@ -42,7 +42,7 @@ from tests.support.serving import until
 pytestmark = pytest.mark.slow
 
 TASK = Task("classification", label="bird")
-LIKELIEST = CaptionSettings(max_new_tokens=12)
+LIKELIEST = CaptionSettings(max_new_tokens=8)
 WARM = CaptionSettings(max_new_tokens=8, temperature=1.0)
 SIZES = ((97, 33), (7, 5), (9, 640))
 """Odd, small, and long."""
@@ -310,7 +310,7 @@ def test_a_server_says_what_the_same_weights_say_here(folder: Path, transformers
     name = str(folder / "qwen3-vl")
     served = ServedChatModel(ServerCaptioner(kind="openai", address=transformers_serve, model=name))
     here = ChatVisionModel(ChatCaptioner(kind="chat", path=name))
-    for picture in (photo(1), photo(2), photo(3, (97, 33))):
+    for picture in (photo(1), photo(3, (97, 33))):
         assert served.caption(picture, TASK, LIKELIEST, 0) == here.caption(picture, TASK, LIKELIEST, 0)
     warm = [served.caption(photo(1), TASK, WARM, seed)[0] for seed in (1, 1, 2)]
     assert warm[0] == warm[1] != warm[2]
@@ -392,11 +392,11 @@ def test_a_server_that_holds_schemas_always_gives_what_fits(holding_server: str)
     assert model.holds == "held" and model.name == "llama by a server, schema held"
     schema = {"properties": {"weather": {"enum": ["sunny", "snowy", "at night"]}, "kept": {"type": "boolean"}}}
     settings = LanguageSettings(temperature=1.0, max_new_tokens=60)
-    replies = [json.loads(model.complete("a red bird", settings, seed, ("sunny",), schema)) for seed in range(12)]
+    replies = [json.loads(model.complete("a red bird", settings, seed, ("sunny",), schema)) for seed in range(6)]
     assert all(set(reply) == {"weather", "kept"} for reply in replies)
     assert len({reply["weather"] for reply in replies}) > 1, "it chooses among what fits"
     again = json.loads(model.complete("a red bird", settings, 5, ("sunny",), schema))
     assert again == replies[5]
-    asked = [LanguageRequest("a red bird", seed, ("sunny",), schema) for seed in range(12)]
+    asked = [LanguageRequest("a red bird", seed, ("sunny",), schema) for seed in range(4)]
     together = model.complete_many(asked, settings)
     assert all(json.loads(str(reply)).keys() == {"weather", "kept"} for reply in together), "several at once"
