@@ -666,7 +666,7 @@ def test_a_mask_of_another_size_comes_at_the_size_of_its_image(maker: Maker, tmp
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["imagefolder", "webdataset"])
 def test_large_and_small_images_in_turns_come_whole(layout: str, maker: Maker, tmp_path: Path) -> None:
-    sizes = [(900, 700), (16, 16), (40, 24), (700, 900), (20, 32)] * 3
+    sizes = [(700, 600), (16, 16), (40, 24), (600, 700), (20, 32), (16, 16), (700, 600)]
     wanted = [
         maker.example(f"image-{place}", "bird", "test", STREET, "generated" if place % 3 else "source", size)
         for place, size in enumerate(sizes)

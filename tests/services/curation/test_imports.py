@@ -535,7 +535,7 @@ def victim(folder: str, source: str, how: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["before the rows", "in the rows"])
+@pytest.mark.parametrize("how", [pytest.param("before the rows", marks=pytest.mark.soak), "in the rows"])
 def test_a_killed_import_is_finished_by_the_same_command(
     how: str, workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
