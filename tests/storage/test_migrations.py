@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -151,10 +152,19 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
     opened(path).close()
 
 
+@pytest.fixture(scope="module")
+def of_all_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A database with a row in each table. Tests find that it cannot be changed."""
+    folder = tmp_path_factory.mktemp("filled")
+    filled(folder)
+    database = opened(folder / "studio.db")
+    yield database
+    database.close()
+
+
 @pytest.mark.parametrize("table", migrations.APPEND_ONLY)
-def test_rows_never_change_and_never_go(tmp_path: Path, table: str) -> None:
-    filled(tmp_path)
-    database = opened(tmp_path / "studio.db")
+def test_rows_never_change_and_never_go(of_all_tables: Database, table: str) -> None:
+    database = of_all_tables
     before = database.read(lambda db: list(db[table].rows))
     column = list(before[0])[-1]
     assert before
@@ -166,7 +176,6 @@ def test_rows_never_change_and_never_go(tmp_path: Path, table: str) -> None:
         with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
             database.write(lambda db, statement=statement: db.execute(statement) and None)  # type: ignore[misc]
     assert database.read(lambda db: list(db[table].rows)) == before
-    database.close()
 
 
 @pytest.mark.parametrize("change", ["state = 'running'", "total = 5", "message = 'x'"])
