@@ -128,6 +128,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
 
 
 def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
+    import gradio as gr
     from fastapi import FastAPI
 
     from core.version import version
@@ -181,8 +182,6 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
     app.mount("/annotate", annotate_application(annotator_services(studio.workspace)))
-    import gradio as gr  # as `ui` imports it, not before that
-
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSR mode")  # which is off as it is
         mounted = gr.mount_gradio_app(
