@@ -129,16 +129,18 @@ def ways_in(command: type[Command], number: int) -> Mapping[str, Any]:
     }
 
 
+@pytest.mark.parametrize("all_outside", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_every_endpoint_for_every_role(
-    locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int]
+    locked: tuple[str, Studio], asking: Mapping[str, Asking], numbers: Mapping[str, int], all_outside: bool
 ) -> None:
-    """By the usual way, and one method that calls nothing. Those outside take turns: the next test takes all of them,
-    all ways and all methods.
+    """By the usual way, and one method that calls nothing. Those outside take turns or come all; the next test takes
+    all of them, all ways and all methods.
     """
     wrong, others = list[object](), OUTSIDE[1:]
     for place, command in enumerate(offered(locked[1].commands)):
         path, method = f"/gradio_api/run/{endpoint_of(command)}", METHODS[place % len(METHODS)]
-        roles = ("nobody", others[place % len(others)], *INSIDE)
+        outside = OUTSIDE if all_outside else ("nobody", others[place % len(others)])
+        roles = (*outside, *INSIDE)
         other = roles[place % len(roles)]
         reply = asking[other].ask(method, path)
         if reply.status != (401 if other in OUTSIDE else 405):

@@ -344,7 +344,9 @@ async def refuse(session: ClientSession, every: int) -> dict[str, tuple[bool, st
     return said
 
 
-def test_every_role_and_what_it_may(locked: Served, tokens: dict[str, str]) -> None:
+@pytest.mark.parametrize("share", [6, pytest.param(1, marks=pytest.mark.soak)])
+def test_every_role_and_what_it_may(locked: Served, tokens: dict[str, str], share: int) -> None:
+    """A token that only looks is tried on every tool. The others may use all, and are tried on one out of `share`."""
     url, studio = locked
     for role, headers in callers(studio, **tokens).items():
         reply = httpx.post(f"{url}gradio_api/mcp/", json=INITIALIZE, headers={**headers, **ACCEPT})
@@ -352,8 +354,7 @@ def test_every_role_and_what_it_may(locked: Served, tokens: dict[str, str]) -> N
             assert reply.status_code == 401, role
             continue
         assert reply.status_code == 200, role
-        # What a token that only looks may is asked of every tool. The others may all of them.
-        every = 1 if role == "reading" else 6
+        every = 1 if role == "reading" else share
         refusals = asked(url, lambda session, every=every: refuse(session, every), headers)  # type: ignore[misc]
         assert len(refusals) > 10
         for name, (looks, said) in refusals.items():
