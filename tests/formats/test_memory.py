@@ -66,8 +66,8 @@ OTHERS = [pytest.param(layout, marks=pytest.mark.soak) for layout in ("torchvisi
 @pytest.mark.parametrize("layout", ["imagefolder", "webdataset", "parquet", *OTHERS])
 def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path, peaks: Peaks) -> None:
     maker = Maker(tmp_path / "images")
-    held = examples(maker, 180, 16, LONG)
-    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (60, 180)]
+    held = examples(maker, 240, 16, LONG)
+    folders = [export(SET, held[:number], tmp_path / str(number), layout) for number in (120, 240)]
     few, many = peaks(take_in, *((folder, tmp_path / "in") for folder in folders))
     each = (many - few) / 120
     assert each < len(LONG) / 4, f"{each:.0f} bytes an image"
