@@ -34,19 +34,21 @@ from services.evaluation.types import EvaluationQuestion, Subject
 from services.test_sets.hashes import hashes_of
 from storage.workspace import Workspace
 from tests.services.evaluation.test_cases import set_of
-from tests.services.evaluation.test_results import (
+from tests.services.evaluation.test_results import judged
+from tests.support import retrain_cases
+from tests.support.evaluation_cases import (
     BIRDS,
     CLASSIFIER,
+    FEW,
     OBJECTS,
     ROADS,
     SEGMENTER,
     STREETS,
-    judged,
+    fill,
     read_all,
+    scenes_to_learn_from,
     service_of,
 )
-from tests.support import retrain_cases
-from tests.support.evaluation_cases import FEW, fill, scenes_to_learn_from
 from tests.support.made_once import MadeOnce
 from tests.support.model_cases import onnx_file
 from tests.support.retrain_cases import QUICK, planned, quiet
