@@ -35,7 +35,7 @@ from core.png import XMP_KEYWORD, parts_with_texts
 from core.progress import OnProgress, Pace, Progress
 from core.version import version
 from formats.naming import folded, name_of_file
-from formats.pages import CLASSES, RECORDS, SHEET, Sheet, classes_of
+from formats.pages import CLASSES, RECORDS, SHEET, classes_of, picture_of_sheet, pictures_of_sheet, sheet_of
 from formats.types import Example, TestSet, json_lines, row_of
 
 MANIFEST = "manifest.json"
@@ -103,7 +103,6 @@ class Draft:
         self.left_out: Counter[str] = Counter()
         """Number of images by kind of detail that stands in `records.jsonl` alone."""
         self._records: BinaryIO | None = None
-        self._sheet: Sheet | None = None
 
     def put(self, name: str, data: bytes | Parts, sha: str = "") -> None:
         """Write a whole file from its bytes or their parts in order. Any thread may call it.
@@ -136,11 +135,12 @@ class Draft:
     @contextmanager
     def records(self, examples: Sequence[Example]) -> Iterator[None]:
         """Open `records.jsonl` for a format that writes the examples and calls `record` for each of them."""
-        self.classes, self._sheet = classes_of(examples), Sheet(len(examples))
+        self.classes = classes_of(examples)
         self.masks = any(example.mask is not None for example in examples)
         with self.stream(RECORDS) as self._records:
             yield
-        self.put(SHEET, self._sheet.jpeg())
+        files = pictures_of_sheet([example.image for example in examples])
+        self.put(SHEET, sheet_of(list(in_threads(picture_of_sheet, files))))
         self.put(CLASSES, (json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n").encode())
 
     def record(
@@ -150,12 +150,11 @@ class Draft:
 
         `details` are the kinds that the files of the format hold too; the others are counted as left out.
         """
-        assert self._records is not None and self._sheet is not None
+        assert self._records is not None
         self.left_out.update(name for name in DETAILS if name not in details and _has(picture.example, name))
         width, height = picture.size
         row = {"file": file, "mask_file": mask_file, "width": width, "height": height, **more}
         self._records.write(json_lines([{**picture.row, **row}]))
-        self._sheet.offer(picture.example.image)
 
     def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
         """Yield the examples in their order with the checked bytes of their files. Report progress.

@@ -193,35 +193,31 @@ def croissant(
     return (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-class Sheet:
-    """Gathers a few pictures, spread over the set, and places them side by side."""
+def pictures_of_sheet(files: Sequence[Path]) -> list[Path]:
+    """Return some of the files of a set's pictures, spread over it."""
+    return [files[number] for number in sorted({number * len(files) // _PICTURES for number in range(_PICTURES)})]
 
-    def __init__(self, total: int) -> None:
-        self._wanted = {number * total // _PICTURES for number in range(_PICTURES)} if total else set()
-        self._pictures: list[Any] = []
-        self._seen = 0
 
-    def offer(self, file: Path) -> None:
-        """Take note of the file of the set's next picture."""
-        if self._seen in self._wanted:
-            with Image.open(file) as opened:
-                image = opened.convert("RGB")
-            image.thumbnail((_SIDE, _SIDE))
-            self._pictures.append(image)
-        self._seen += 1
+def picture_of_sheet(file: Path) -> Image.Image:
+    """Read a picture, as small as the sheet shows it."""
+    with Image.open(file) as opened:
+        image = opened.convert("RGB")
+    image.thumbnail((_SIDE, _SIDE))
+    return image
 
-    def jpeg(self) -> bytes:
-        """Return the sheet as a file."""
-        columns = max(1, min(_COLUMNS, len(self._pictures)))
-        lines = max(1, -(-len(self._pictures) // columns))
-        step = _SIDE + _GAP
-        sheet = Image.new("RGB", (columns * step + _GAP, lines * step + _GAP), (255, 255, 255))
-        for number, image in enumerate(self._pictures):
-            left, top = number % columns * step + _GAP, number // columns * step + _GAP
-            sheet.paste(image, (left + (_SIDE - image.width) // 2, top + (_SIDE - image.height) // 2))
-        file = io.BytesIO()
-        sheet.save(file, "JPEG", quality=85)
-        return file.getvalue()
+
+def sheet_of(pictures: Sequence[Image.Image]) -> bytes:
+    """Return the sheet, a JPEG file on which the pictures stand side by side."""
+    columns = min(_COLUMNS, len(pictures))
+    lines = -(-len(pictures) // columns)
+    step = _SIDE + _GAP
+    sheet = Image.new("RGB", (columns * step + _GAP, lines * step + _GAP), (255, 255, 255))
+    for number, image in enumerate(pictures):
+        left, top = number % columns * step + _GAP, number // columns * step + _GAP
+        sheet.paste(image, (left + (_SIDE - image.width) // 2, top + (_SIDE - image.height) // 2))
+    file = io.BytesIO()
+    sheet.save(file, "JPEG", quality=85)
+    return file.getvalue()
 
 
 def _configs(description: Description) -> list[str]:
