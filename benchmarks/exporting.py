@@ -78,7 +78,10 @@ def prepared(folder: Path, images: int) -> Iterator[Example]:
 
 
 def _copied(images: Path, into: Path) -> None:
-    subprocess.run(["cp", "-r", images, into], check=True)
+    """Copy the images two folders deep, as the export writes them: ext4 takes a fifth longer for files there."""
+    folder = into / "test"
+    folder.mkdir(parents=True)
+    subprocess.run(["cp", "-r", images, folder / "images"], check=True)
 
 
 def _seconds(folder: Path, write: Callable[[Path], object]) -> float:
