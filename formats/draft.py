@@ -17,7 +17,7 @@ import re
 import secrets
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,7 +35,8 @@ from core.png import XMP_KEYWORD, parts_with_texts
 from core.progress import OnProgress, Pace, Progress
 from core.version import version
 from formats.naming import folded, name_of_file
-from formats.pages import CLASSES, RECORDS, SHEET, classes_of, picture_of_sheet, pictures_of_sheet, sheet_of
+from formats.pages import CLASSES, RECORDS, SHEET, TYPED, classes_of, picture_of_sheet, pictures_of_sheet, sheet_of
+from formats.row_tables import row_schema, row_table
 from formats.types import Example, TestSet, json_lines, row_of
 
 MANIFEST = "manifest.json"
@@ -103,6 +104,7 @@ class Draft:
         self.left_out: Counter[str] = Counter()
         """Number of images by kind of detail that stands in `records.jsonl` alone."""
         self._records: BinaryIO | None = None
+        self._add_typed: Callable[[Mapping[str, Any]], None] | None = None
 
     def put(self, name: str, data: bytes | Parts, sha: str = "") -> None:
         """Write a whole file from its bytes or their parts in order. Any thread may call it.
@@ -134,10 +136,15 @@ class Draft:
 
     @contextmanager
     def records(self, examples: Sequence[Example]) -> Iterator[None]:
-        """Open `records.jsonl` for a format that writes the examples and calls `record` for each of them."""
+        """Open the records for a format that writes the examples and calls `record` for each of them."""
         self.classes = classes_of(examples)
         self.masks = any(example.mask is not None for example in examples)
-        with self.stream(RECORDS) as self._records:
+        schema = row_schema({"file": None, "mask_file": None})
+        with (
+            self.stream(RECORDS) as self._records,
+            self.stream(TYPED) as typed,
+            row_table(typed, schema) as self._add_typed,
+        ):
             yield
         files = pictures_of_sheet([example.image for example in examples])
         self.put(SHEET, sheet_of(list(in_threads(picture_of_sheet, files))))
@@ -146,15 +153,17 @@ class Draft:
     def record(
         self, picture: Picture, file: str, mask_file: str | None = None, details: Collection[str] = DETAILS, **more: Any
     ) -> None:
-        """Write the row of an example in `records.jsonl`: the same in every format.
+        """Write the row of an example into the records: the same in every format.
 
         `details` are the kinds that the files of the format hold too; the others are counted as left out.
         """
-        assert self._records is not None
+        assert self._records is not None and self._add_typed is not None
         self.left_out.update(name for name in DETAILS if name not in details and _has(picture.example, name))
         width, height = picture.size
-        row = {"file": file, "mask_file": mask_file, "width": width, "height": height, **more}
-        self._records.write(json_lines([{**picture.row, **row}]))
+        files = {"file": file, "mask_file": mask_file, "width": width, "height": height}
+        row = {**picture.row, **files, **more}
+        self._records.write(json_lines([row]))
+        self._add_typed(row)
 
     def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
         """Yield the examples in their order with the checked bytes of their files. Report progress.

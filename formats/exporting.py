@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from core.errors import UserError
 from core.progress import OnProgress
-from formats import huggingface
 from formats.draft import Complete, drafted, require_names_of_their_own
 from formats.layouts import LAYOUTS
-from formats.pages import CARD, CROISSANT, RECORDS, TYPED, card, croissant
+from formats.pages import CARD, CROISSANT, card, croissant
 from formats.types import SPLITS, Example, TestSet
 
 _COLUMNS = {
@@ -63,10 +61,6 @@ def export(
     with drafted(into, replace, progress, complete) as draft:
         with draft.records(ordered):
             description = known.write(draft, ordered)
-        schema = huggingface.row_schema({"file": None, "mask_file": None})
-        with open(draft.folder / RECORDS, "rb") as lines, huggingface.row_table(draft, TYPED, schema) as add:
-            for line in lines:
-                add(json.loads(line))
         draft.put(CARD, card(test_set, ordered, known.title, description, draft.left_out).encode())
         draft.put(CROISSANT, croissant(test_set, description, draft.files, _COLUMNS))
         draft.finish(layout, test_set, len(ordered))

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import UserError
@@ -21,15 +20,14 @@ from formats.files import Files, joined
 from formats.image_folders import class_folders
 from formats.naming import SPLIT_OF, choose_option, split_folder, standard
 from formats.pages import RECORDS, TYPED, Description
+from formats.row_tables import row_schema, row_table
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, stem_of
 from formats.tables import METADATA, METADATA_FILES, MetadataSource
-from formats.types import Example, Found, Report, Row, row_of
+from formats.types import Example, Found, Report, Row
 
 if TYPE_CHECKING:
     import pyarrow
 
-_ROWS = 64
-"""Images of a row group: so many are in memory at once."""
 _IMAGE_NAMES = ("image", "img", "picture", "jpg", "png")
 
 
@@ -47,7 +45,7 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
     # The image comes first, or `datasets` has its column last.
     schema = row_schema({"file_name": None, **({"mask_file_name": None} if draft.masks else {})})
     for split, pictures in groupby(draft.pictures(examples, named), lambda picture: picture.example.split):
-        with row_table(draft, f"{split_folder(split)}/{METADATA}", schema) as add:
+        with draft.stream(f"{split_folder(split)}/{METADATA}") as file, row_table(file, schema) as add:
             for picture in pictures:
                 image, mask = named(picture.example)
                 files = {"file_name": image, "mask_file_name": mask}
@@ -79,7 +77,7 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
     for split, number, group in in_shards(draft.pictures(examples)):
         name = f"data/{split}-{number:05d}.parquet"
         splits[split] = None
-        with row_table(draft, name, schema) as add:
+        with draft.stream(name) as file, row_table(file, schema) as add:
             for picture in group:
                 path, place = f"{picture.example.name}.png", f"{name}#{picture.example.name}"
                 mask = None if picture.mask is None else {"bytes": picture.mask, "path": path}
@@ -92,48 +90,6 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
         configs=tuple((split, (f"data/{split}-*.parquet",)) for split in splits),
         notes=('`edits`, `mask_classes` and `facts` are JSON texts: `json.loads(row["facts"])`.',),
     )
-
-
-def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
-    """The columns of a table: those of the files, with "Image" for what `datasets` shows, then those of a row."""
-    import pyarrow
-
-    text, image = pyarrow.string(), pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
-    columns = {name: image if kind else text for name, kind in files.items()}
-    columns |= dict.fromkeys(row_of(Example("x", Path(), "")), text) | {"edit_types": pyarrow.list_(text)}
-    # What `datasets` looks for to show the bytes as images.
-    value = {"dtype": "string", "_type": "Value"}
-    features = dict.fromkeys(columns, value) | {"edit_types": {"feature": value, "_type": "List"}}
-    features |= {name: {"_type": kind} for name, kind in files.items() if kind}
-    about = {"huggingface": json.dumps({"info": {"features": features}})}
-    return pyarrow.schema(list(columns.items()), metadata=about if any(files.values()) else None)
-
-
-@contextmanager
-def row_table(draft: Draft, name: str, schema: pyarrow.Schema) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A Parquet file of an export, to which the function adds a row."""
-    import pyarrow.parquet
-
-    rows: list[dict[str, Any]] = []
-    # Images are packed already.
-    packed = dict.fromkeys(("facts", "caption", "new_caption", "edits"), "zstd")
-    with (
-        draft.stream(name) as file,
-        pyarrow.parquet.ParquetWriter(file, schema, compression=packed, use_dictionary=False) as writer,
-    ):
-
-        def flush() -> None:
-            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
-            rows.clear()
-
-        def add(row: dict[str, Any]) -> None:
-            rows.append(row)
-            if len(rows) == _ROWS:
-                flush()
-
-        yield add
-        if rows:
-            flush()
 
 
 def image_folder(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
