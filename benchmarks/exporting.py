@@ -50,7 +50,8 @@ def measure(images: int = IMAGES) -> list[Comparison]:
     exported, copied = (sorted(taken)[ROUNDS // 2] for taken in zip(*rounds, strict=True))
     words = f"{size:,.0f} MB, {copied:.1f} s to copy and {exported:.1f} s to export, on the disk"
     ratios = tuple(copy / taken for taken, copy in rounds)
-    return [Comparison(f"export of {images:,} images, in the speed of copying them", ratios, least=LEAST, aim=AIM, words=words)]
+    what = f"export of {images:,} images, in the speed of copying them"
+    return [Comparison(what, ratios, least=LEAST, aim=AIM, words=words)]
 
 
 def prepared(folder: Path, images: int) -> Iterator[Example]:
