@@ -89,6 +89,7 @@ def rank_captions(
         )
     wrong = "is wrong about" if task == "classification" else "loses a class of"
     notes.append(f"A fault is an image that the model {wrong} and that no study has found invalid.")
+    notes += found.cases.left_out
     return CaptionRanking(
         tuple(captions), int(known.sum()), _orders(found, said, kind, known, fault, seed), tuple(notes)
     )

@@ -28,7 +28,7 @@ from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, ce
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
-from storage.curation.case_columns import REJECTED, Outcome
+from storage.curation.case_columns import Outcome
 from storage.evaluation.models_under_test import StoredModel
 
 Numbers = NDArray[np.int64]
@@ -297,8 +297,7 @@ class Evaluation:
         self, table: EditTable, rows: Sequence[SensitivityRow], edits: _Edits, lost: Floats
     ) -> tuple[EditRow, ...]:
         cases = self.cases
-        row = cases.generated.row[edits.case]
-        shown = np.isfinite(lost[edits.case]) & (lost[edits.case] < 0) & (cases.table.verdict[row] != REJECTED)
+        shown = np.isfinite(lost[edits.case]) & (lost[edits.case] < 0)
         case, group = edits.case[shown], edits.group[shown]
         order = np.lexsort((lost[case], group))
         case, group = case[order], group[order]

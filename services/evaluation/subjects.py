@@ -2,6 +2,9 @@
 
 Test cases and reconstructions are never mixed: whatever a filter or a test set holds, an image of the recipe
 “reconstruction” is a control, and all reconstructions of the same sources count, wherever in the workspace they are.
+
+An image that people rejected counts in no figure, whatever the subject: a fault on it is none of the model's. That goes
+for a released version too, which keeps the image. Its figures then are of the others, and a note says how many it is.
 """
 
 from __future__ import annotations
@@ -141,6 +144,11 @@ class Cases:
         return found
 
     @property
+    def task(self) -> TaskKind:
+        """That of its images, and of a subject without one a classification."""
+        return self.view.kind or "classification"
+
+    @property
     def all_images(self) -> tuple[Images, Images, Images]:
         return self.originals, self.generated, self.controls
 
@@ -202,6 +210,8 @@ class _Reading:
         with_source = table.sources.numbers[kept] >= 0
         self._leave_out(int((~with_source).sum()), "no source image in the workspace")
         kept = kept[with_source]
+        rejected = table.verdict[kept] == REJECTED
+        kept, rejected = kept[~rejected], kept[rejected]
         kinds = table.segmentation[kept]
         problem = ""
         if kinds.any() and not kinds.all():
@@ -211,13 +221,15 @@ class _Reading:
             )
         segments = bool(kinds.any())
         kept = kept[kinds == segments]
+        rejected = rejected[(table.segmentation[rejected] == segments) | (len(kept) == 0)]
         names = [*self._splits.values, WITHOUT_SPLIT]
         numbers = self._splits.numbers[kept]
         counts = Counter(names[number] for number in numbers.tolist())  # -1 is the last
         there = tuple(sorted(counts))
         if self._subject.split:
             number = names.index(self._subject.split) if self._subject.split in there else len(names)
-            kept = kept[numbers == (-1 if number == len(names) - 1 else number)]
+            wanted = -1 if number == len(names) - 1 else number
+            kept, rejected = (rows[self._splits.numbers[rows] == wanted] for rows in (kept, rejected))
             if not len(kept) and not problem:
                 problem = f"None of its sources is of the split “{self._subject.split}”: choose another one."
         elif len(there) > 1 and not problem:
@@ -225,6 +237,11 @@ class _Reading:
             problem = f"Its sources are of several splits, which are never mixed: {said}. Choose one of them."
         if not problem and not len(kept):
             problem = "It has reconstructions alone, and no test case." if controls_only else "It has no test case."
+            if len(rejected):
+                problem = "It has rejected test cases alone, which count in no figure."
+        self._tell_rejected(len(rejected), "test case")
+        if len(rejected) and self._subject.version is not None:
+            self._left_out[-1] += f" The version still has {'them' if len(rejected) > 1 else 'it'}."
         return self._built(kept, segments, there, problem)
 
     def _built(self, rows: Numbers, segments: bool, there: tuple[str, ...], problem: str) -> Cases:
@@ -280,7 +297,9 @@ class _Reading:
     def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
         """The reconstructions of the sources that are drawn as some of the test cases are."""
         found = self._reconstructed(of_source, segments)
-        found = found[self._table.verdict[found] != REJECTED]
+        rejected = self._table.verdict[found] == REJECTED
+        self._tell_rejected(int(rejected.sum()), "reconstruction")
+        found = found[~rejected]
         alike = np.isin(self._drawn_by(found), np.unique(self._drawn_by(rows)))
         if not alike.all():
             words = "reconstructions of its sources are" if (~alike).sum() > 1 else "reconstruction of its sources is"
@@ -332,6 +351,10 @@ class _Reading:
         ends = np.cumsum([len(first), len(rows)])
         before, generated, drawn = (Masks(known, classes, part) for part in np.split(number - none, ends))
         return before, generated, drawn
+
+    def _tell_rejected(self, number: int, what: str) -> None:
+        if number:
+            self._left_out.append(f"{count_of(number, f'rejected {what}', 'counts')} in no figure.")
 
     def _leave_out(self, number: int, what: str) -> None:
         if number:

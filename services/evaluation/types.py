@@ -127,7 +127,7 @@ class EditRow:
     cell: Cell
     """All of its test cases."""
     worst: tuple[int, ...] = ()
-    """Catalogue entries of the test cases that lost most, at most `WORST`, the worst first, without rejected ones."""
+    """Catalogue entries of the test cases that lost most, at most `WORST`, the worst first."""
 
 
 WORST = 6

@@ -197,6 +197,7 @@ class Retrainings:
         )
         if asked.shift is not None:
             rows = self._workspace.case_columns.set_rows(asked.shift)
+            table = self._workspace.case_columns.table()  # after the rows: it has all of them
             held = hashes_of(self._workspace, (row.image for row in rows))
             looks |= {sha: one.perceptual for sha, one in held.items()}
             labels = classes_of(rows) if kind == "segmentation" else tuple(sorted({row.label for row in rows} - {""}))
@@ -204,7 +205,7 @@ class Retrainings:
             group_of = groups_of_shift(mapping, own)
             made = self._examples(own, lambda names: groups_in_mask(group_of, names), on_step)
             passed_over = [name for name in labels if name not in group_of] if kind == "segmentation" else ()
-            planned = with_shift(planned, cases, parted, looks, rows, made, passed_over)
+            planned = with_shift(planned, cases, parted, looks, rows, table, made, passed_over)
         recipe = asked.recipe(planned.originals, kind)
         classes = [{number for label in group for number in mapping.labels[label].classes} for group in mapping.groups]
         groups = tuple(tuple(sorted(one)) for one in classes) if kind == "segmentation" else ()

@@ -16,7 +16,7 @@ from core.words import count_of
 from evaluation.class_mapping import ClassMap
 from services.evaluation.retraining.training import DataSplit, Examples, NotMeasured, RetrainingPlan, SetEntries
 from services.evaluation.subjects import Cases, Images, Masks, masks_of
-from storage.curation.case_columns import SetRow
+from storage.curation.case_columns import REJECTED, CaseTable, SetRow
 
 MOST_NAMED = 8
 """Classes of the shift's masks that a note names; the rest is counted."""
@@ -54,13 +54,14 @@ def with_shift(
     parted: DataSplit,
     looks: Mapping[str, int],
     rows: Sequence[SetRow],
+    table: CaseTable,
     made: Examples,
     passed_over: Sequence[str] = (),
 ) -> RetrainingPlan:
     """The same, measured also with the images of a version of a test set: all of them that have a label, or a mask with
-    something that is learnt, an original or not, and that do not look like one that is learnt from or tuned with.
-    `made` maps their labels and knows their masks; `passed_over` are the classes of their masks whose pixels count
-    nowhere.
+    something that is learnt, an original or not, that nobody rejected, and that do not look like one that is learnt
+    from or tuned with. `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over`
+    are the classes of their masks whose pixels count nowhere.
     """
     before = [
         looks[sha]
@@ -70,13 +71,17 @@ def with_shift(
     ]
     segments = cases.view.kind == "segmentation"
     place = {one.label: number for number, one in enumerate(made.mapping.labels) if one.classes}
-    known = [row for row in rows if (row.mask if segments else row.label in place)]
+    entries = np.array([row.entry for row in rows if row.entry], np.int64)
+    verdicts = dict(zip(entries.tolist(), table.verdict[table.rows_of(entries)].tolist(), strict=True))
+    kept = [row for row in rows if row.is_source or verdicts.get(row.entry) != REJECTED]
+    known = [row for row in kept if (row.mask if segments else row.label in place)]
     alike = near_any([looks[row.image] for row in known], before)
     apart = [row for row, too in zip(known, alike.tolist(), strict=True) if not too]
     wanted = [row for row in apart if made.mask((row.mask, row.mask_classes)) is not None] if segments else apart
     notes = list(planned.notes)
     for left, why in (
-        (len(rows) - len(known), "without a mask." if segments else "without a label."),
+        (len(rows) - len(kept), "rejected by people."),
+        (len(kept) - len(known), "without a mask." if segments else "without a label."),
         (len(known) - len(apart), "each looks like one that is learnt from or tuned with."),
         (len(apart) - len(wanted), "the mask has nothing that is learnt."),
     ):

@@ -34,7 +34,6 @@ from evaluation.retraining.training import (
 from services.evaluation.subjects import Cases, Images, MaskOf
 from services.evaluation.types import EvaluationQuestion
 from services.runs.predictions import model_key
-from storage.curation.case_columns import REJECTED
 
 Preset = Literal["short", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
@@ -245,8 +244,8 @@ def plan(
 ) -> RetrainingPlan:
     """Plan arms and sets. `ranked` orders places of test cases. Raises UserError with too few images on a side."""
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
-    # An image that people found wrong would be counted as a fault of the model.
-    rejected = (cases.table.verdict[generated.row] == REJECTED) | (valid.judged == 0)
+    # An image that people found invalid would be counted as a fault of the model.
+    invalid = valid.judged == 0
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "train"))[0]
     learnt_from = parted.rows(1, generated, "train", ~parted.of_unseen)
     sets: dict[str, tuple[Example, ...]] = {}
@@ -254,8 +253,8 @@ def plan(
     behind: dict[str, SetEntries] = {}
     for name, images, rows in (
         (ON_ORIGINAL, cases.originals, parted.rows(0, cases.originals, "test")),
-        (ON_GENERATED, generated, parted.rows(1, generated, "test", ~parted.of_unseen & ~rejected)),
-        (ON_UNSEEN, generated, parted.rows(1, generated, "test", parted.of_unseen & ~rejected)),
+        (ON_GENERATED, generated, parted.rows(1, generated, "test", ~parted.of_unseen & ~invalid)),
+        (ON_UNSEEN, generated, parted.rows(1, generated, "test", parted.of_unseen & ~invalid)),
     ):
         examples, places = made.of(images, rows)
         if examples:
@@ -274,11 +273,9 @@ def plan(
         if not count:
             other = f", or keep another edit type than “{parted.unseen}” from the arms" if parted.unseen else ""
             raise UserError(f"There is no test case to {name}: part the sources by another seed{other}.")
-    faulty = int(rejected[parted.rows(1, generated, "test")].sum())
+    faulty = int(invalid[parted.rows(1, generated, "test")].sum())
     if faulty:
-        notes.append(
-            f"{count_of(faulty, 'test case', 'is')} not measured with: people found them invalid, or rejected them."
-        )
+        notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")
     arms = [Arm(ORIGINAL, originals)]
     for key in ARM_KEYS:
         if key not in asked.arms:
@@ -297,7 +294,7 @@ def plan(
     sides = "".join(f"{one}\0{sha}\n" for one, sha in sorted(zip(parted.side, cases.originals.shas, strict=True)))
     return RetrainingPlan(
         arms=tuple(arms),
-        tune=_tune(cases, parted, made, rejected),
+        tune=_tune(cases, parted, made, invalid),
         sets=sets,
         set_sources=sources,
         behind=behind,
@@ -379,11 +376,11 @@ def _arm(
     return made.of(cases.generated, learnt_from)[0]
 
 
-def _tune(cases: Cases, parted: DataSplit, made: Examples, rejected: Flags) -> tuple[Example, ...]:
+def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tuple[Example, ...]:
     """The originals of the tuning side and as many of its test cases at most, so that neither is chosen for alone."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
-    wanted = ~parted.of_unseen & ~rejected
+    wanted = ~parted.of_unseen & ~invalid
     generated = made.of(cases.generated, parted.rows(1, cases.generated, "tune", wanted))[0]
     some = generated[:: max(1, -(-len(generated) // max(1, len(originals))))]
     if not originals and not some:

@@ -86,7 +86,7 @@ def test_what_is_decided_and_made_later_counts(workspace: Workspace) -> None:
     assert shown(read_cases(workspace, open_ones))[1] == 1
     assert read_cases(workspace, ALL).table.verdict.tolist() == [2, 0]
     run_of(workspace, 2, [12])
-    assert shown(read_cases(workspace, ALL)) == (2, 3, 0, "")
+    assert shown(read_cases(workspace, ALL)) == (2, 2, 0, "")
 
 
 def test_a_test_set_says_label_split_and_mask(workspace: Workspace) -> None:
