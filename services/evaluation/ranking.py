@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats
 from core.types import TaskKind
+from core.words import count_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, by_score, chance_wrong, combined, judge
 from services.evaluation.results import EvaluationResult
@@ -61,7 +62,7 @@ class Ranking:
     """As many as were asked for."""
     cases: int
     known: int
-    """Those of which the truth is known, by which the orders are judged."""
+    """Those by which the orders are judged: the truth is known, and nobody judged them invalid."""
     orders: tuple[Order, ...]
     """Ours, random, entropy and DeepGini, without the last two if the model never tells; empty if no truth is known."""
     valid_from: ValidFrom
@@ -69,7 +70,7 @@ class Ranking:
     """What a person has to know, each one sentence."""
     kind: TaskKind = "classification"
     known_first: bool = True
-    """True if all cases with a known truth come first, by which orders are judged."""
+    """True if the truth is known of all cases that the largest budget looks at."""
 
 
 def rank(
@@ -100,12 +101,18 @@ def rank(
         notes.append(f"Of {int(not_said.sum()):,} test cases the model {why}: they come last.")
     judged = judged_of(cases, votes)
     valid, valid_from, note = _chance_valid(cases, score, passed)
+    # Votes on an image outrank what is foretold of it.
+    valid = np.where(judged >= 0, judged, valid)
+    invalid = judged == 0
     cells = list(zip(images.label.tolist(), edit_of.tolist(), found.said.tolist(), strict=True))
     order = by_new_faults(wrong, valid, cells)
-    known = (found.right != UNKNOWN) & found.compared[images.source]
+    order = np.concatenate([order[~invalid[order]], order[invalid[order]]])
+    if invalid.any():
+        notes.append(f"{count_of(int(invalid.sum()), 'test case', 'comes')} last: judged invalid by people.")
+    # No order is judged by invalid images: it would win by votes, which the others do not know.
+    known = (found.right != UNKNOWN) & found.compared[images.source] & ~invalid
     faults: list[Hashable | None] = [
-        cell if is_one else None
-        for cell, is_one in zip(cells, (known & (found.right == WRONG) & (judged != 0)).tolist(), strict=True)
+        cell if is_one else None for cell, is_one in zip(cells, (known & (found.right == WRONG)).tolist(), strict=True)
     ]
     shuffled = np.random.default_rng(seed).permutation(len(images))
     others = {RANDOM: shuffled}
@@ -115,9 +122,11 @@ def rank(
     orders = tuple(
         judge(name, one[known[one]], faults) for name, one in ({OURS: order} | others).items() if known.any()
     )
+    looked_at_first = max(orders[0].images.values()) if orders else 0
     if not known.any():
-        notes.append("The model has read none of these test cases: how good the order is cannot be told.")
-    notes += [note, *_unsure_notes(entropy, read, segments)]
+        what = "no valid one" if invalid.any() else "none"
+        notes.append(f"The model has read {what} of these test cases: how good the order is cannot be told.")
+    notes += [note, *_unsure_notes(entropy, read, segments), *cases.left_out]
     return Ranking(
         _cases_of(found, order[:most], wrong, valid),
         len(images),
@@ -126,7 +135,7 @@ def rank(
         valid_from,
         tuple(notes),
         "segmentation" if segments else "classification",
-        bool(known[order[: known.sum()]].all()),
+        bool(known[order[:looked_at_first]].all()),
     )
 
 

@@ -154,12 +154,12 @@ def _picture(
     one: RankedCase, entries: Sequence[int], listed: Listed, picture: Callable[[str], str | None], found: Ranking
 ) -> Html:
     src, link = picture(one.image), listed(entries, one.entry)
-    said, all_read = one.label, found.known == found.cases
+    said = one.label
     if found.kind == "segmentation":
         said = f"loses {one.said}" if one.said else "loses no class" if one.right else one.edits or "no edit"
     elif one.said:
         said += ": right" if one.said == one.label else f" → {one.said}"
-    elif all_read:
+    elif one.right is not None:
         said += " → none of these"
     wrong = "to lose a class" if found.kind == "segmentation" else "wrong"
     told = f"{one.edits or 'no edit'}; likely {wrong}: {_share(one.wrong)}, likely valid: {_share(one.valid)}"

@@ -148,6 +148,13 @@ def test_images_that_people_find_invalid_come_last_and_are_no_faults(service: Ev
     valid = {one.entry: one.valid for one in learnt.first}
     of_all = np.array([valid[int(entry)] for entry in cases.table.entry[rows]])
     assert of_all[100:][good[100:]].mean() > 0.8 and of_all[100:][~good[100:]].mean() < 0.2, "also of those not judged"
+    # What people said of an image outranks what is foretold of it.
+    entries = cases.table.entry[rows][:100]
+    invalid, fine = set(entries[~good[:100]].tolist()), set(entries[good[:100]].tolist())
+    assert {one.entry for one in learnt.first[-len(invalid) :]} == invalid
+    assert {valid[entry] for entry in invalid} == {0.0} and {valid[entry] for entry in fine} == {1.0}
+    assert f"{len(invalid)} test cases come last: judged invalid by people." in learnt.notes
+    assert learnt.known == len(unsure) - len(invalid), "no order is judged by images that votes put at its end"
     assert 0 < ranked(votes).orders[0].all_faults < ranked([]).orders[0].all_faults
 
     few = ranked(votes[:10])
