@@ -227,7 +227,7 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
 
     def score() -> None:
         table, checks = columns.table(), columns.checks()
-        found = score_images(table, checks, votes)
+        found = score_images(table, checks, votes, "classification")
         assert not isinstance(found, str), found
         some = chance.random(len(table)) < 0.9
         spread = chance.uniform(0, 1, int(some.sum()))  # by chance: votes by chance would put all into one bin

@@ -9,6 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from core.figures import Figure, Floats
+from core.types import TaskKind
 
 FEWEST = 20
 """Images of each kind, valid and not, that are needed to learn from."""
@@ -27,6 +28,9 @@ class ValidityScore:
     weights: tuple[float, ...]
     """Of the checks in units of their spread, then of their being missing."""
     intercept: float
+    task: TaskKind | None = None
+    """Of the images that it was learnt from, and that it foretells. None of one that an earlier version of the studio
+    learnt from images of all tasks together."""
 
     def __call__(self, checks: Floats) -> Floats:
         """The chance of each image, 0 to 1, of (images, checks); NaN for a value that is missing."""
@@ -47,7 +51,7 @@ class Agreement:
     valid: int
     auc: Figure
     """The chance that a valid image has a higher score than one that is not (0.5: it knows nothing), with an interval
-    by a bootstrap over sources."""
+    over sources."""
     bins: tuple[tuple[float, float, int], ...]
     """A reliability diagram: mean score, share of valid images and number of images, of each bin that has some."""
     threshold: float
@@ -59,9 +63,11 @@ class Agreement:
 
 @dataclass(frozen=True)
 class ScoreRun:
-    """What the scores of the catalogue come from."""
+    """What the scores of the images of one task come from."""
 
     id: int
+    task: TaskKind | None
+    """None of scores of an earlier version, which are of images of all tasks."""
     studies: Mapping[str, str]
     """Names by ids: those whose votes it was learnt from."""
     checks: tuple[str, ...]

@@ -256,11 +256,11 @@ class Queries:
         }
 
 
-def _score_facts(catalogue: Catalogue, wanted: ImageFilter, run: ScoreRun | None) -> Plain | None:
+def _score_facts(catalogue: Catalogue, wanted: ImageFilter, runs: Sequence[ScoreRun]) -> Plain | None:
     """How many images have which validity score; None where none was ever scored."""
-    if run is None:
+    if not runs:
         return None
-    threshold = run.agreement.threshold
+    threshold = runs[0].agreement.threshold
     return facts(catalogue.scores(wanted, threshold), "at_least below not_scored", threshold=threshold)
 
 

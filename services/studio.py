@@ -22,7 +22,7 @@ from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.curation.thumbnails import ThumbnailFill
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.scoring import ScoreImages, score_facts, score_workspace
+from services.evaluation.scoring import ScoreImages, score_workspace, scoring_facts
 from services.evaluation.service import EvaluationService
 from services.jobs import JobQueue
 from services.queries import Queries
@@ -138,7 +138,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
     evaluations.register(commands)
     retrainings = Retrainings(workspace, evaluations, changes)
     retrainings.register(commands)
-    commands.add(ScoreImages, lambda _: score_facts(score_workspace(workspace)))
+    commands.add(ScoreImages, lambda _: scoring_facts(score_workspace(workspace)))
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
     return Studio(

@@ -50,8 +50,8 @@ class Totals:
     """Of the checks that were asked for; what the view says of a check's figures does not count for its own."""
     scores: ScoreCounts | None = None
     """By the score of validity; None where no image was ever scored. What the view says of scores does not count."""
-    score_run: ScoreRun | None = None
-    """What the scores come from."""
+    score_runs: tuple[ScoreRun, ...] = ()
+    """What the scores come from, by task."""
     waiting: int = 0
     """Images that may belong to it and cannot be told yet: nobody looked at what they show."""
 
@@ -181,7 +181,7 @@ class Gallery:
         catalogue, known = self._workspace.catalogue, self._held.get(held) or self._known(view)
         within = None if known is None else self.ids(view, held)
         wanted = view.filter if within is None else view.filter.among(within)
-        run = self._workspace.scores.latest()
+        runs = self._workspace.scores.latest()
         return Totals(
             self.count(view) if within is None else Count(len(within)),
             catalogue.facets(wanted),
@@ -193,8 +193,8 @@ class Gallery:
                 )
                 for check in histograms
             },
-            catalogue.scores(wanted, run.agreement.threshold) if run is not None else None,
-            run,
+            catalogue.scores(wanted, runs[0].agreement.threshold) if runs else None,
+            runs,
             known.waiting if isinstance(known, _Listed) else 0,
         )
 

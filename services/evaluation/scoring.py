@@ -1,18 +1,22 @@
 """How likely people find each image valid, foretold from its checks by the votes of studies; and how far that agrees
 with people: with those of a study that it has not learnt from. The scores of the whole workspace are kept, as a filter.
+
+A score belongs to a task: it is learnt from images of a classification or of a segmentation, and foretells no others,
+since checks mean something else there, and people are asked something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.figures import Floats
+from core.types import TaskKind
 from core.validity_score import FEWEST, Agreement, ScoreRun, ValidityScore
 from evaluation.validity_score import agreement, cross_fitted, learn
 from services.commands import Command
@@ -23,6 +27,7 @@ from storage.curation.scores import NewScores
 from storage.workspace import Workspace
 
 Numbers = NDArray[np.int64]
+TASKS: tuple[TaskKind, ...] = get_args(TaskKind)
 OUTCOMES = {"valid": True, "invalid": False}
 """What the votes of a study may say of an image; of others nothing is learnt."""
 FEWEST_SHOWN = 10
@@ -31,19 +36,21 @@ NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 
 
 class ScoreImages(Command, name="score-images"):
-    """Foretell of all images how likely people find them valid, from their checks and the votes of studies; from then
-    on images are filtered by it. What was foretold before is kept, but counts no more.
+    """Foretell of the images of each task with enough votes how likely people find them valid, from their checks and
+    the votes of studies; from then on images are filtered by it. What was foretold before is kept, but counts no more.
     """
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The chance of each image that people find it valid."""
+    """The chance of each image of one task that people find it valid."""
 
     chance: Floats
-    """Of each row of the table, 0 to 1. Of an image that was judged it comes from the votes on other sources."""
+    """Of each row of the table, 0 to 1, and NaN of other tasks. Of an image that was judged it comes from the votes on
+    other sources."""
     checked: NDArray[np.bool_]
-    """Of each row, whether its checks have a figure at all: of the others nothing is foretold but what most are."""
+    """Of each row of the task, whether its checks have a figure: of the others nothing is foretold but what most are.
+    False of other tasks."""
     learnt: ValidityScore
     studies: Mapping[str, str]
     """Names by ids: those with votes that it was learnt from."""
@@ -65,41 +72,44 @@ class _Votes:
 
 
 def score_images(
-    table: CaseTable, checks: Mapping[str, tuple[Numbers, Floats]], outcomes: Sequence[Outcome]
+    table: CaseTable, checks: Mapping[str, tuple[Numbers, Floats]], outcomes: Sequence[Outcome], task: TaskKind
 ) -> Scored | str:
-    """The score of all images, or in one sentence why there is none. `checks` are, by name, the entries that have the
-    check and its figures; `outcomes` are those of studies, in the order in which they were judged.
+    """The score of all images of a task, or in one sentence why there is none. `checks` are, by name, the entries that
+    have the check and its figures; `outcomes` are those of studies, in the order in which they were judged.
     """
-    names = tuple(sorted(checks))
+    of_task = _of_task(table, task)
+    rows = {name: table.rows_of(entries) for name, (entries, _) in checks.items()}
+    names = tuple(sorted(name for name, own in rows.items() if of_task[own].any()))
     if not names:
-        return "No score of validity is learnt: the images have no checks with figures."
-    held, studies = _votes(table, outcomes)
+        return f"No score of validity is learnt for a {task}: the images have no checks with figures."
+    held, studies = _votes(table, of_task, outcomes)
     if min(int(held.valid.sum()), int((~held.valid).sum())) < FEWEST:
         return (
-            f"No score of validity is learnt: that takes {FEWEST} images that people found valid and {FEWEST} that "
-            f"they found not to be, and there are {int(held.valid.sum()):,} and {int((~held.valid).sum()):,}."
+            f"No score of validity is learnt for a {task}: that takes {FEWEST} images of one that people found valid "
+            f"and {FEWEST} that they found not to be, and there are {int(held.valid.sum()):,} and "
+            f"{int((~held.valid).sum()):,}."
         )
     figures = np.full((len(table), len(names)), np.nan)
     for column, name in enumerate(names):
-        entries, numbers = checks[name]
-        figures[table.rows_of(entries), column] = numbers
+        figures[rows[name], column] = checks[name][1]
     last = _last(held)
     try:
         own = cross_fitted(names, figures[last.row], last.valid, last.source)
     except ValueError:
         return (
-            "No score of validity is learnt: the judged images come from too few sources to hold it against votes that "
-            "it has not seen."
+            f"No score of validity is learnt for a {task}: the judged images come from too few sources to hold it "
+            "against votes that it has not seen."
         )
-    learnt = learn(names, figures[last.row], last.valid)
-    chance = learnt(figures)
+    learnt = learn(names, figures[last.row], last.valid, task)
+    chance = np.full(len(table), np.nan)
+    chance[of_task] = learnt(figures[of_task])
     chance[last.row] = own
     titles = tuple(studies.values())
     shown = [
         found for place, name in enumerate(titles) if (found := _shown(names, figures, held, place, name)) is not None
     ]
     view = ScoreView(titles, agreement(own, last.valid, last.source), tuple(shown))
-    return Scored(chance, ~np.isnan(figures).all(axis=1), learnt, studies, view)
+    return Scored(chance, of_task & ~np.isnan(figures).all(axis=1), learnt, studies, view)
 
 
 def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
@@ -113,27 +123,57 @@ def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
     return found
 
 
-def score_workspace(workspace: Workspace) -> ScoreRun:
-    """Learn from all votes, and score all images with checks. Raises UserError, with earlier scores kept, if not."""
+@dataclass(frozen=True)
+class ScoringResult:
+    """What came of scoring all images."""
+
+    runs: tuple[ScoreRun, ...]
+    """One for each task with enough votes."""
+    notes: tuple[str, ...]
+    """Why images of another task have no new score, a sentence each."""
+
+
+def score_workspace(workspace: Workspace) -> ScoringResult:
+    """Learn from all votes task by task, and score its images with checks. Earlier scores of a task with too few votes
+    are kept. Raises UserError where no task has enough.
+    """
     columns = workspace.case_columns
     votes = columns.outcomes()
     if not votes:
         raise UserError(NOT_JUDGED)
     checks = columns.checks()
     table = columns.table()  # after the checks: it has all images that have them
-    found = score_images(table, checks, votes)
-    if isinstance(found, str):
-        raise UserError(found)
-    own, scored = found.view.own, found.checked
-    new = NewScores(found.studies, found.learnt, own, table.entry[scored], found.chance[scored])
-    return workspace.scores.get(workspace.scores.save(new))
+    runs, notes = list[ScoreRun](), list[str]()
+    for task in TASKS:
+        if not _of_task(table, task).any():
+            continue
+        found = score_images(table, checks, votes, task)
+        if isinstance(found, str):
+            notes.append(found)
+            continue
+        scored = found.checked
+        new = NewScores(found.studies, found.learnt, found.view.own, table.entry[scored], found.chance[scored])
+        runs.append(workspace.scores.get(workspace.scores.save(new)))
+    if not runs:
+        raise UserError(" ".join(notes) or "There is no image to score.")
+    return ScoringResult(tuple(runs), tuple(notes))
+
+
+def scoring_facts(found: ScoringResult) -> dict[str, Any]:
+    """What came of scoring all images, JSON-ready."""
+    return {
+        "images": sum(one.images for one in found.runs),
+        "scores": [score_facts(one) for one in found.runs],
+        "notes": list(found.notes),
+    }
 
 
 def score_facts(run: ScoreRun) -> dict[str, Any]:
-    """What scores come from, JSON-ready."""
+    """What the scores of a task come from, JSON-ready."""
     own = run.agreement
     return {
         "run": run.id,
+        "task": run.task,
         "images": run.images,
         "studies": [{"study": study, "title": title} for study, title in run.studies.items()],
         "checks": list(run.checks),
@@ -142,22 +182,28 @@ def score_facts(run: ScoreRun) -> dict[str, Any]:
         "auc": own.auc.value,
         "low": own.auc.low,
         "high": own.auc.high,
+        "why": own.auc.why,
         "threshold": own.threshold,
         "precision": own.precision,
         "recall": own.recall,
+        "reliability": [{"foretold": mean, "valid": share, "images": number} for mean, share, number in own.bins],
         "created": run.created.isoformat(),
     }
 
 
-def _votes(table: CaseTable, outcomes: Sequence[Outcome]) -> tuple[_Votes, dict[str, str]]:
-    """The votes, and the names of their studies by ids."""
+def _of_task(table: CaseTable, task: TaskKind) -> NDArray[np.bool_]:
+    return table.segmentation == (task == "segmentation")
+
+
+def _votes(table: CaseTable, of_task: NDArray[np.bool_], outcomes: Sequence[Outcome]) -> tuple[_Votes, dict[str, str]]:
+    """The votes on images of a task, and the names of their studies by ids."""
     row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0}
     number: dict[str, int] = {}
     titles: dict[str, str] = {}
     found: list[tuple[int, bool, int]] = []
     for one in outcomes:
         row = row_of.get(one.test_case)
-        if row is None or one.outcome not in OUTCOMES:
+        if row is None or one.outcome not in OUTCOMES or not of_task[row]:
             continue
         if one.study not in number:
             number[one.study] = len(titles)
@@ -199,7 +245,7 @@ def agreement_words(found: Agreement) -> str:
     auc = found.auc
     if auc.value is None:
         return f"How far it agrees with people cannot be told: {auc.why}."
-    ends = f" ({auc.low:.2f} to {auc.high:.2f})" if auc.low is not None and auc.high is not None else ""
+    ends = f" ({auc.low:.2f} to {auc.high:.2f})" if auc.low is not None and auc.high is not None else f" ({auc.why})"
     return (
         f"Of two images, one valid and one not, it gives the valid one the higher score in {auc.value:.2f}{ends} of "
         f"all cases; 0.5 would be guessing. {found.images:,} judged images."

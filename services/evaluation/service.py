@@ -63,7 +63,7 @@ from services.evaluation.types import (
 from services.runs.execution import Execution
 from services.runs.predictions import model_key
 from services.work_queue import WorkQueue, WorkView
-from storage.curation.case_columns import CaseTable, Outcome, Texts
+from storage.curation.case_columns import Outcome, Texts
 from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
 
@@ -95,7 +95,7 @@ class EvaluationService:
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
         """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
-        self._score: tuple[Texts, list[Outcome], Scored | str] | None = None
+        self._score: dict[TaskKind, tuple[Texts, list[Outcome], Scored | str]] = {}
         self._lock = threading.Lock()
 
     def register(self, commands: Commands) -> None:
@@ -252,14 +252,16 @@ class EvaluationService:
     def rank(self, asked: EvaluationQuestion, most: int = 100) -> Ranking:
         """In which order to look at the test cases, the first `most` of them. Raises UserError as `evaluate`."""
         found, votes = self._figures(asked), self._workspace.case_columns.outcomes()
-        return self._ranking(asked, found, self._scored(found.cases.table, votes), votes, most)
+        return self._ranking(asked, found, self._scored(found.cases, votes), votes, most)
 
     def ranked(self, asked: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
         """Entries of some test cases in the order of `rank`, learnt from these cases and votes alone."""
         found = self._figures(asked)
         table = found.cases.table
         part = part_of(found, np.flatnonzero(np.isin(table.entry[found.cases.generated.row], entries)))
-        score = score_images(table, self._workspace.case_columns.checks(), votes) if votes else NOT_JUDGED
+        score: Scored | str = NOT_JUDGED
+        if votes:
+            score = score_images(table, self._workspace.case_columns.checks(), votes, found.cases.task)
         return tuple(one.entry for one in self._ranking(asked, part, score, votes, len(entries)).first)
 
     def _ranking(
@@ -311,20 +313,21 @@ class EvaluationService:
             masks = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = self._workspace.case_columns.outcomes(), self.pending(asked)
-        score = partial(self._scored, cases.table, votes)
+        score = partial(self._scored, cases, votes)
         return Evaluation(stored, title, cases, mapping, self._answers, pending, votes, score, masks).result()
 
-    def _scored(self, table: CaseTable, votes: list[Outcome]) -> Scored | str:
-        """The score of all images: the same whatever is asked, until images or votes come."""
+    def _scored(self, cases: Cases, votes: list[Outcome]) -> Scored | str:
+        """The score of all images of a task: the same whatever is asked, until images or votes come."""
         if not votes:
             return NOT_JUDGED
+        table, task = cases.table, cases.task
         with self._lock:
-            held = self._score
+            held = self._score.get(task)
         # What never changes of images is one object until there are others.
         if held is None or held[0] is not table.sources or held[1] != votes:
-            held = table.sources, votes, score_images(table, self._workspace.case_columns.checks(), votes)
+            held = table.sources, votes, score_images(table, self._workspace.case_columns.checks(), votes, task)
             with self._lock:
-                self._score = held
+                self._score[task] = held
         return held[2]
 
     def _stored(self, model: UnderTestSettings) -> StoredModel:

@@ -24,7 +24,7 @@ NUMBER = f"(SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = 
 
 @dataclass(frozen=True, eq=False)
 class NewScores:
-    """The scores of images, to be saved."""
+    """The scores of images of one task, to be saved."""
 
     studies: Mapping[str, str]
     """Names by ids: those whose votes it was learnt from."""
@@ -42,7 +42,9 @@ class Scores(Repository):
 
     @write
     def save(self, db: sqlite_utils.Database, new: NewScores) -> int:
-        """Replace all scores; return the number of the run. Raises ValueError for none or one not in 0 to 1."""
+        """Replace the scores of images of its task, and all scores that are not of one task; return the number of the
+        run. Raises ValueError for no score or one not in 0 to 1.
+        """
         scores = new.scores.astype("<f4")
         if not len(scores) or not bool(((scores >= 0) & (scores <= 1)).all()):
             raise ValueError("scores are numbers from 0 to 1")
@@ -58,12 +60,13 @@ class Scores(Repository):
         }
         run = insert_row(db, "score_runs", row)
         _forget(db)
+        scored, numbers = _scores_in_use(db)
         # From a table, by one statement, in the order of the entries: a quarter of what a statement each takes, and
         # nobody else can save meanwhile.
         measure = value_id(db, "measure", MEASURE)
         db.execute("CREATE TEMP TABLE scores_coming (number REAL, entry INTEGER)")
         db.conn.executemany(
-            "INSERT INTO scores_coming VALUES (?, ?)", zip(scores.tolist(), new.entries.tolist(), strict=True)
+            "INSERT INTO scores_coming VALUES (?, ?)", zip(numbers.tolist(), scored.tolist(), strict=True)
         )
         db.execute(
             "INSERT INTO catalogue_numbers (measure, number, entry) "
@@ -72,16 +75,17 @@ class Scores(Repository):
         )
         db.execute("DROP TABLE scores_coming")
         # The triggers of the numbers leave this measure alone: they would change the sets image by image.
-        make_set(db, measure, new.entries)
-        bins = entry_sets.bins_of(scores.astype(np.float64))
+        make_set(db, measure, scored)
+        bins = entry_sets.bins_of(numbers.astype(np.float64))
         for place in np.unique(bins).tolist():
-            make_set(db, value_id(db, f"bin:{MEASURE}", str(place)), new.entries[bins == place])
+            make_set(db, value_id(db, f"bin:{MEASURE}", str(place)), scored[bins == place])
         return run
 
     @read
-    def latest(self, db: sqlite_utils.Database) -> ScoreRun | None:
-        """What the scores of the catalogue come from; None where no image has one."""
-        return next(iter(_runs(db, "ORDER BY id DESC LIMIT 1")), None)
+    def latest(self, db: sqlite_utils.Database) -> tuple[ScoreRun, ...]:
+        """What the scores of the catalogue come from, by task; () where no image has one."""
+        found = [one for run in _in_use(db) for one in _runs(db, "WHERE id = ?", run)]
+        return tuple(sorted(found, key=lambda one: one.task or ""))
 
     @read
     def get(self, db: sqlite_utils.Database, run: int) -> ScoreRun:
@@ -101,12 +105,14 @@ def _forget(db: sqlite_utils.Database) -> None:
 
 def _runs(db: sqlite_utils.Database, which: str, *values: int) -> tuple[ScoreRun, ...]:
     query = f"""
-        SELECT id, studies, json_extract(learnt, '$.names') AS checks, agreement, images, created
+        SELECT id, json_extract(learnt, '$.task') AS task, studies, json_extract(learnt, '$.names') AS checks,
+            agreement, images, created
         FROM score_runs {which}
     """
     return tuple(
         ScoreRun(
             row["id"],
+            row["task"],
             unpack_value(dict[str, str], row["studies"]),
             unpack_value(tuple[str, ...], row["checks"]),
             unpack_value(Agreement, row["agreement"]),
@@ -117,16 +123,35 @@ def _runs(db: sqlite_utils.Database, which: str, *values: int) -> tuple[ScoreRun
     )
 
 
-def scored_rows(db: sqlite_utils.Database) -> list[Row]:
-    """The rows of `catalogue_numbers` that follow from the latest run."""
-    query = f"SELECT entries, scores, {NUMBER} AS measure FROM score_runs ORDER BY id DESC LIMIT 1"
-    for row in db.query(query):
-        bits = np.frombuffer(row["entries"], np.uint8)
+def _in_use(db: sqlite_utils.Database) -> list[int]:
+    """The runs whose scores the catalogue has: the latest of each task, and none from before one that is of all."""
+    found: dict[str, int] = {}
+    for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
+        if task is None:
+            return list(found.values()) or [run]
+        found.setdefault(task, run)
+    return list(found.values())
+
+
+def _scores_in_use(db: sqlite_utils.Database) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The entries of the catalogue that have a score, ascending, and their scores."""
+    entries, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
+    for run in _in_use(db):
+        held, numbers = db.execute("SELECT entries, scores FROM score_runs WHERE id = ?", [run]).fetchone()
+        bits = np.frombuffer(held, np.uint8)
         assert len(bits) % BYTES == 0
-        entries = entry_sets.entries_of(bits).tolist()
-        scores = np.frombuffer(row["scores"], "<f4").tolist()
-        return [
-            {"measure": row["measure"], "entry": entry, "number": score}
-            for entry, score in zip(entries, scores, strict=True)
-        ]
-    return []
+        entries.append(entry_sets.entries_of(bits))
+        scores.append(np.frombuffer(numbers, "<f4"))
+    both, numbers = np.concatenate(entries), np.concatenate(scores)
+    order = np.argsort(both)
+    return both[order], numbers[order]
+
+
+def scored_rows(db: sqlite_utils.Database) -> list[Row]:
+    """The rows of `catalogue_numbers` that follow from the runs in use."""
+    measure = db.execute(f"SELECT {NUMBER}").fetchone()[0]
+    entries, scores = _scores_in_use(db)
+    return [
+        {"measure": measure, "entry": entry, "number": score}
+        for entry, score in zip(entries.tolist(), scores.tolist(), strict=True)
+    ]

@@ -51,6 +51,11 @@ def test_images_are_scored_by_a_press_and_found_by_their_scores(page: Page, serv
     expect(page.locator("#said")).to_have_text("150 images are scored.")
     expect(page.locator("#score-words")).to_contain_text("learnt from the votes of “Birds”")
     expect(page.locator("#score-words")).to_contain_text("it gives the valid one the higher score in 0.")
+    expect(page.locator("#score-words")).to_contain_text("(precision)")
+    page.click("[data-task=classification] summary")
+    rows = page.locator("[data-task=classification] tbody tr")
+    expect(rows.first).to_be_visible()
+    assert sum(int(one) for one in page.locator(".score-bins td:last-child").all_inner_texts()) == 75, "judged images"
 
     counts = studio.commands.send("count-test-cases", {})["scores"]
     for key, words, number in (

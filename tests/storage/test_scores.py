@@ -12,9 +12,9 @@ import pytest
 
 from core.catalogue import CatalogueEntry, Order
 from core.errors import UserError
-from core.figures import Figure
+from core.figures import Figure, percent
 from core.image_filter import ImageFilter, ScoreBand
-from core.types import Check, Task
+from core.types import Check, Task, TaskKind
 from core.validity_score import Agreement, ValidityScore
 from services.curation.views import View
 from services.evaluation.scoring import score_workspace
@@ -28,6 +28,7 @@ from tests.storage.test_catalogue import Busy, everything
 from tests.support.cases import made_case
 from tests.support.set_cases import picture, run_of
 from tests.support.workspaces import workspace_in
+from ui.curate.filters import filter_column
 
 LEARNT = ValidityScore(("edges kept",), (0.5,), (0.5,), (1.0,), (2.0, 0.0), 0.1)
 AGREEMENT = Agreement(40, 20, Figure(0.8, 0.7, 0.9, 40, 10), ((0.5, 0.5, 40),), 0.5, 0.75, None)
@@ -42,10 +43,10 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
         assert catalogue_faults(opened.folder / DATABASE) == ()
 
 
-def new(scores: dict[int, float], name: str = "Birds") -> NewScores:
+def new(scores: dict[int, float], name: str = "Birds", task: TaskKind | None = "classification") -> NewScores:
     """Scores by entry, to be saved."""
-    entries = np.array(sorted(scores), np.int64)
-    return NewScores({"s": name}, LEARNT, AGREEMENT, entries, np.array([scores[one] for one in sorted(scores)]))
+    entries, learnt = np.array(sorted(scores), np.int64), replace(LEARNT, task=task)
+    return NewScores({"s": name}, learnt, AGREEMENT, entries, np.array([scores[one] for one in sorted(scores)]))
 
 
 def score_some(busy: Busy, every: int) -> dict[int, float]:
@@ -112,16 +113,34 @@ def _place(one: CatalogueEntry, falling: bool) -> tuple[bool, float, int]:
 
 def test_each_run_is_kept_and_the_latest_counts(workspace: Workspace) -> None:
     run_of(workspace, 1, [10, 11])
-    assert workspace.scores.latest() is None
+    assert workspace.scores.latest() == ()
     first = workspace.scores.save(new({1: 0.25}, "The first"))
     second = workspace.scores.save(new({2: 0.75}, "The second"))
-    latest = workspace.scores.latest()
-    assert latest is not None and latest.id == second and latest.images == 1
+    (latest,) = workspace.scores.latest()
+    assert latest.id == second and latest.images == 1 and latest.task == "classification"
     assert latest.agreement == AGREEMENT and latest.checks == ("edges kept",)
     assert workspace.scores.get(first).studies == {"s": "The first"}
     with pytest.raises(UserError, match="never scored under the number 9"):
         workspace.scores.get(9)
     assert [one.score for one in sorted(everything(workspace), key=lambda one: one.id)[:2]] == [None, 0.75]
+
+
+def test_each_task_has_its_scores_and_keeps_them(workspace: Workspace) -> None:
+    run_of(workspace, 1, [10, 11, 12, 13])
+
+    def shown() -> list[float | None]:
+        return [one.score for one in sorted(everything(workspace), key=lambda one: one.id)[:4]]
+
+    workspace.scores.save(new({1: 0.25, 3: 0.5}, "Of all tasks", None))
+    assert shown() == [0.25, None, 0.5, None] and [one.task for one in workspace.scores.latest()] == [None]
+    workspace.scores.save(new({4: 0.75}, "Streets", "segmentation"))
+    assert shown() == [None, None, None, 0.75], "what was learnt from all tasks together counts no more"
+    workspace.scores.save(new({1: 0.125, 2: 0.5}))
+    assert shown() == [0.125, 0.5, None, 0.75]
+    workspace.scores.save(new({2: 0.25}))
+    assert shown() == [None, 0.25, None, 0.75]
+    assert [(one.task, one.id) for one in workspace.scores.latest()] == [("classification", 4), ("segmentation", 2)]
+    assert set(workspace.catalogue.ids(ImageFilter(scores=(ScoreBand(),)))) == {2, 4}
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), -0.1, 1.1, None])
@@ -130,8 +149,8 @@ def test_what_is_no_score_is_refused_and_changes_nothing(workspace: Workspace, w
     workspace.scores.save(new({1: 0.25}))
     with pytest.raises(ValueError, match="from 0 to 1"):
         workspace.scores.save(new({2: wrong} if wrong is not None else {}))
-    latest = workspace.scores.latest()
-    assert latest is not None and latest.id == 1
+    (latest,) = workspace.scores.latest()
+    assert latest.id == 1
     assert workspace.catalogue.ids(ImageFilter(scores=(ScoreBand(),))) == (1,)
 
 
@@ -145,7 +164,7 @@ def test_all_images_with_figures_are_scored_by_votes_and_the_others_are_not(work
     run = workspace.runs.create(picture(99_999), Task("classification", "bird"), "demo", "No figures", {})
     untold = replace(made_case(picture(99_001)), checks=(Check("label seen", None, note="cannot tell"),))
     workspace.test_cases.extend(run, None, [replace(made_case(picture(99_000)), checks=()), untold])
-    made = score_workspace(workspace)
+    (made,) = score_workspace(workspace).runs
     assert made.images == len(cases) and list(made.studies.values()) == ["Birds"]
     assert made.agreement.images == half and made.agreement.auc.value is not None and made.agreement.auc.value > 0.75
     by_case = {one.test_case: one.score for one in everything(workspace)}
@@ -160,8 +179,8 @@ def test_nothing_learnt_leaves_the_scores_that_there_are(workspace: Workspace) -
     judged(workspace, {case: "yes" if place % 2 else "no" for place, case in enumerate(cases[:20])})
     with pytest.raises(UserError, match="there are 10 and 10"):
         score_workspace(workspace)
-    latest = workspace.scores.latest()
-    assert latest is not None and latest.id == 1
+    (latest,) = workspace.scores.latest()
+    assert latest.id == 1
 
 
 @pytest.mark.slow
@@ -171,8 +190,12 @@ def test_a_view_and_a_script_filter_by_the_score(studio: Studio) -> None:
     judged(workspace, {case: "yes" if ok else "no" for case, ok in list(zip(cases, valid, strict=True))[::2]})
     assert studio.commands.send("count-test-cases", {})["scores"] is None
     told = studio.commands.send("score-images", {})
-    assert told["images"] == len(cases) and told["low"] <= told["auc"] <= told["high"] and told["threshold"] == 0.5
-    assert told["judged"] == len(cases) // 2 and told["studies"][0]["title"] == "Birds"
+    (of_birds,) = told["scores"]
+    assert told["images"] == of_birds["images"] == len(cases) and told["notes"] == []
+    assert of_birds["low"] <= of_birds["auc"] <= of_birds["high"] and of_birds["threshold"] == 0.5
+    assert of_birds["judged"] == len(cases) // 2 and of_birds["studies"][0]["title"] == "Birds"
+    assert of_birds["task"] == "classification" and 0.5 < of_birds["precision"] <= 1 and 0.5 < of_birds["recall"] <= 1
+    assert sum(one["images"] for one in of_birds["reliability"]) == of_birds["judged"]
     counts = studio.commands.send("count-test-cases", {"filter": "class=bird"})["scores"]
     assert counts["at_least"] + counts["below"] == len(cases) and counts["not_scored"] == 0
 
@@ -184,3 +207,15 @@ def test_a_view_and_a_script_filter_by_the_score(studio: Studio) -> None:
     listed = studio.commands.send("list-test-cases", {"order": "score", "falling": True, "limit": 200})["test_cases"]
     scores = [one["score"] for one in listed]
     assert scores == sorted(scores, reverse=True) and len(scores) == len(cases)
+
+    # The page says beside the button what that is worth, and that votes on birds say nothing of streets.
+    street = Task("segmentation", protected=("road",))
+    run = workspace.runs.create(picture(88_000), street, "demo", "A street", {})
+    workspace.test_cases.append(run, None, made_case(picture(88_001), task=street))
+    page = str(filter_column(View.read(""), studio.gallery.totals(View.read(""))))
+    precision, recall = percent(of_birds["precision"]), percent(of_birds["recall"])
+    assert f"{precision} are valid (precision), and {recall} of the valid ones are among them (recall)" in page
+    for one in of_birds["reliability"]:
+        assert f'{one["foretold"]:.2f}</th><td class="n">{percent(one["valid"])}</td>' in page
+    assert "Images of a classification: how likely people find an image valid" in page
+    assert "Images of a segmentation have no score: it takes 20 that people found valid" in page

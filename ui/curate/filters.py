@@ -6,17 +6,18 @@ means; the script of the page follows it without loading the page anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from core.catalogue import Bar, Order, ScoreCounts
 from core.check_words import WORDS
+from core.figures import percent
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
-from core.validity_score import FEWEST, ScoreRun
+from core.validity_score import FEWEST, Agreement, ScoreRun
 from services.curation.gallery import Totals
 from services.curation.views import View, gallery_address
 from services.evaluation.scoring import agreement_words
 from ui.evaluate.words import evaluate_address
-from ui.explore.parts import button, icon, short_model, small
+from ui.explore.parts import button, head_table, icon, named_row, short_model, small
 from ui.markup import Child, Html, el
 
 SHOWN = 8
@@ -73,8 +74,8 @@ def filter_column(view: View, totals: Totals) -> Html:
     facets = [_facet(view, name, totals.facets.get(name, {})) for name in TITLES]
     models = [_model(view, name, counts) for name, counts in totals.models.items()]
     checks = [_check(view, name, counts, totals.histograms.get(name)) for name, counts in totals.checks.items()]
-    if totals.scores is not None and totals.score_run is not None:
-        score: Html | None = _score(view, totals.scores, totals.score_run)
+    if totals.scores is not None and totals.score_runs:
+        score: Html | None = _score(view, totals.scores, totals.score_runs, totals.facets.get("kind", {}))
     else:
         score = _no_score() if totals.checks else None
     return el(
@@ -99,7 +100,7 @@ def _to_evaluate(address: str) -> Html:
 def order_choice(view: View, totals: Totals) -> Html:
     """In which order images stand: a select whose values are those of the address."""
     known = [*ORDERS]
-    if totals.score_run is not None:
+    if totals.score_runs:
         title = "validity score"
         known += [(f"{title}: low first", Order("score")), (f"{title}: high first", Order("score", falling=True))]
     for check in totals.checks:
@@ -318,9 +319,9 @@ def _spread(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | None,
     )
 
 
-def _score(view: View, counts: ScoreCounts, run: ScoreRun) -> Html:
+def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun], kinds: Mapping[str, int]) -> Html:
     """The score of validity: a chip for each side of its threshold, how it is spread, and what it is."""
-    half = run.agreement.threshold
+    half = runs[0].agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}
     chips = [
         _chip(view, part, el("span", _band_words(band, "")), number, f"score:{part[1] if band is not None else NONE}")
@@ -336,15 +337,16 @@ def _score(view: View, counts: ScoreCounts, run: ScoreRun) -> Html:
         "Validity score",
         el("div", chips, class_="chips"),
         _spread("Validity score", counts.bars, ends, data_score="1"),
-        small(_score_words(run), id="score-words"),
+        el("div", [_of_task(run) for run in runs], id="score-words"),
+        [small(words) for words in _not_scored(runs, kinds)],
         button("Score again", "", "s", id="score-images", title="Learn from all votes that there are by now"),
     )
 
 
 def _no_score() -> Html:
     words = (
-        f"Once people have judged {FEWEST} valid and {FEWEST} invalid images in studies, the checks can foretell how "
-        "likely they find each of the others valid."
+        f"Once people have judged {FEWEST} valid and {FEWEST} invalid images of a task in studies, the checks can "
+        "foretell how likely they find each of the others valid."
     )
     return el(
         "details",
@@ -356,14 +358,67 @@ def _no_score() -> Html:
     )
 
 
+def _of_task(run: ScoreRun) -> Html:
+    """What the scores of a task are and how far they can be believed."""
+    found = run.agreement
+    rows = [
+        named_row(f"{mean:.2f}", el("td", percent(share), class_="n"), el("td", f"{images:,}", class_="n"))
+        for mean, share, images in found.bins
+    ]
+    heads = [
+        el("th", words, scope="col", class_="n" if at else None)
+        for at, words in enumerate(("foretold", "found valid", "images"))
+    ]
+    return el(
+        "div",
+        small(_score_words(run)),
+        small(_threshold_words(found)),
+        el(
+            "details",
+            el("summary", "Foretold and found"),
+            small("Judged images by their score: of 0.80, 80 % should be valid."),
+            head_table(heads, rows, class_="score-bins"),
+            class_="more-values",
+        ),
+        class_="score-run",
+        data_task=run.task,
+    )
+
+
 def _score_words(run: ScoreRun) -> str:
-    """What the scores are and how far they can be believed, for who sees them for the first time."""
+    """What the scores of a task are, for who sees them for the first time."""
     names = [f"“{name}”" for name in run.studies.values()]
     studies = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return (
-        f"How likely people find an image valid, as its checks foretell it: learnt from the votes of {studies} on "
+    begin = f"Images of a {run.task}: how" if run.task is not None else "How"
+    words = (
+        f"{begin} likely people find an image valid, as its checks foretell it: learnt from the votes of {studies} on "
         f"{run.created:%d %B %Y}. {agreement_words(run.agreement)}"
     )
+    if run.task is None:
+        words += " An earlier version learnt it from the images of all tasks together: press “Score again”."
+    return words
+
+
+def _threshold_words(found: Agreement) -> str:
+    """How many of the images with a high score are valid, and how many of the valid ones have one."""
+    if found.precision is None or found.recall is None:
+        return f"No judged image has a score of {found.threshold:.2f} or more."
+    return (
+        f"Of the images with {found.threshold:.2f} or more, {percent(found.precision)} are valid (precision), and "
+        f"{percent(found.recall)} of the valid ones are among them (recall); {percent(found.valid / found.images)} of "
+        "all judged images are valid."
+    )
+
+
+def _not_scored(runs: Sequence[ScoreRun], kinds: Mapping[str, int]) -> Iterator[str]:
+    """Tasks of which nothing is foretold, a sentence each."""
+    known = {run.task for run in runs}
+    for kind, number in kinds.items():
+        if number and None not in known and kind not in known:
+            yield (
+                f"Images of a {kind} have no score: it takes {FEWEST} that people found valid and {FEWEST} that they "
+                "found not to be, and votes on another task say nothing of them."
+            )
 
 
 def _band_words(band: ScoreBand | None, begin: str = "validity score ") -> str:

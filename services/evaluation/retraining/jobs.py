@@ -251,7 +251,7 @@ class Retrainings:
         other = np.array([one != "train" for one in parted.side], bool)[cases.generated.source]
         hidden = set(cases.table.test_case[cases.generated.row[other]].tolist())
         votes = [one for one in outcomes if one.test_case not in hidden]
-        score = score_images(cases.table, columns.checks(), votes) if votes else NOT_JUDGED
+        score = score_images(cases.table, columns.checks(), votes, cases.task) if votes else NOT_JUDGED
         if isinstance(score, str):
             return votes, ValidCases(judged, None, score)
         foretold = score.chance[cases.generated.row] >= score.view.own.threshold

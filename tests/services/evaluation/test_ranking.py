@@ -140,7 +140,7 @@ def test_images_that_people_find_invalid_come_last_and_are_no_faults(service: Ev
     votes = [Outcome(one, outcome, "s", "A study") for one, outcome in zip(ids, said, strict=True)]
 
     def ranked(judged: list[Outcome]) -> Ranking:
-        score = score_images(cases.table, checks, judged) if judged else NOT_JUDGED
+        score = score_images(cases.table, checks, judged, cases.task) if judged else NOT_JUDGED
         return rank(found, unsure, gini, score, (kept > 0.5).astype(float), judged, 1000)
 
     learnt = ranked(votes[:100])

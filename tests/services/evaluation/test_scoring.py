@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.types import Caption, Check, StageValue, Task, Trace
+from core.types import Caption, Check, StageValue, Task, TaskKind, Trace
 from services.evaluation.facts import facts_of, json_text
 from services.evaluation.scoring import Scored, agreement_words, score_images
 from services.evaluation.service import EvaluationService
@@ -22,6 +22,7 @@ from tests.support.workspaces import workspace_in
 pytestmark = pytest.mark.slow
 
 RUNS, OF_ONE = 50, 3
+BIRD, STREET = Task("classification", "bird"), Task("segmentation", protected=("road",))
 
 
 @pytest.fixture
@@ -37,19 +38,22 @@ def service(workspace: Workspace) -> Iterator[EvaluationService]:
     made.close()
 
 
-def drawn(workspace: Workspace, runs: int = RUNS) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Test cases of so many runs; of each the figure of its one check, and whether it is valid, which hangs on it."""
-    chance = np.random.default_rng(3)
+def drawn(
+    workspace: Workspace, runs: int = RUNS, task: Task = BIRD, rises: bool = True, seed: int = 3
+) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Test cases of so many runs; of each the figure of its one check, and whether it is valid, which hangs on it:
+    validity rises with the check, or falls.
+    """
+    chance = np.random.default_rng(seed)
     cases: list[int] = []
     figures = chance.uniform(0, 1, (runs, OF_ONE))
-    valid = figures + chance.normal(0, 0.25, figures.shape) > 0.5
-    task = Task("classification", "bird")
+    valid = (figures if rises else 1 - figures) + chance.normal(0, 0.25, figures.shape) > 0.5
     for run_number, own in enumerate(figures):
-        run = workspace.runs.create(picture(10_000 + run_number), task, "demo", "A run", {})
+        run = workspace.runs.create(picture(seed * 10_000 + run_number), task, "demo", "A run", {})
         workspace.runs.append_value(run, "caption", StageValue(Caption("A red bird."), Trace("model"), "k"))
         made = [
             replace(
-                made_case(picture(run_number * OF_ONE + at), seed=at, counterfactual=CAPTION, task=task),
+                made_case(picture(seed * 1_000 + run_number * OF_ONE + at), seed=at, counterfactual=CAPTION, task=task),
                 checks=(Check("edges kept", True, float(value)), Check("label seen", None, note="cannot tell")),
             )
             for at, value in enumerate(own)
@@ -58,9 +62,9 @@ def drawn(workspace: Workspace, runs: int = RUNS) -> tuple[list[int], np.ndarray
     return cases, figures.ravel(), valid.ravel()
 
 
-def score_of(workspace: Workspace) -> Scored | str:
+def score_of(workspace: Workspace, task: TaskKind = "classification") -> Scored | str:
     columns = workspace.case_columns
-    return score_images(columns.table(), columns.checks(), columns.outcomes())
+    return score_images(columns.table(), columns.checks(), columns.outcomes(), task)
 
 
 def test_checks_are_read_as_columns(workspace: Workspace) -> None:
@@ -122,3 +126,28 @@ def test_the_score_narrows_what_is_wrong_and_valid_and_is_among_the_facts(
     assert helped.low <= truth <= helped.high
     facts = json_text(facts_of(evaluated))
     assert '"validity_score"' in facts and "NaN" not in facts
+
+
+def test_a_score_is_of_one_task_and_foretells_no_other(workspace: Workspace) -> None:
+    """On streets a check falls with validity that rises with it on birds: a score of both would be wrong on each."""
+    from sklearn.metrics import roc_auc_score
+
+    birds, _, good = drawn(workspace)
+    streets, _, fine = drawn(workspace, task=STREET, rises=False, seed=5)
+    judged(workspace, {case: "yes" if ok else "no" for case, ok in zip(streets, fine, strict=True)})
+    why = score_of(workspace)
+    assert isinstance(why, str) and "for a classification" in why and "there are 0 and 0" in why
+    learnt = score_of(workspace, "segmentation")
+    assert isinstance(learnt, Scored) and learnt.learnt.task == "segmentation"
+    assert learnt.view.own.images == len(streets)
+    row = {case: at for at, case in enumerate(workspace.case_columns.table().test_case.tolist())}
+    assert np.isnan(learnt.chance[[row[case] for case in birds]]).all(), "votes on streets say nothing of birds"
+    assert not learnt.checked[[row[case] for case in birds]].any()
+
+    judged(workspace, {case: "yes" if ok else "no" for case, ok in zip(birds, good, strict=True)})
+    for task, cases, valid in (("classification", birds, good), ("segmentation", streets, fine)):
+        of_task = score_of(workspace, task)  # type: ignore[arg-type]
+        assert isinstance(of_task, Scored)
+        chance = of_task.chance[[row[case] for case in cases]]
+        assert roc_auc_score(valid, chance) > 0.8
+        assert of_task.view.own.auc.value == pytest.approx(roc_auc_score(valid, chance))

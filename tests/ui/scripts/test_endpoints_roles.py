@@ -235,7 +235,7 @@ def test_evaluations_are_looked_at_by_who_may_look_and_begun_by_who_may_change_t
             if (reply.status == refused) is not (role in OUTSIDE or not looks):
                 wrong.append((role, name, reply))
     assert not wrong
-    assert studio.workspace.studies.all() == () and studio.workspace.scores.latest() is None
+    assert studio.workspace.studies.all() == () and studio.workspace.scores.latest() == ()
     with pytest.raises(Missing):
         studio.evaluations.work.view(1)  # nothing was begun
     with pytest.raises(Missing):
