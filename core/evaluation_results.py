@@ -257,6 +257,8 @@ class MappingRow:
     note: str
     suggestions: tuple[str, ...] = ()
     """For a label that is unmapped."""
+    marked: bool = False
+    """Whether a person should look at what it is taken for: `note` says why."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """Which classes of a model under test are right for which label of a data set. Mapped by stated rules, never guessed.
 
-Rules, the first that fits: a file of one's own, which has the last word; an id of WordNet; the name; one of the names
-within a class name ("goldfinch, Carduelis carduelis"); a superclass ("bird" for the 59 birds of ImageNet); a number. A
-label that fits no class, or several by the same right, is told as unmapped. Knows tables of classes, no images and no
-models: `evaluation.answers` applies a map.
+Rules, the first that fits: a file of one's own, which has the last word; an id of WordNet; what a well-known data set
+means by its label; the name; one of the names within a class name ("goldfinch, Carduelis carduelis"); a superclass
+("bird" for the 59 birds of ImageNet); a number. With ImageNet's classes a word of several meanings ("kite", a toy and a
+bird) is ambiguous and unmapped, unless WordNet's texts use one of them nearly always. A label that fits no class, or
+several by the same right, is told as unmapped. Knows tables of classes, no images and no models: `evaluation.answers`
+applies a map.
 """
 
 from __future__ import annotations
@@ -22,31 +24,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.class_tables import (
+    FEWEST_LABELS,
     IMAGENET,
+    SetMeaning,
+    WordMeaning,
+    above,
     all_above,
     is_wordnet_id,
+    kinds_below,
     kinds_of,
     meaning_of,
     meanings,
+    meanings_in_sets,
     names_of_id,
     one_name_of,
     plain,
     recognised,
+    word_meanings,
+    words_of_id,
 )
 from core.errors import UserError
 from core.evaluation_results import MappingReport, MappingRow
 from core.types import TaskKind
-from core.words import few_names, singular
+from core.words import count_of, few_names, singular
 
 Rule = Literal[
-    "file", "WordNet id", "name", "one of its names", "singular or plural", "superclass", "part of a class", "number"
+    "file",
+    "WordNet id",
+    "data set",
+    "name",
+    "one of its names",
+    "singular or plural",
+    "superclass",
+    "part of a class",
+    "number",
 ]
 SUGGESTIONS = 3
 LARGEST_FILE = 1_000_000
 """Bytes of a file of one's own."""
 _MOST_SUGGESTED = 100
 """Unmapped labels of a report that get suggestions: looking for near words takes time."""
+CLEAR = 0.9
+"""The share of the uses of a word in WordNet's texts that a meaning has to have to be taken for it."""
+FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
+"""Shares of the kinds directly below a superclass: a model that knows fewer is marked, or cannot say the label."""
 _COLUMNS = ("label", "model class")
+_CAN_MEAN = "can mean"
 _SEVERAL = "several classes of the model by the same name"
 
 
@@ -62,7 +85,9 @@ class MappedLabel:
     note: str = ""
     """In which meaning it is mapped, or why it is not."""
     doubtful: bool = False
-    """Whether its word has several meanings, of which WordNet's commonest was taken."""
+    """Whether it is taken for something by a rule that a person should look at: `note` says for what and why."""
+    picks: tuple[str, ...] = ()
+    """What a file of one's own would say for each meaning that the model knows, of a label that is left to a person."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +168,11 @@ class ClassMap:
         """What a table calls each of `groups`."""
         return tuple(" + ".join(self.labels[number].label for number in group) for group in self.groups)
 
+    @property
+    def ambiguous(self) -> tuple[MappedLabel, ...]:
+        """The labels that are unmapped because they can mean several things."""
+        return tuple(one for one in self.unmapped if one.note.startswith((_CAN_MEAN, _SEVERAL)))
+
     def suggestions(self, label: str) -> tuple[str, ...]:
         """Classes, and superclasses, of the model whose names are near a label's; the nearest first."""
         known = {plain(part): name for name in self.classes for part in (name, *name.split(","))}
@@ -153,19 +183,25 @@ class ClassMap:
 
 
 def map_classes(
-    labels: Sequence[str], classes: Sequence[str], kind: TaskKind = "classification", own: OwnMapping | None = None
+    labels: Sequence[str],
+    classes: Sequence[str],
+    kind: TaskKind = "classification",
+    own: OwnMapping | None = None,
+    beside: Sequence[str] = (),
 ) -> ClassMap:
     """The labels of a data set on the classes of a model, both as they are written there.
 
-    For segmentation also a label that is only part of a class of the model is mapped to it, and measured together with
+    `beside` are all labels that there are, where `labels` may be a few of them: they tell which data set it is. For
+    segmentation also a label that is only part of a class of the model is mapped to it, and measured together with
     the other parts. Raises UserError, naming file and line, for a class of the file that the model does not have.
     """
     model = _model_of(tuple(classes))
     said, unused = _from_file(own, labels, model)
-    found = [said.get(plain(label)) or model.find(label) for label in labels]
+    stated = {} if kind == "segmentation" else meanings_in_sets(labels if len(labels) >= FEWEST_LABELS else beside)
+    found = [said.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
     mapped = [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
     if model.known_as != IMAGENET:
-        mapped = _with_kinds(mapped, model)
+        mapped = [model.unless_another(one, stated.get(one.label)) for one in _with_kinds(mapped, model)]
     if kind == "segmentation":
         mapped = [one if one.classes or one.rule else model.whole_of(one) for one in mapped]
     return ClassMap(kind, tuple(classes), tuple(mapped), model.known_as, unused)
@@ -175,13 +211,16 @@ def report_of(mapping: ClassMap) -> MappingReport:
     """What a page and a command show of a map."""
     unmapped, mapped = mapping.unmapped, [one for one in mapping.labels if one.classes]
     rows = [
-        MappingRow(one.label, tuple(mapping.classes[number] for number in one.classes), one.rule or "", one.note)
+        MappingRow(
+            *(one.label, tuple(mapping.classes[number] for number in one.classes), one.rule or "", one.note),
+            marked=one.doubtful,
+        )
         for one in mapped
     ]
     missing = [
         MappingRow(
             *(one.label, (), "", one.note),
-            mapping.suggestions(one.label) if at < _MOST_SUGGESTED and not one.rule else (),
+            one.picks or (mapping.suggestions(one.label) if at < _MOST_SUGGESTED and not one.rule else ()),
         )
         for at, one in enumerate(unmapped)
     ]
@@ -195,9 +234,15 @@ def report_of(mapping: ClassMap) -> MappingReport:
     words = [f"{len(rows)} of {len(mapping.labels)} labels are mapped{': ' if by_rule else ''}{by_rule}."]
     doubtful = [one.label for one in mapped if one.doubtful]
     if doubtful:
-        words.append(f"Words with several meanings, of which the commonest was taken: {few_names(doubtful)}.")
-    if missing:
-        words.append(f"Not mapped, and so not compared: {few_names([one.label for one in missing])}.")
+        words.append(f"Taken for something that you should look at: {few_names(doubtful)}.")
+    ambiguous = {one.label for one in mapping.ambiguous}
+    if ambiguous:
+        named = few_names([one.label for one in missing if one.label in ambiguous])
+        several = count_of(len(ambiguous), "label")
+        words.append(f"{several} can mean several things, not compared until you say which: {named}.")
+    unfit = [one.label for one in missing if one.label not in ambiguous]
+    if unfit:
+        words.append(f"Not mapped, and so not compared: {few_names(unfit)}.")
     if together:
         words.append(f"The model cannot tell apart, so that they are measured as one: {few_names(together)}.")
     if left:
@@ -207,7 +252,11 @@ def report_of(mapping: ClassMap) -> MappingReport:
     return MappingReport(" ".join(words), tuple(rows), tuple(missing), left, together)
 
 
-_RULE_WORDS = {"file": "the file", "singular or plural": "the name in singular or plural"}
+_RULE_WORDS = {
+    "file": "the file",
+    "data set": "what the data set means",
+    "singular or plural": "the name in singular or plural",
+}
 
 
 def read_mapping(data: bytes, name: str) -> OwnMapping:
@@ -321,6 +370,7 @@ class _Model:
     def __init__(self, classes: Sequence[str]) -> None:
         self.classes = tuple(classes)
         self.known_as, self._rows = recognised(classes)
+        self._of_sets = meanings_in_sets(classes)
         whole, of_table, parts, singulars = (dict[str, set[int]]() for _ in range(4))
         self._by_id, self._same = dict[str, set[int]](), dict[str, set[int]]()
         for number, (name, row) in enumerate(zip(classes, self._rows, strict=True)):
@@ -343,14 +393,21 @@ class _Model:
         )
         self._singulars = singulars
 
-    def find(self, label: str) -> MappedLabel:
-        """The classes of a label by the rules other than a file's and those of scenes."""
+    def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
+        """The classes of a label by the rules other than a file's and those of scenes.
+
+        `stated` is what its data set means by it.
+        """
         if is_wordnet_id(label):
             return self._by_wordnet_id(label)
+        if stated and self.known_as == IMAGENET:
+            return self._by_data_set(label, stated)
         one = plain(singular(plain(label)))
         found = (
-            self._by_name(label)
+            self._by_meaning(label, plain(label))
+            or self._by_name(label)
             or self._by_superclass(label, plain(label))
+            or self._by_meaning(label, one)
             or self._by_singular(label, one)
             or self._by_superclass(label, one)
         )
@@ -365,17 +422,28 @@ class _Model:
         if isinstance(model_class, int):
             found = MappedLabel("", (model_class,) if 0 <= model_class < len(self.classes) else (), None)
         else:
-            found = self.find(model_class)
-            if not found.classes:
+            found = self._by_name(model_class) or self.find(model_class)
+            if not found.classes and not found.picks:
                 same = self.same_as(model_class)
                 found = replace(found, classes=tuple(same)) if len(same) == 1 else found
         if found.classes:
             return found.classes
         if found.note.startswith(_SEVERAL):
             raise UserError(f"“{model_class}” fits {found.note}; give the number of one.")
+        if found.picks:
+            raise UserError(f"“{model_class}” {found.note}; give one of these: {', '.join(found.picks)}.")
         near = ClassMap("classification", self.classes, (), self.known_as).suggestions(str(model_class))
         hint = f"; near are {', '.join(near)}" if near else f", which has {len(self.classes)} classes from 0 on"
         raise UserError(f"the model has no class “{str(model_class)[:80]}”{hint}.")
+
+    def unless_another(self, found: MappedLabel, stated: SetMeaning | None) -> MappedLabel:
+        """Unmap a label by whose name model and data set are known to mean different things, unless a file maps it."""
+        own = [self._of_sets.get(self.classes[number]) for number in found.classes]
+        theirs = {one for meaning in own if meaning for one in meaning.wordnet}
+        if found.rule == "file" or not stated or not theirs or theirs & set(stated.wordnet):
+            return found
+        said = f"the data set means {words_of_id(stated.wordnet[0])}, the model {words_of_id(min(theirs))}"
+        return MappedLabel(found.label, (), None, said)
 
     def kinds_of(self, label: str) -> list[int]:
         """The classes that are kinds of a label in scenes."""
@@ -424,15 +492,82 @@ class _Model:
         return self._mapped(label, found, "singular or plural") if found else None
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
-        """All classes below the commonest meaning of a word that WordNet has above some of them."""
-        below = [one for one in meanings().get(word, ()) if one.wordnet in self._by_id]
-        if not below:
+        """All classes below what a word means that WordNet has above some of them."""
+        below = [one.wordnet for one in meanings().get(word, ()) if one.wordnet in self._by_id]
+        return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
+
+    def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
+        """The classes of a word with several meanings: of the one that texts nearly always use, or ambiguous."""
+        known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
+        if not any(self._with_ids(one.wordnet) for one in known):
             return None
-        note = str(below[0])
-        if len(below) > 1:
-            note += f", not in the meaning {' or '.join(str(one) for one in below[1:])}"
-        found = self._mapped(label, self._by_id[below[0].wordnet], "superclass", note)
-        return replace(found, doubtful=len(below) > 1)
+        top = max(known, key=lambda one: one.tagged)
+        clear = len(known) == 1 or 0 < CLEAR * sum(one.tagged for one in known) <= top.tagged
+        if not clear or not self._with_ids(top.wordnet):
+            told = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in self._known_first(known))
+            picks = [pick for one in known if (pick := self._pick(one.wordnet))]
+            return MappedLabel(label, (), None, f"{_CAN_MEAN} {told}", picks=tuple(dict.fromkeys(picks)))
+        found = self._below(label, top.wordnet, top.told)
+        others = [one.told for one in known if one != top]
+        if not others or not found.classes:
+            return found
+        note = f"taken as {top.told}, not {few_names(others)}"
+        return replace(found, note=f"{note}; {found.note}" if found.doubtful else note, doubtful=True)
+
+    def _by_data_set(self, label: str, stated: SetMeaning) -> MappedLabel:
+        """The classes of what a well-known data set means by a label."""
+        plainly = self.find(label)
+        if plainly.classes and not plainly.doubtful and {*plainly.classes} == self._with_ids(stated.wordnet):
+            return plainly
+        title = stated.sets[0]
+        named = "; ".join(words for one in stated.wordnet if (words := words_of_id(one))) or stated.wordnet[0]
+        if not self._with_ids(stated.wordnet):
+            return MappedLabel(label, (), None, f"{title} means {named}, and the model has no class of it")
+        found = self._below(label, stated.wordnet, named)
+        if not found.classes:
+            return found
+        note = f"as {title} means it: {named}"
+        return replace(found, rule="data set", note=f"{note}; {found.note}" if found.doubtful else note)
+
+    def _below(self, label: str, ids: Sequence[str], named: str) -> MappedLabel:
+        """The classes with these ids or below them. Marked where WordNet has many other kinds that the model lacks."""
+        found = self._with_ids(ids)
+        if any(row and row.wordnet in ids for row in self._rows):
+            levels = [rule for rule, level in self._levels if found <= level.get(plain(label), set())]
+            return self._mapped(label, found, levels[0] if levels else "superclass")
+        known = {one for one, over in above().items() if one in self._by_id and set(over) & set(ids)}
+        kinds = sum(kinds_below().get(one, 0) for one in ids if one in self._by_id)
+        words = f"{len(known)} of {kinds} kinds that WordNet has of it"
+        if len(known) < TOO_FEW_KINDS * kinds:
+            whole = tuple(one for one in ids if self._with_ids((one,)) == found)
+            return MappedLabel(label, (), None, f"the model knows only {words}", picks=whole[:1])
+        few = len(found) == 1 or len(known) < FEW_KINDS * kinds
+        return replace(self._mapped(label, found, "superclass", words if few else named), doubtful=few)
+
+    def _with_ids(self, ids: Iterable[str]) -> set[int]:
+        return {number for one in ids for number in self._by_id.get(one, ())}
+
+    def _known_first(self, known: Sequence[WordMeaning]) -> list[WordMeaning]:
+        return sorted(known, key=lambda one: not self._with_ids(one.wordnet))
+
+    def _named_few(self, ids: Sequence[str]) -> str:
+        """Names of the classes with ids, for a sentence."""
+        return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
+
+    def _pick(self, ids: Sequence[str]) -> str:
+        """What a file of one's own says for the classes with some ids: a name that is theirs alone, else an id.
+
+        "" where the model has none of them, or no single word is for all.
+        """
+        found = self._with_ids(ids)
+        if not found:
+            return ""
+        named = self._by_name(name := self.classes[min(found)])
+        if named and {*named.classes} == found:
+            return name
+        whole = [one for one in ids if self._with_ids((one,)) == found]
+        names = [name for one in whole for name in names_of_id(one) if plain(name) not in word_meanings()]
+        return next((name for name in names if {*self.find(name).classes} == found), whole[0] if whole else "")
 
     def _several(self, label: str, found: Iterable[int]) -> MappedLabel:
         named = few_names([f"{self.classes[number]} ({number})" for number in sorted(found)])

@@ -1,7 +1,8 @@
 """The classes of well-known data sets, as tables beside this file that name their sources, and the words above them.
 
-Knows ImageNet-1K with what WordNet has above its classes, Cityscapes, ADE20K's 150, Pascal VOC and SHIFT. Facts only:
-which class of a model is right for which label is decided in `evaluation.class_mapping`.
+Knows ImageNet-1K with what WordNet has above its classes, Cityscapes, ADE20K's 150, Pascal VOC and SHIFT; which words
+have several meanings; and what COCO, CIFAR and other data sets mean by their labels. Facts only: which class of a model
+is right for which label is decided in `evaluation.class_mapping`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,8 @@ ALIKE = 0.95
 lists spell a few names in their own way."""
 FEWEST_ALIKE = 5
 """A model that knows fewer classes, all with full names of ImageNet, may still mean others by them."""
+FEWEST_LABELS = 5
+"""Fewer labels, all named as in a data set, do not show that they are from it: "mouse" is in COCO and in CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -65,6 +68,26 @@ class WordSense:
 
     def __str__(self) -> str:
         return f"{self.wordnet} ({', '.join(self.names)})"
+
+
+@dataclass(frozen=True)
+class WordMeaning:
+    """One meaning of a word that has several, as far as a picture can show them."""
+
+    wordnet: tuple[str, ...]
+    """Ids in WordNet 3.0: several for what is one thing here, such as an apple and its tree."""
+    tagged: int
+    """How often WordNet's tagged texts use the word in this meaning."""
+    told: str
+    """Another name for it, or its kind, such as "hawk"."""
+
+
+@dataclass(frozen=True)
+class SetMeaning:
+    """What well-known data sets mean by a label."""
+
+    sets: tuple[str, ...]
+    wordnet: tuple[str, ...]
 
 
 def plain(name: str) -> str:
@@ -158,6 +181,87 @@ def meanings() -> dict[str, tuple[WordSense, ...]]:
         for name, order in pairs:
             found.setdefault(plain(name), []).append(WordSense(row["wordnet"], names, int(order)))
     return {word: tuple(sorted(own, key=lambda one: one.order)) for word, own in found.items()}
+
+
+@cache
+def word_meanings() -> dict[str, tuple[WordMeaning, ...]]:
+    """The words, plain, for ImageNet's classes and above that have several meanings which a picture can show."""
+    found: dict[str, list[WordMeaning]] = {}
+    for row in _rows("senses.csv"):
+        meaning = WordMeaning(tuple(row["wordnet"].split()), int(row["tagged"]), row["told"])
+        found.setdefault(plain(row["word"]), []).append(meaning)
+    return {word: tuple(own) for word, own in found.items()}
+
+
+@cache
+def _told() -> dict[str, str]:
+    """A word for each id in `word_meanings`."""
+    return {one: f"{word}: {own.told}" for word, all_ in word_meanings().items() for own in all_ for one in own.wordnet}
+
+
+def words_of_id(wordnet: str) -> str:
+    """The names of an id, or another word for it; "" where the tables do not have it."""
+    return ", ".join(names_of_id(wordnet)) or _told().get(wordnet, "")
+
+
+@cache
+def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
+    """By data set, its labels without spaces, and the ids of what each means; none where that is not stated."""
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for row in _rows("vocabularies.csv"):
+        found.setdefault(row["set"], {})[_joined(row["label"])] = frozenset(row["wordnet"].split())
+    namings: tuple[Callable[[Mapping[str, str]], str], ...] = (  # as torchvision and timm, in short and in full, do
+        lambda row: row["name"],
+        lambda row: row["names"].split(", ")[0],
+        lambda row: row["names"],
+    )
+    for number, naming in enumerate(namings):
+        own: dict[str, frozenset[str]] = {}
+        for row in _rows("imagenet.csv"):
+            key = _joined(naming(row))
+            own[key] = _OF_TWO_CLASSES if key in own else frozenset((row["wordnet"],))
+        found[f"{IMAGENET}#{number}"] = own
+    return found
+
+
+_OF_TWO_CLASSES = frozenset(("",))
+"""The meaning of a name that two classes of a set have: it agrees with no other set's."""
+
+
+def vocabulary(title: str) -> dict[str, frozenset[str]]:
+    """The labels of a data set as it writes them, and the ids in WordNet of what each means; none where not stated."""
+    rows = [row for row in _rows("vocabularies.csv") if row["set"] == title]
+    return {row["label"]: frozenset(row["wordnet"].split()) for row in rows}
+
+
+def _joined(label: str) -> str:
+    """A label, plain and without spaces: VOC has "diningtable" for COCO's "dining table"."""
+    return plain(label).replace(" ", "")
+
+
+def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
+    """By label, what the data sets that have all of them mean by it, as far as they state it and agree.
+
+    Nothing for fewer labels than show which data set it is.
+    """
+    keys = {label: _joined(label) for label in labels}
+    if len(set(keys.values())) < FEWEST_LABELS:
+        return {}
+    fitting = {title: own for title, own in _vocabularies().items() if own.keys() >= set(keys.values())}
+    found = {}
+    for label, key in keys.items():
+        stated = {title: own[key] for title, own in fitting.items() if own[key]}
+        common = frozenset.intersection(*stated.values()) if stated else frozenset()
+        if common and common != _OF_TWO_CLASSES:
+            sets = dict.fromkeys(title.partition("#")[0] for title in stated)
+            found[label] = SetMeaning(tuple(sets), tuple(sorted(common)))
+    return found
+
+
+@cache
+def kinds_below() -> dict[str, int]:
+    """How many kinds WordNet has directly below each id that is above ImageNet's classes, in ImageNet or not."""
+    return {row["wordnet"]: int(row["kinds"]) for row in _rows("wordnet.csv")}
 
 
 @cache

@@ -343,7 +343,9 @@ class EvaluationService:
         if asked.mapping.strip():
             is_table = re.search(r"(?m)^\s*\[labels\]\s*$", asked.mapping)
             own = read_mapping(asked.mapping.encode(), "mapping.toml" if is_table else "mapping.csv")
-        return map_classes(cases.labels, stored.identity.classes, cases.view.kind or stored.identity.kind, own)
+        everywhere = [name for name in {*cases.table.labels.values, *cases.table.task_labels.values} if name]
+        kind = cases.view.kind or stored.identity.kind
+        return map_classes(cases.labels, stored.identity.classes, kind, own, everywhere)
 
     def misfit(self, cases: Cases, stored: StoredModel) -> str:
         """Why a model cannot be asked about these images, in a sentence; "" where it can."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
 import pytest
 from timm.data import ImageNetInfo
 from torchvision.datasets import Cityscapes
@@ -23,9 +27,19 @@ from core.class_tables import (
     names_of_id,
     recognised,
     train_ids,
+    vocabulary,
+    word_meanings,
 )
 from core.errors import UserError
-from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
+from evaluation.class_mapping import (
+    ClassMap,
+    MappedLabel,
+    OwnLine,
+    OwnMapping,
+    map_classes,
+    read_mapping,
+    report_of,
+)
 from pipeline.ade_colours import COLOURS
 
 pytestmark = pytest.mark.slow  # timm and torchvision are loaded
@@ -139,11 +153,11 @@ def test_tables_are_recognised_by_their_names_in_their_order() -> None:
 
 
 def test_labels_are_found_by_name_id_number_and_superclass() -> None:
-    assert rule_of("goldfinch", TORCHVISION) == ((11,), "name")
+    assert rule_of("house finch", TORCHVISION) == ((12,), "name")
     assert rule_of("goldfinch, Carduelis carduelis", TORCHVISION) == ((11,), "name")
     assert rule_of("Carduelis_carduelis", TORCHVISION) == ((11,), "one of its names")
     assert rule_of("Man_eating SHARK", TIMM) == ((2,), "one of its names")
-    assert rule_of("goldfinches", TORCHVISION) == ((11,), "singular or plural")
+    assert rule_of("house finches", TORCHVISION) == ((12,), "singular or plural")
     assert rule_of("n01531178", TORCHVISION) == ((11,), "WordNet id")
     assert len(rule_of("n01503061", TORCHVISION)[0]) == 59
     assert rule_of("11", TORCHVISION) == ((11,), "number")
@@ -154,12 +168,15 @@ def test_labels_are_found_by_name_id_number_and_superclass() -> None:
 
 def test_a_name_of_two_classes_is_told_and_not_guessed() -> None:
     (crane,) = map_classes(["crane"], TIMM_SHORT).unmapped
-    assert crane.note == "several classes of the model by the same name: crane (134), crane (517)"
+    assert crane.note == "can mean lifting device (crane); wading bird (crane)"
+    assert crane.picks == ("n03126707", "crane bird"), "two classes of the model have the name"
     assert rule_of("n02012849", TIMM_SHORT) == ((134,), "WordNet id")
-    mapping = map_classes(["cat", "bird"], TORCHVISION)
+    (twice,) = map_classes(["bolt"], ["bolt", "bolt"]).unmapped
+    assert twice.note == "several classes of the model by the same name: bolt (0), bolt (1)"
+    mapping = map_classes(["cat", "house finch"], TORCHVISION)
     assert [one.doubtful for one in mapping.labels] == [True, False]
-    assert "not in the meaning n02127808 (big cat, cat)" in mapping.labels[0].note
-    assert "the commonest was taken: cat." in report_of(mapping).summary
+    assert mapping.labels[0].note == "taken as true cat, not kat, cat-o'-nine-tails, Caterpillar, big cat"
+    assert "Taken for something that you should look at: cat." in report_of(mapping).summary
 
 
 def test_cifar_on_imagenet_and_what_is_unmapped_is_told_with_suggestions() -> None:
@@ -172,7 +189,8 @@ def test_cifar_on_imagenet_and_what_is_unmapped_is_told_with_suggestions() -> No
     assert len(report.left_over) == 1000 - len({number for one in mapping.labels for number in one.classes})
     assert report.unmapped[1].note == "no class of the model fits"
     (horse,) = [one for one in report.mapped if one.label == "horse"]
-    assert (horse.classes, horse.rule, horse.note) == (("sorrel",), "superclass", "n02374451 (horse, Equus caballus)")
+    assert (horse.classes, horse.rule, horse.marked) == (("sorrel",), "superclass", True)
+    assert horse.note.endswith("; 1 of 29 kinds that WordNet has of it")
 
 
 def test_street_scenes_of_one_data_set_on_a_model_of_another() -> None:
@@ -193,6 +211,168 @@ def test_a_kind_that_another_label_has_by_name_is_not_taken_from_it() -> None:
     assert both == {"building": ("building", "skyscraper", "hovel", "tower"), "house": ("house",)}
 
 
+NAMED = {
+    "kite": ("kite",),  # the bird
+    "mouse": ("mouse",),  # of a computer
+    "possum": ("koala",),
+    "hedgehog": ("porcupine",),
+    "crane": ("crane", "crane bird"),
+    "bank": ("piggy bank",),
+    "spring": ("geyser",),
+    "bike": ("moped", "bicycle"),
+    "plant": ("lumbermill", "flora"),
+}
+"""Labels that were taken for a wrong class of ImageNet, each with what the model knows by the word."""
+OTHERS = (
+    "maillot cardigan boxer nail bow screen pitcher ram robin goldfinch seal ray pool tank hen ear fly cup castle iron"
+).split()
+
+
+@pytest.mark.parametrize("label", [*NAMED, *OTHERS, "mice", "Cranes"])
+def test_a_word_of_several_meanings_is_ambiguous_until_a_person_says_which(label: str) -> None:
+    for classes in (TORCHVISION, TIMM, TIMM_SHORT, tuple(INFO.label_names())):
+        mapping = map_classes([label], classes)
+        (row,) = report_of(mapping).unmapped
+        assert not row.classes and row.note.startswith("can mean ") and row.suggestions
+        assert (
+            f"1 label can mean several things, not compared until you say which: {label}." in report_of(mapping).summary
+        )
+    if label in NAMED:
+        assert report_of(map_classes([label], TORCHVISION)).unmapped[0].suggestions == NAMED[label]
+
+
+def test_what_is_suggested_for_any_ambiguous_word_is_what_a_file_may_say() -> None:
+    ambiguous = 0
+    for word, known in word_meanings().items():
+        (one,) = map_classes([word], TORCHVISION).labels
+        if not one.picks:
+            continue
+        ambiguous += 1
+        expected = {n for own in known for n in classes_below(own.wordnet)}
+        for pick in one.picks:
+            own = OwnMapping("a.csv", (OwnLine(word, pick, "line 2"),))
+            (picked,) = map_classes([word], TORCHVISION, own=own).labels
+            assert picked.classes and set(picked.classes) <= expected, (word, pick)
+    assert ambiguous > 450
+
+
+def classes_below(ids: tuple[str, ...]) -> set[int]:
+    """The classes of ImageNet with these ids of WordNet or below them, by timm's own tree."""
+    return {n for n, own in enumerate(INFO.label_names()) if all_above(own) & set(ids)}
+
+
+def test_no_word_of_several_meanings_is_taken_without_a_mark() -> None:
+    for word, known in word_meanings().items():
+        (one,) = map_classes([word], TORCHVISION).labels
+        if len(known) > 1 and one.classes:
+            assert one.doubtful and one.note.startswith("taken as "), word
+            top, rest = max(own.tagged for own in known), sum(own.tagged for own in known)
+            assert top >= 0.9 * rest > 0, word
+
+
+def test_a_table_is_also_a_dining_table_and_a_superclass_of_which_little_is_known_is_marked() -> None:
+    (table,) = map_classes(["table"], TORCHVISION).labels
+    assert {TORCHVISION[n] for n in table.classes} == {"desk", "dining table", "pool table"}
+    assert table.doubtful
+    (airplane, bird, person) = map_classes(["airplane", "spider", "person"], TORCHVISION).labels
+    assert airplane.doubtful and airplane.note == "1 of 15 kinds that WordNet has of it"
+    assert not person.classes and person.note == "the model knows only 3 of 402 kinds that WordNet has of it"
+    assert bird.classes
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many labels of a data set are mapped right, are marked among these, are ambiguous, fit nothing, are wrong."""
+
+    right: int
+    marked: int
+    ambiguous: int
+    unfit: int
+    wrong: int
+
+
+ALONE = {
+    "COCO": Count(43, 21, 8, 29, 0),
+    "CIFAR-10": Count(9, 8, 0, 1, 0),
+    "CIFAR-100": Count(53, 26, 19, 28, 0),
+    "Pascal VOC": Count(15, 14, 0, 5, 0),
+    "Cityscapes": Count(10, 7, 0, 9, 0),
+    "BDD100K": Count(7, 5, 1, 5, 0),
+    "the drawn world": Count(6, 3, 4, 0, 0),
+}
+"""Each label by itself: nothing says which data set it is from."""
+TOGETHER = {
+    "COCO": Count(55, 14, 0, 25, 0),
+    "CIFAR-10": Count(9, 4, 0, 1, 0),
+    "CIFAR-100": Count(70, 21, 0, 30, 0),
+    "Pascal VOC": Count(18, 8, 0, 2, 0),
+    "Cityscapes": Count(11, 3, 0, 8, 0),
+    "BDD100K": Count(10, 3, 0, 3, 0),
+    "the drawn world": Count(8, 2, 0, 2, 0),
+}
+"""All labels of the set: its own vocabulary tells the meaning."""
+
+
+@pytest.mark.parametrize("title", ALONE)
+def test_labels_of_well_known_data_sets_are_right_or_told_and_never_wrong(title: str) -> None:
+    truth = vocabulary(title)
+    alone = [map_classes([label], TORCHVISION).labels[0] for label in truth]
+    assert counted(alone, truth) == ALONE[title]
+    together = map_classes(list(truth), TORCHVISION)
+    assert counted(together.labels, truth) == TOGETHER[title]
+    assert not together.ambiguous
+
+
+def counted(labels: Iterable[MappedLabel], truth: Mapping[str, frozenset[str]]) -> Count:
+    """Compare mapped labels with the meanings that their data set states."""
+    kinds = Counter(kind_of(one, classes_below(tuple(truth[one.label]))) for one in labels)
+    return Count(kinds["right"] + kinds["marked"], kinds["marked"], kinds["ambiguous"], kinds["unfit"], kinds["wrong"])
+
+
+def kind_of(one: MappedLabel, right: set[int]) -> str:
+    """Say what has become of a label whose right classes are known."""
+    if one.classes:
+        return "wrong" if not set(one.classes) <= right else "marked" if one.doubtful else "right"
+    return "ambiguous" if one.note.startswith("can mean") else "unfit"
+
+
+def test_the_data_set_tells_what_its_word_means() -> None:
+    coco, cifar = list(vocabulary("COCO")), list(vocabulary("CIFAR-100"))
+    found = {one.label: one for one in map_classes(coco, TORCHVISION).labels}
+    assert [TORCHVISION[n] for n in found["mouse"].classes] == ["mouse"] and found["mouse"].rule == "data set"
+    assert found["mouse"].note == "as COCO means it: mouse, computer mouse"
+    assert not found["kite"].classes and found["kite"].note.startswith(
+        "COCO means kite: plaything, and the model has no"
+    )
+    found = {one.label: one for one in map_classes(cifar, TORCHVISION).labels}
+    assert not found["mouse"].classes and not found["possum"].classes
+    assert [TORCHVISION[n] for n in found["tank"].classes] == ["tank"]
+    few = map_classes(["mouse"], TORCHVISION, beside=coco)
+    assert few.labels[0].rule == "data set", "a filter leaves one label, and the others still tell the data set"
+    assert not map_classes(["mouse", "orange", "couch", "clock", "bed"], TORCHVISION).labels[0].classes, (
+        "COCO and CIFAR-100 have all of these and mean different things by one"
+    )
+    kite = map_classes(["kite", "banana", "orange", "umbrella", "toaster"], TORCHVISION).labels[0]
+    assert not kite.classes, "COCO's is a toy, ImageNet's a bird"
+
+
+def test_a_model_and_a_data_set_that_mean_different_things_by_a_name() -> None:
+    coco, cifar = list(vocabulary("COCO")), tuple(vocabulary("CIFAR-100"))
+    found = {one.label: one for one in map_classes(coco, cifar).labels}
+    assert not found["mouse"].classes
+    assert found["mouse"].note == "the data set means mouse, computer mouse, the model mouse: rodent"
+    assert cifar[found["clock"].classes[0]] == "clock"
+
+
+@pytest.mark.parametrize("classes", [TORCHVISION, TIMM, tuple(INFO.label_names())])
+def test_imagenet_on_itself(classes: tuple[str, ...]) -> None:
+    labels = map_classes(classes, TORCHVISION).labels
+    wrong = [one.label for number, one in enumerate(labels) if one.classes != (number,)]
+    twice = {TORCHVISION: ["Cardigan", "cardigan"], TIMM: ["crane", "crane"]}
+    assert wrong == twice.get(classes, []), "two classes by one name"
+    assert all(not labels[number].classes for number, name in enumerate(classes) if name in wrong)
+
+
 CSV = b'label,model class\nbird,goldfinch\nbird,n01514859\nbird,7\ncoffee,"espresso"\nmug,\nnobody,cup\n\n'
 TOML = b'[labels]\nbird = ["goldfinch", "n01514859", 7]\ncoffee = "espresso"\nmug = []\nnobody = "cup"\n'
 
@@ -201,12 +381,12 @@ TOML = b'[labels]\nbird = ["goldfinch", "n01514859", 7]\ncoffee = "espresso"\nmu
     ("data", "name"), [(CSV, "mine.csv"), (CSV.replace(b",", b";"), "mine.csv"), (TOML, "mine.toml")]
 )
 def test_a_file_of_ones_own_has_the_last_word(data: bytes, name: str) -> None:
-    mapping = map_classes(["bird", "Coffee", "mug", "cup"], TORCHVISION, own=read_mapping(data, name))
+    mapping = map_classes(["bird", "Coffee", "mug", "espresso"], TORCHVISION, own=read_mapping(data, name))
     assert [(one.classes, one.rule) for one in mapping.labels] == [
         ((7, 8, 11), "file"),
         ((967,), "file"),
         ((), "file"),
-        ((968,), "name"),
+        ((967,), "name"),
     ]
     assert mapping.labels[1].label == "Coffee" and mapping.unmapped[0].note == f"left out by {name}"
     assert mapping.unused == ("nobody",) and "does not have: nobody." in report_of(mapping).summary
