@@ -70,6 +70,8 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
         "mapping": {
             "summary": found.mapping.summary,
             "unmapped": [row.label for row in found.mapping.unmapped],
+            "why_unmapped": {row.label: row.note for row in found.mapping.unmapped},
+            "to_look_at": {row.label: row.note for row in found.mapping.mapped if row.marked},
             "classes_of_no_label": list(found.mapping.left_over),
         },
         "against": "reconstructions" if found.against_control else "originals",

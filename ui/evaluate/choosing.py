@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -25,6 +27,8 @@ FEW = 5
 """Classes without a label that the summary names itself."""
 LONGEST_MAPPING = 4000
 """Characters of a file of one's own that an address can hold; more is for the command line."""
+HEAD = "label,model class"
+"""The first of a person's own lines."""
 _KINDS = {"classification": "classification", "segmentation": "segmentation", None: "no images"}
 
 
@@ -245,7 +249,7 @@ def work_part(stand: Stand) -> Html:
     if stand.mapping is not None:
         inside = [
             problem(stand.mapping.problem) if stand.mapping.problem else None,
-            _mapping(stand.mapping.report),
+            _mapping(stand.mapping.report, stand.place),
             _own_mapping(stand.place, open_=bool(stand.mapping.problem)),
         ]
         unmapped = len(stand.mapping.report.unmapped)
@@ -328,18 +332,21 @@ def _reading(stand: Stand) -> Html | None:
     return failed
 
 
-def _mapping(report: MappingReport) -> list[Child]:
+def _mapping(report: MappingReport, place: Place) -> list[Child]:
     said: list[Child] = [el("p", report.summary)]
     if report.unmapped:
         rows = [
             named_row(
                 row.label,
                 el("td", row.note or "no class of the model fits"),
-                el("td", ", ".join(row.suggestions) or "–", class_="mut"),
+                el("td", _choices(row, place), class_="mut"),
             )
             for row in report.unmapped
         ]
-        said.append(_rows_folded(("unmapped label", "why", "near to it"), rows, "unmapped"))
+        said.append(_rows_folded(("unmapped label", "why", "map it to"), rows, "unmapped"))
+    marked = [_mapped_row(row) for row in report.mapped if row.marked]
+    if marked:
+        said.append(_rows_folded(("label to look at", "taken for", "why"), marked, "marked"))
     if report.mapped:
         mapped = [_mapped_row(row) for row in report.mapped]
         table = _rows_folded(("label", "class of the model", "by"), mapped, "mapped")
@@ -352,6 +359,26 @@ def _mapping(report: MappingReport) -> list[Child]:
         words = f"Measured as one, since the model cannot tell them apart: {'; '.join(report.together)}."
         said.append(small(words))
     return said
+
+
+def _choices(row: MappingRow, place: Place) -> list[Child]:
+    """Classes of the model near a label. Each is a link that maps the label to it by a line of one's own."""
+    links: list[Child] = []
+    for name in row.suggestions:
+        mapping = _with_line(place.mapping, row.label, name)
+        links += [", " if links else "", el("a", name, href=place.to(mapping=mapping)) if mapping else name]
+    return links or ["–"]
+
+
+def _with_line(mapping: str, label: str, model_class: str) -> str:
+    """Lines of one's own and one more; "" where they are no CSV with commas or would be too long."""
+    text = mapping.strip() or HEAD
+    if text.partition("\n")[0].strip() != HEAD:
+        return ""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow((label, model_class))
+    longer = f"{text}\n{line.getvalue()}"
+    return longer if len(longer) <= LONGEST_MAPPING else ""
 
 
 def _mapped_row(row: MappingRow) -> Html:
@@ -381,7 +408,7 @@ def _own_mapping(place: Place, open_: bool) -> Html:
         class_="code",
         maxlength=LONGEST_MAPPING,
         spellcheck="false",
-        placeholder="label,model class\nbird,goldfinch",
+        placeholder=f"{HEAD}\nbird,house finch",
     )
     hint = "CSV with these two columns, or TOML with [labels]; it has the last word. An empty class leaves a label out."
     form = el(
