@@ -20,6 +20,9 @@ BEFORE = "not trained further"
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
 """What every arm is measured on: sources that none has learnt from, and what was made of them."""
 
+FEWEST_SEEDS = 3
+"""Trainings of an arm that an interval takes: the variance of two has one degree of freedom, and says nothing."""
+
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of the images that are looked at first."""
 

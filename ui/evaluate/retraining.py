@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
+from core.evaluation_results import BEFORE, FEWEST_SEEDS, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
 from core.model_sections import in_bytes
 from core.types import TaskKind
 from core.words import count_of
@@ -108,13 +108,14 @@ def _form(choices: RetrainingChoices, opened: bool) -> Html:
     arms = [tick(f"arm-{key}", ARM_NAMES[key], True, _ARM_HINTS[key], data_arm=key, class_="arm") for key in ARM_KEYS]
     types = [("", "the rarest"), *((one, one) for one in choices.edit_types), (NO_TYPE, "none: learn from all")]
     shifts = [("", "none"), *((f"{number}", words) for number, words in choices.shifts)]
+    hint = f"differ by chance: {FEWEST_SEEDS} at least for an interval"
     body = el(
         "form",
         field("preset", "How", select("preset", _PRESETS, "short"), {}),
         el("fieldset", el("legend", f"Arms, beside “{ORIGINAL}”"), el("div", arms, class_="arms"), _wrong("arms")),
         el(
             "div",
-            field("seeds", "Trainings an arm", number_input("seeds", SEEDS), {}, "differ by chance: 5 for an interval"),
+            field("seeds", "Trainings an arm", number_input("seeds", SEEDS), {}, hint),
             field("unseen", "Edit type that no arm learns from", select("unseen", types, ""), {}),
             field("shift", "Measured with too: a natural shift", select("shift", shifts, ""), {})
             if choices.shifts
@@ -252,7 +253,8 @@ def _table(found: RetrainingResult, address: Callable[[OpenedImages], str]) -> H
     what = "pixels" if found.kind == "segmentation" else "images"
     untold = next((f" Won back: {share.why}." for share in won.values() if share.value is None), "")
     caption = (
-        f"Share of {what} that it is right about; below it points beside “{ORIGINAL}”, with 95 % intervals.{untold}"
+        f"Share of {what} that it is right about, each source with the same weight; below it points beside "
+        f"“{ORIGINAL}”, with 95 % intervals.{untold}"
     )
     if found.opened:
         caption += f" A number opens {_BEHIND[found.kind]}; of originals, the test cases that were made of them."

@@ -5,12 +5,12 @@ people. Shares are 0 to 1. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL, ArmRow
+from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL, ArmRow
 from core.figures import Figure, Floats
 from core.types import TaskKind, to_plain
 from core.words import count_of
@@ -52,11 +52,12 @@ class SetSummary:
 
 @dataclass(frozen=True)
 class GainOverControl:
-    """How much more an arm is right about generated images of unseen sources than a control is."""
+    """How much more an arm is right about one set than a control is."""
 
     arm: str
     control: str
     gain: Figure
+    set: str = ON_GENERATED
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,9 @@ class OpenedImages:
 
 @dataclass(frozen=True)
 class RetrainingResult:
-    """All that a report tells. Accuracies are shares of images, of a segmenter shares of pixels."""
+    """All that a report tells. Accuracies are shares of images, of a segmenter shares of pixels; each source weighs the
+    same.
+    """
 
     kind: TaskKind
     title: str
@@ -168,11 +171,39 @@ class RetrainingResult:
         won = next((one for one in self.won_back if one.arm == main), None)
         if won is not None and won.share.value is not None:
             said.append(f"That wins back {with_interval(won.share)} of what the generated images cost.")
-        beaten = [one for one in self.beside if one.arm == main]
+        beaten = [one for one in self.beside if (one.arm, one.set) == (main, ON_GENERATED)]
         if beaten:
             words = "; ".join(f"{with_interval(one.gain, points=True)} beside “{one.control}”" for one in beaten)
             said.append(f"At equal updates: {words}.")
-        return " ".join(said)
+        return " ".join([*said, *self._elsewhere()])
+
+    def _elsewhere(self) -> Iterator[str]:
+        """On unseen edits and on a natural shift: a sentence each on what does better, whichever that is."""
+        unseen = f"edits of the type “{self.unseen}”, which no arm learnt from,"
+        for name, where in ((ON_UNSEEN, unseen), (ON_SHIFT, "the natural shift")):
+            row = self.row(self.main, name)
+            if row is None:
+                continue
+            held = {one.control: one.gain for one in self.beside if (one.arm, one.set) == (self.main, name)}
+            words = [_better(self.main, control, gain) for control, gain in (held or {ORIGINAL: row.gain}).items()]
+            yield f"On {where} {'; '.join(words)}."
+
+
+def _better(arm: str, other: str, gain: Figure) -> str:
+    """Which of two arms does better, by the gain of the first over the second."""
+    if gain.value is None:
+        return f"it cannot be told whether “{arm}” or “{other}” does better: {gain.why}"
+    if gain.low is None or gain.high is None:
+        return f"“{arm}” is {with_interval(gain, points=True)} beside “{other}”"
+    if not gain.clear_of_zero:
+        return (
+            f"it cannot be told whether “{arm}” or “{other}” does better: {with_interval(gain, points=True)} for the "
+            "first"
+        )
+    if gain.value < 0:
+        arm, other = other, arm
+        gain = replace(gain, value=-gain.value, low=-gain.high, high=-gain.low)
+    return f"“{arm}” does better than “{other}”: {with_interval(gain, points=True)}"
 
 
 def result_of(
@@ -198,9 +229,9 @@ def result_of(
         for arm in planned.arms
     }
     compared = Arms(measured, ORIGINAL)
-    beside = beside_controls(measured)
     as_it_is = {
-        name: Measured(sources[name], np.tile(right_of(kind, one), (asked.seeds, 1))) for name, one in before.items()
+        name: Measured(sources[name], np.tile(right_of(kind, one), (asked.seeds, 1)), trained=False)
+        for name, one in before.items()
     }
     rows_before = Arms({ORIGINAL: measured[ORIGINAL], BEFORE: as_it_is}, ORIGINAL).rows()
     miou = list[MiouRow]()
@@ -229,7 +260,11 @@ def result_of(
         ),
         rows=(*(one for one in rows_before if one.arm == BEFORE), *compared.rows()),
         won_back=compared.won_back(ON_ORIGINAL, ON_GENERATED),
-        beside=tuple(GainOverControl(arm, control, gain) for (arm, control), gain in beside.items()),
+        beside=tuple(
+            GainOverControl(arm, control, gain, name)
+            for name in (ON_GENERATED, ON_UNSEEN, ON_SHIFT)
+            for (arm, control), gain in beside_controls(measured, name).items()
+        ),
         miou=tuple(miou),
         left_out=planned.left_out,
         notes=(*cases.left_out, *planned.notes),
@@ -279,7 +314,8 @@ def result_markdown(found: RetrainingResult) -> str:
         f"{count_of(found.seeds, 'training')} an arm, {begun}; each of {recipe.updates:,} "
         f"updates of {recipe.batch:,} images by {recipe.optimiser.upper()} at {rate}, so that arms differ in their "
         "images alone. The state that is best on the tuning sources is measured. Accuracies are shares of "
-        f"{'pixels' if found.kind == 'segmentation' else 'images'}. Intervals (95 %) are over seeds and sources.",
+        f"{'pixels' if found.kind == 'segmentation' else 'images'}; each source weighs the same. Intervals (95 %) are "
+        "over seeds and sources.",
         "",
         sides_words(found),
         "",
@@ -309,9 +345,9 @@ def result_markdown(found: RetrainingResult) -> str:
         lines += ["", "## What is won back", "", "Of what the generated images cost; 100 % is all of it.", ""]
         lines += _table(("arm", "share"), [(one.arm, with_interval(one.share)) for one in found.won_back])
     if found.beside:
-        lines += ["", "## Beside the controls", "", "On generated images of unseen sources, at equal updates.", ""]
-        rows = [(one.arm, one.control, with_interval(one.gain, points=True)) for one in found.beside]
-        lines += _table(("arm", "control", "difference"), rows)
+        lines += ["", "## Beside the controls", "", "At equal updates.", ""]
+        rows = [(one.arm, one.control, one.set, with_interval(one.gain, points=True)) for one in found.beside]
+        lines += _table(("arm", "control", "on", "difference"), rows)
     if found.left_out:
         lines += ["", "## Left out", "", *(f"- {_cell(one.name)}: {_cell(one.why)}" for one in found.left_out)]
     if found.notes:

@@ -16,8 +16,8 @@ from PIL import Image
 
 from cli.evaluation import main
 from core.errors import Cancelled, UserError
-from core.evaluation_results import AUGMENTED, BEFORE, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
-from core.figures import Floats
+from core.evaluation_results import AUGMENTED, BEFORE, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL
+from core.figures import Figure, Floats
 from core.image_filter import Between, ImageFilter
 from core.settings import UnderTestSettings
 from core.types import from_plain, to_plain
@@ -26,7 +26,7 @@ from evaluation.retraining.arm_statistics import ARMS, BY_VOTES, GENERATED, RANK
 from evaluation.retraining.stored_training import Training, learnt
 from services.evaluation.retraining import jobs as retrainings_module
 from services.evaluation.retraining.jobs import Retrainings
-from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
+from services.evaluation.retraining.results import GainOverControl, RetrainingResult, result_facts, result_markdown
 from services.evaluation.retraining.training import RetrainingQuestion, kept_under, part
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
@@ -146,6 +146,32 @@ def test_what_retraining_brings_is_measured_kept_and_not_trained_twice(
     assert "## On generated, unseen edit type" in text and "nan" not in text.lower()
     assert f"| {BEFORE} |" in text and f"- {BY_VOTES}: Nobody has judged" in text
     assert result_facts(found)["answer"] == found.answer and found.answer in text
+
+
+@pytest.mark.parametrize(
+    ("gain", "sentence"),
+    [
+        ((-0.077, -0.12, -0.03), "“+ augmentation” does better than “+ generated, all”: +7.7 points (+3.0 to +12.0)"),
+        ((0.05, 0.01, 0.09), "“+ generated, all” does better than “+ augmentation”: +5.0 points (+1.0 to +9.0)"),
+        (
+            (-0.02, -0.06, 0.02),
+            "it cannot be told whether “+ generated, all” or “+ augmentation” does better: -2.0 points (-6.0 to +2.0) "
+            "for the first",
+        ),
+    ],
+)
+def test_what_does_better_on_unseen_edits_and_a_shift_is_said_whatever_it_is(
+    retrainings: Retrainings, gain: tuple[float, float, float], sentence: str
+) -> None:
+    found = retrainings.retrain(replace(QUICK, arms=("augmentation", "generated")), quiet)
+    told = {(one.arm, one.control, one.set) for one in found.beside}
+    assert told == {(GENERATED, AUGMENTED, name) for name in (ON_GENERATED, ON_UNSEEN)}
+    assert "it takes 3 trainings an arm" in found.answer, "with one training nothing is certain"
+    beside = tuple(GainOverControl(GENERATED, AUGMENTED, Figure(*gain), name) for name in (ON_UNSEEN, ON_SHIFT))
+    shift = replace(next(row for row in found.rows if (row.arm, row.set) == (GENERATED, ON_UNSEEN)), set=ON_SHIFT)
+    answer = replace(found, beside=beside, rows=(*found.rows, shift)).answer
+    assert f"On edits of the type “{found.unseen}”, which no arm learnt from, {sentence}." in answer
+    assert answer.endswith(f"On the natural shift {sentence}.")
 
 
 def test_the_model_as_it_is_says_here_what_it_says_elsewhere(
