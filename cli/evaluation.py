@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 from pydantic import ValidationError
 
@@ -29,7 +30,7 @@ from cli.common import (
 )
 from cli.terminal import ProgressLine, Terminated, stop_on_signals
 from core.errors import Cancelled, UserError
-from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
+from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, Weighing
 from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
@@ -176,7 +177,7 @@ def _asked(service: EvaluationService, workspace: Workspace, options: argparse.N
     version = version_of(workspace, options.test_set).number if options.test_set else None
     subject = Subject(version, filter_of(options.filter or ""), options.split)
     mapping = Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
-    return EvaluationQuestion(subject, _model(service, subject, options), mapping)
+    return EvaluationQuestion(subject, _model(service, subject, options), mapping, options.each)
 
 
 def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace) -> UnderTestSettings:
@@ -246,6 +247,9 @@ def _parser() -> argparse.ArgumentParser:
             "--set", metavar="NAME=VALUE", action="append", default=[], help="of the model, as in a profile"
         )
         sub.add_argument("--mapping", metavar="FILE", help="which label is which class: CSV or TOML")
+        sub.add_argument(
+            "--each", choices=get_args(Weighing), default="source", help="what weighs the same in the figures (source)"
+        )
         add_workspace_option(sub)
         sub.add_argument("--profile", default="demo", help="whose model is asked where --model says none (demo)")
         sub.add_argument("--json", action="store_true", help="everything as data")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "gener
 
 FEWEST_SEEDS = 3
 """Trainings of an arm that an interval takes: the variance of two has one degree of freedom, and says nothing."""
+
+Weighing = Literal["source", "case"]
+"""What weighs the same in a figure: each source, among whose test cases its weight is shared, or each test case."""
 
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of the images that are looked at first."""
@@ -48,8 +52,6 @@ class Flips:
     """Test cases that are wrong, of sources that are right."""
     newly_right: int
     pairs: int
-    net: Figure
-    """(newly wrong - newly right) / pairs, 0 to 1."""
     p_value: float | None
     """McNemar's exact test, where each source has one test case; None where it has more: they are not independent."""
 
@@ -75,7 +77,7 @@ class ClassRow:
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """The mean change of its sources."""
+    """Generated less original."""
     p_value: float | None
     """Of the test that it is 0 (t); None where there are too few."""
     p_adjusted: float | None
@@ -111,20 +113,26 @@ class Effectiveness:
 
     split: str
     """That of all sources; "" where they have none."""
+    weighing: Weighing
+    """What weighs the same in all errors and differences."""
     sources: int
     cases: int
     left_out: int
     """Images, of all three kinds, that cannot be compared with a label."""
     error_original: Figure
     error_generated: Figure
-    error_reconstructed: Figure
-    """Of the same sources with their unedited captions; without a value where there are none."""
     difference: Figure
     """Generated less original."""
+    factor: Figure
+    """Generated over original. Where no original is wrong it has no value, and `low` is the least it may be."""
+    controlled: int
+    """Sources with a reconstruction, drawn from the unedited caption; the next four figures are of these alone."""
+    error_original_controlled: Figure
+    error_generated_controlled: Figure
+    error_reconstructed: Figure
+    """Without a value where there are no reconstructions."""
     excess: Figure
     """Generated less reconstructed: what the edits do beyond what drawing does."""
-    factor: Figure
-    """Generated over original."""
     flips: Flips
     together: Together
     clustering: Clustering
@@ -166,6 +174,9 @@ class LossEffect:
     """Originals on which it misses a protected class of the mask."""
     generated: Figure
     """Test cases on which it loses a class."""
+    controlled: int
+    """Sources with a reconstruction; the next three figures are of these alone."""
+    generated_controlled: Figure
     reconstructed: Figure
     """Reconstructions on which it does, held against the same originals."""
     excess: Figure
@@ -196,13 +207,19 @@ class SegmentationEffect:
     """Where a segmenter breaks. All figures are shares, 0 to 1; mIoU is the mean over classes that are there."""
 
     split: str
+    weighing: Weighing
+    """What weighs the same in all figures."""
     sources: int
     cases: int
     miou_original: Figure
     miou_generated: Figure
-    miou_reconstructed: Figure
     difference: Figure
     """Generated less original."""
+    controlled: int
+    """Sources with a reconstruction; the next four figures are of these alone."""
+    miou_original_controlled: Figure
+    miou_generated_controlled: Figure
+    miou_reconstructed: Figure
     excess: Figure
     """Generated less reconstructed."""
     miou_where_kept: Figure

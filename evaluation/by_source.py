@@ -1,7 +1,8 @@
 """Figures of test cases of which several were made from one source, with their uncertainty. Pure; knows no models.
 
 Cases of one source are not independent: where a model fails on one of them it fails more often on the others. So what
-is drawn again, or counted as one, is always the source, never the image.
+is drawn again, or counted as one, is always the source, never the image. Every figure is a mean over sources, and the
+intervals hold with few sources, rare errors and unequal sources: `evaluation.coverage` measures how often they cover.
 
 Functions here import scipy.stats themselves: it takes half a second, and storage and commands need only the types.
 """
@@ -9,31 +10,29 @@ Functions here import scipy.stats themselves: it takes half a second, and storag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.evaluation_results import Clustering
-from core.figures import Figure, Floats
+from core.figures import Figure, Floats, ratio
 
 CONFIDENCE = 0.95
-SAMPLES = 10_000
-"""Resamples of a bootstrap. Sources that are alike are drawn together, so that many cost little."""
-ALIKE = 0.1
-"""Up to so many kinds of sources, as a share of the sources, kinds are drawn and not the sources one by one."""
+SAMPLES = 4_000
+"""Samples of the weights of sources: the end of an interval is known to about 1 % of its width."""
 GROUPS = 2_000
-"""More sources that are not alike are put into so many groups by chance, and groups are drawn: the random groups of
-Wolter (2007, Introduction to Variance Estimation, chapter 2). It makes an interval wider or narrower by some 2 %, which
-is less than the chance that is in a bootstrap of as many resamples.
+"""More sources are put into so many groups by chance, and groups are weighed: the random groups of Wolter (2007,
+Introduction to Variance Estimation, chapter 2). It makes an interval wider or narrower by some 2 %, which is less than
+the chance that is in the samples.
 """
-TOGETHER = 100
-"""Resamples that are drawn at a time: how often each source is drawn lies in memory for all of them."""
 FEWEST_SOURCES = 2
 """Of fewer sources nothing can be said of how much they differ."""
+ONE_SOURCE = "no interval, since there is one source only"
 
 Statistic = Callable[[Floats], Floats]
-"""Takes sums over sources, (..., k), and gives the figure, (...); NaN where it is undefined."""
+"""Takes means over sources, (..., k), and gives the figure, (...); NaN where it is undefined."""
 
 
 def one_split(splits: Sequence[str]) -> str:
@@ -44,104 +43,116 @@ def one_split(splits: Sequence[str]) -> str:
     return splits[0] if splits else ""
 
 
-class Resampled:
-    """Sums over sources, (sources, k), drawn with replacement once for all figures that are made of them."""
+class MeansOfSources:
+    """Means over sources of several shares, and samples of what they may be in truth.
 
-    def __init__(self, sums: Floats, seed: int = 0, samples: int = SAMPLES) -> None:
-        self._sums, self._seed, self._samples = sums, seed, samples
-        # Not `cached_property`: in Python 3.11 that has one lock for all objects, and threads that draw samples of
-        # different sums would wait for each other.
-        self._kinds: tuple[Floats, NDArray[np.int64]] | None = None  # units that are not alike, and how many of each
+    It is the Bayesian bootstrap (Rubin 1981, Annals of Statistics 9): each sample weighs the sources by chance. One
+    source more stands for what was not seen: in each sample, each of its shares is 0 or 1 with equal chance. That makes
+    the interval of a share of sources the mid-P form of the exact one of Clopper and Pearson (1934), so "never" is not
+    taken for certain; of other shares it is the mid-P form of the bound of Gaffke (Learned-Miller and Thomas 2019,
+    arXiv 1905.06208), which is made for few values between two ends.
+    """
+
+    def __init__(self, shares: Floats, weights: Floats | None = None, seed: int = 0) -> None:
+        """`shares` are (sources, k), each 0 to 1. Without `weights`, (sources,), each source weighs the same."""
+        self._sources = len(shares)
+        weights = np.ones(len(shares)) if weights is None else weights
+        self._sums = np.column_stack([shares * weights[:, None], weights])
+        self._seed = seed
+        # Not `cached_property`: in Python 3.11 that has one lock for all objects, and threads wait for each other.
         self._drawn: Floats | None = None
 
-    def figure(self, statistic: Statistic, n: int, share: bool = False, counted: int | None = None) -> Figure:
-        """A figure with its bias-corrected and accelerated bootstrap interval (Efron 1987, Journal of the American
-        Statistical Association 82).
-
-        `n` is the number of images, which is only told; `counted` is how many sources the figure is of, where the
-        others add nothing to it. No interval with fewer than two sources, or where all are
-        alike: a bootstrap would take that for certain. Of a `share` that is 0 or 1 of all sources the interval is exact
-        (Clopper and Pearson 1934, Biometrika 26), and counts a source as one image.
-        """
-        from scipy import stats
-
-        sources = len(self._sums) if counted is None else counted
-        if not sources:
+    def figure(self, statistic: Statistic, n: int) -> Figure:
+        """A figure with its interval. `n` is the number of images, which is only told."""
+        if not self._sources:
             return Figure(None, why="there is nothing to count")
-        value = float(statistic(self._whole))
+        whole = self._sums.sum(axis=0)
+        value = float(statistic(whole[:-1] / whole[-1]))
         if not np.isfinite(value):
-            return Figure(None, n=n, sources=sources, why="it is undefined for these images")
-        if share and value in (0.0, 1.0) and sources >= FEWEST_SOURCES:
-            exact = stats.binomtest(round(value * sources), sources).proportion_ci(CONFIDENCE)
-            return Figure(value, float(exact.low), float(exact.high), n, sources)
-        if self._kinds is None:
-            units = self._units
-            one_number = units @ np.random.default_rng(self._seed).random(units.shape[1])  # alike where they are alike
-            if len(np.unique(one_number)) == len(units):
-                self._kinds = units, np.ones(len(units), np.int64)
-            else:
-                self._kinds = distinct_rows(units)
-        kinds, of_kind = self._kinds
-        if sources < FEWEST_SOURCES or len(kinds) == 1:
-            why = "there is one source only" if sources < FEWEST_SOURCES else "all sources are alike"
-            return Figure(value, n=n, sources=sources, why=f"no interval, since {why}")
+            return Figure(None, n=n, sources=self._sources, why="it is undefined for these images")
+        if self._sources < FEWEST_SOURCES:
+            return Figure(value, n=n, sources=self._sources, why=ONE_SOURCE)
+        low, high = self.ends(statistic)
+        return Figure(value, min(low, value), max(high, value), n, self._sources)
+
+    def ends(self, statistic: Statistic) -> tuple[float, float]:
+        """The ends of the interval of a figure, also where the figure itself is undefined; infinite ones too."""
+        drawn = statistic(self.samples)
+        low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="closest_observation")
+        return float(low), float(high)
+
+    @property
+    def samples(self) -> Floats:
+        """Samples of the means, (`SAMPLES`, k)."""
         if self._drawn is None:
-            self._drawn = self._resampled(kinds, of_kind)
-        figures = statistic(self._drawn)
-        figures = figures[np.isfinite(figures)]
-        if len(figures) < self._samples / 2:
-            return Figure(value, n=n, sources=sources, why="no interval, since too few resamples have a figure")
-        if not np.ptp(figures):
-            return Figure(value, n=n, sources=sources, why="no interval, since all sources are alike in it")
-        low, high = _bca(value, figures, statistic(self._whole - kinds), of_kind)
-        return Figure(value, low, high, n, sources)
-
-    @cached_property
-    def _whole(self) -> Floats:
-        whole: Floats = self._sums.sum(axis=0)
-        return whole
-
-    @cached_property
-    def _units(self) -> Floats:
-        """What is drawn one by one: the sources, or groups of them where they are many and hardly two are alike."""
-        sources, fate = len(self._sums), np.random.default_rng(self._seed)
-        if sources <= GROUPS or len(np.unique(self._sums @ fate.random(self._sums.shape[1]))) <= ALIKE * sources:
-            return self._sums
-        begins = np.arange(GROUPS) * sources // GROUPS
-        grouped: Floats = np.add.reduceat(self._sums[fate.permutation(sources)], begins, axis=0)
-        return grouped
-
-    def _resampled(self, kinds: Floats, of_kind: NDArray[np.int64]) -> Floats:
-        """The sums of each resample, (samples, k), of the different units `kinds` and how many there are of each."""
-        units = len(self._units)
-        if len(kinds) <= ALIKE * units:
             fate = np.random.default_rng(self._seed)
-            drawn: Floats = fate.multinomial(units, of_kind / units, size=self._samples) @ kinds
-            return drawn
-        draws = _draws(self._seed, self._samples, units)
-        return np.concatenate([times.astype(np.float64) @ self._units for times in draws])
+            sums = self._sums
+            if self._sources > GROUPS:
+                begins = np.arange(GROUPS) * self._sources // GROUPS
+                sums = np.add.reduceat(sums[fate.permutation(self._sources)], begins, axis=0)
+            # It weighs as the source of a usual test case does.
+            weight_of_unseen = (self._sums[:, -1] ** 2).sum() / self._sums[:, -1].sum()
+            # The weights of the source that was not seen are evenly spread, for each of its shares with 0 and with 1
+            # alike, since the interval of what never happens hangs on these alone.
+            place = fate.permutation(SAMPLES)
+            own = -np.log((place + 0.5) / SAMPLES) * weight_of_unseen
+            ends = fate.integers(0, 2, (sums.shape[1] - 1, SAMPLES // 2))
+            unseen = (place & 1)[:, None] ^ ends[:, place >> 1].T
+            total = _weights(self._seed)[:, : len(sums)] @ sums
+            self._drawn = (total[:, :-1] + own[:, None] * unseen) / (total[:, -1] + own)[:, None]
+        return self._drawn
 
 
-@lru_cache(maxsize=4)
-def _draws(seed: int, samples: int, units: int) -> tuple[NDArray[np.uint8], ...]:
-    """How often each of so many units, at most `GROUPS`, is drawn in each resample: parts of (`TOGETHER`, units).
+@lru_cache(maxsize=1)
+def _weights(seed: int) -> Floats:
+    """Chance weights of sources in each sample, (`SAMPLES`, `GROUPS`): to draw them takes longer than to use them."""
+    weights = np.random.default_rng([seed, 1]).standard_exponential((SAMPLES, GROUPS))
+    weights.flags.writeable = False
+    return weights
 
-    It is the same for all figures of as many units, and to draw takes longer than to add up. That one of them is drawn
-    more than 255 times does not happen: it would be less likely than 1 in 10 to the 500.
+
+def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -> Figure:
+    """The ratio of two means, by their columns. Where the one below is 0, `zero` says so, with the least it may be."""
+
+    def statistic(of: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: Floats = np.where(of[..., below] > 0, of[..., above] / of[..., below], np.inf)
+        return found
+
+    found = means.figure(statistic, n)
+    if found.value is not None or not found.sources:
+        return found
+    if found.sources < FEWEST_SOURCES:
+        return replace(found, why=zero)
+    low, _ = means.ends(statistic)
+    return replace(found, low=low, why=f"{zero}; at least {low:.1f} times")
+
+
+def jackknifed(sums: Floats, statistic: Statistic, n: int, counted: int, seed: int = 0) -> Figure:
+    """A figure of sums over sources, (sources, k), such as a mIoU, with the interval of the jackknife (Efron and Stein
+    1981, Annals of Statistics 9) and Student's t. `n` is the number of images, and `counted` how many sources the
+    figure is of, where the others add nothing to it; both are only told.
     """
-    fate = np.random.default_rng(seed)
-    sizes = [min(TOGETHER, samples - begin) for begin in range(0, samples, TOGETHER)]
-    parts = tuple(times_drawn(fate, np.full(size, units), units).astype(np.uint8) for size in sizes)
-    for part in parts:
-        part.flags.writeable = False
-    return parts
+    from scipy import stats
 
-
-def times_drawn(chance: np.random.Generator, draws: NDArray[np.int64], sources: int) -> Floats:
-    """How often each of so many sources is drawn in each resample, which makes `draws` draws: (resamples, sources)."""
-    drawn = chance.integers(0, sources, draws.sum(), np.int32) if sources else np.zeros(0, np.int32)
-    drawn += np.repeat((np.arange(len(draws)) * sources).astype(np.int32), draws)
-    return np.bincount(drawn, minlength=len(draws) * sources).reshape(len(draws), sources).astype(np.float64)
+    if not counted:
+        return Figure(None, why="there is nothing to count")
+    whole = sums.sum(axis=0)
+    value = float(statistic(whole))
+    if not np.isfinite(value):
+        return Figure(None, n=n, sources=counted, why="it is undefined for these images")
+    if counted < FEWEST_SOURCES:
+        return Figure(value, n=n, sources=counted, why=ONE_SOURCE)
+    units = sums[sums.any(axis=1)]
+    if len(units) > GROUPS:
+        order = np.random.default_rng(seed).permutation(len(units))
+        units = np.add.reduceat(units[order], np.arange(GROUPS) * len(units) // GROUPS, axis=0)
+    without = statistic(whole - units)
+    without = without[np.isfinite(without)]
+    parts = len(without)
+    error = ((parts - 1) / parts * ((without - without.mean()) ** 2).sum()) ** 0.5 if parts > 1 else np.inf
+    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, max(parts - 1, 1)) * error)
+    return Figure(value, value - reach, value + reach, n, counted)
 
 
 def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -151,56 +162,52 @@ def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
     return ordered[first], np.diff(first, append=len(rows))
 
 
-def _bca(value: float, figures: Floats, without: Floats, of_kind: NDArray[np.int64]) -> list[float]:
-    """The ends of the interval; `without` is the figure without one source of each kind."""
-    from scipy import stats
-
-    below = float(np.count_nonzero(figures < value) + 0.5 * np.count_nonzero(figures == value))
-    share = min(max(below / len(figures), 0.5 / len(figures)), 1 - 0.5 / len(figures))
-    bias = stats.norm.ppf(share)
-    known = np.isfinite(without)
-    weights = of_kind[known]
-    acceleration = 0.0
-    if weights.sum() > 1:
-        away = np.average(without[known], weights=weights) - without[known]
-        spread = float((weights * away**2).sum())
-        acceleration = float((weights * away**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
-    ends = stats.norm.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    moved = stats.norm.cdf(bias + (bias + ends) / (1 - acceleration * (bias + ends)))
-    return [float(end) for end in np.quantile(figures, moved)]
-
-
 def means_of_groups(
-    values: Floats, weights: Floats, group: NDArray[np.int64], groups: int, n: NDArray[np.int64]
+    values: Floats,
+    weights: Floats,
+    group: NDArray[np.int64],
+    groups: int,
+    n: NDArray[np.int64],
+    lowest: float = 0.0,
 ) -> tuple[list[Figure], Floats]:
-    """The mean of one value a source in each of many groups, such as classes, with an interval that counts the
-    images of a source as one: the variance of the sums of a source around the mean (the sandwich estimator, with
-    Student's t at one less than there are sources; Cameron and Miller 2015, Journal of Human Resources 50). And the
+    """The mean of one value a source, `lowest` to 1, in each of many groups, such as classes, with an interval; and the
     p-values of the tests that they are 0, NaN with too few sources. `group` numbers the group of each source, and `n`
     is the number of images of each group.
+
+    As `MeansOfSources`, but for many groups at once: one source more stands at either end with equal chance, and the
+    interval is that of the beta distribution with the mean and the variance that follow, made wider as Student's t is
+    wider than the normal distribution (Korn and Graubard 1998, Survey Methodology 24). Where a source has one image,
+    right or wrong, that is a Jeffreys interval, but for the last step.
     """
     from scipy import stats
 
+    place = (values - lowest) / (1 - lowest)
     sources = np.bincount(group, minlength=groups)
     total = np.bincount(group, weights=weights, minlength=groups)
+    usual = ratio(np.bincount(group, weights=weights**2, minlength=groups), total)
+    held = np.bincount(group, weights=weights * place, minlength=groups)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.bincount(group, weights=weights * values, minlength=groups) / total
-        away = np.bincount(group, weights=(weights * (values - mean[group])) ** 2, minlength=groups)
-        error = np.sqrt(sources / (sources - 1) * away) / total
-        reach = stats.t.ppf((1 + CONFIDENCE) / 2, sources - 1) * error
-        p_values = 2 * stats.t.sf(np.abs(mean) / error, sources - 1)
-    p_values = np.where((error == 0) & (sources > 1), (mean == 0).astype(float), p_values)
+        shrunk = (held + usual / 2) / (total + usual)
+        squares = np.bincount(group, weights=(weights * (place - shrunk[group])) ** 2, minlength=groups)
+        away = squares + usual**2 * (shrunk**2 + (1 - shrunk) ** 2) / 2
+        variance = away / (total + usual) ** 2 * (sources + 1) / (sources + 2)
+        tails = stats.norm.ppf((1 + CONFIDENCE) / 2) / stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(sources, 1))
+        worth = (shrunk * (1 - shrunk) / variance - 1) * tails**2
+        parameters = shrunk * worth, (1 - shrunk) * worth
+        ends = stats.beta.ppf([[(1 - CONFIDENCE) / 2], [(1 + CONFIDENCE) / 2]], *parameters)
+        below = stats.beta.cdf(lowest / (lowest - 1), *parameters)
+    mean = lowest + (1 - lowest) * ratio(held, total)
+    low, high = np.minimum(lowest + (1 - lowest) * ends[0], mean), np.maximum(lowest + (1 - lowest) * ends[1], mean)
     found = []
     for number in range(groups):
         images, of = int(n[number]), int(sources[number])
         if not of:
             found.append(Figure(None, n=images, why="there is nothing to count"))
-            continue
-        value = float(mean[number])
-        if of < FEWEST_SOURCES:
-            found.append(Figure(value, n=images, sources=of, why="no interval, since there is one source only"))
+        elif of < FEWEST_SOURCES:
+            found.append(Figure(float(mean[number]), n=images, sources=of, why=ONE_SOURCE))
         else:
-            found.append(Figure(value, value - float(reach[number]), value + float(reach[number]), images, of))
+            found.append(Figure(float(mean[number]), float(low[number]), float(high[number]), images, of))
+    p_values = np.where(sources < FEWEST_SOURCES, np.nan, 2 * np.minimum(below, 1 - below))
     return found, p_values
 
 

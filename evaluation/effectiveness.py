@@ -1,21 +1,30 @@
 """How often a model under test is wrong on generated images, beside the very same sources (the paper's RQ2). Pure.
 
-Everything is compared by source: an original counts once, its test cases and reconstructions count with it. What a
-model says that cannot be compared with the label is left out and told, never counted as wrong.
+One mixture holds for all figures: each source weighs the same, and its original, its test cases and its reconstructions
+share that weight among themselves, each kind for itself. Or each test case weighs the same: then a source weighs as
+much as it has test cases, in all three kinds. What a model says that cannot be compared with the label is left out and
+told, never counted as wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import Calibration, ClassRow, Confusion, Effectiveness, Flips, Together
+from core.evaluation_results import Calibration, ClassRow, Confusion, Effectiveness, Flips, Together, Weighing
 from core.figures import Figure, Floats, ratio
-from evaluation.by_source import Resampled, adjusted, clustering, distinct_rows, means_of_groups, one_split
+from evaluation.by_source import (
+    MeansOfSources,
+    adjusted,
+    clustering,
+    distinct_rows,
+    means_of_groups,
+    one_split,
+    ratio_of,
+)
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
@@ -57,13 +66,14 @@ def effectiveness(
     label: NDArray[np.int64],
     labels: Sequence[str],
     splits: Sequence[str],
+    weighing: Weighing = "source",
     seed: int = 0,
 ) -> Effectiveness:
     """All figures. `original` has one answer a source; `label` numbers the label of each source among `labels`, and
-    `splits` names the split of each source, or "".
+    `splits` names the split of each source, or "". `weighing` says what weighs the same.
 
-    Only sources count of which the original and a test case can be compared. Raises ValueError for sources of several
-    splits.
+    Only sources count of which the original and a test case can be compared; and where reconstructions are compared,
+    only those that have one. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     first, cases = original.known, generated.known
@@ -73,116 +83,94 @@ def effectiveness(
         left_out += len(reconstructed) - len(control)
     both = np.intersect1d(first.source, cases.source)
     first, cases = first.where(np.isin(first.source, both)), cases.where(np.isin(cases.source, both))
-    control = control.where(np.isin(control.source, both)) if control is not None and len(control) else None
-    sums = _sums(both, first, cases, control)
-    n, controls = len(cases), len(control) if control is not None else 0
-    with_control = int((sums[:, 4] > 0).sum())
-    drawn = Resampled(sums, seed)
-    no_control = Figure(None, why="there are no reconstructions of these sources")
-    wrong = (cases.right == WRONG).astype(np.float64)
+    control = control.where(np.isin(control.source, both)) if control is not None else None
+
+    size, wrong = _counts(both, cases)
+    originals, wrong_originals = _counts(both, first)
+    shares = np.column_stack([ratio(wrong_originals, originals), ratio(wrong, size)])
+    weights = size if weighing == "case" else np.ones(len(both))
+    means, n = MeansOfSources(shares, weights, seed), len(cases)
+    controls, wrong_controls = _counts(both, control) if control is not None else (np.zeros(len(both)),) * 2
+    has_control = controls > 0
+    beside = np.column_stack([shares, ratio(wrong_controls, controls)])[has_control]
+    controlled, n_beside = MeansOfSources(beside, weights[has_control], seed), int(size[has_control].sum())
+
+    def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
+        if not has_control.any():
+            return Figure(None, why="there are no reconstructions of these sources")
+        if less is None:
+            return controlled.figure(lambda of: of[..., column], images)
+        return controlled.figure(lambda of: of[..., column] - of[..., less], images)
+
     return Effectiveness(
         split=split,
+        weighing=weighing,
         sources=len(both),
         cases=n,
         left_out=left_out,
-        error_original=drawn.figure(lambda sums: _error(sums, 0), len(both), share=True),
-        error_generated=drawn.figure(lambda sums: _error(sums, 2), n, share=True),
-        error_reconstructed=drawn.figure(lambda sums: _error(sums, 4), controls, share=True, counted=with_control)
-        if with_control
-        else no_control,
-        difference=drawn.figure(lambda sums: _error(sums, 2) - _error(sums, 0), n),
-        excess=drawn.figure(lambda sums: _error(sums, 7) - _error(sums, 4), n, counted=with_control)
-        if with_control
-        else no_control,
-        factor=_factor(sums, drawn, n),
-        flips=_flips(both, first, cases, drawn),
-        together=_together(sums),
-        clustering=clustering(wrong, cases.source),
-        classes=_classes(sums, label[both], labels),
+        error_original=means.figure(lambda of: of[..., 0], len(both)),
+        error_generated=means.figure(lambda of: of[..., 1], n),
+        difference=means.figure(lambda of: of[..., 1] - of[..., 0], n),
+        factor=ratio_of(means, 1, 0, n, "the model is right about every original"),
+        controlled=len(beside),
+        error_original_controlled=of_control(0, images=len(beside)),
+        error_generated_controlled=of_control(1),
+        error_reconstructed=of_control(2, images=int(controls.sum())),
+        excess=of_control(1, less=2),
+        flips=_flips(both, first, cases),
+        together=_together(size, wrong),
+        clustering=clustering((cases.right == WRONG).astype(np.float64), cases.source),
+        classes=_classes(shares, size, weights, label[both], labels),
         confusion=(_confusion(first, label, labels), _confusion(cases, label, labels)),
         calibration=(calibration(first), calibration(cases)),
     )
 
 
-def _sums(both: NDArray[np.int64], first: Answers, cases: Answers, control: Answers | None) -> Floats:
-    """By source: originals, wrong ones; test cases, wrong ones; reconstructions, wrong ones; test cases that are newly
-    wrong less those that are newly right; and the test cases, and wrong ones, of sources with a reconstruction. The
-    last three follow from the others, so there are no more kinds of sources for them.
-    """
-    columns: list[Floats] = []
-    for answers in (first, cases, control):
-        if answers is None:
-            columns += [np.zeros(len(both))] * 2
-            continue
-        place = np.searchsorted(both, answers.source)
-        columns.append(_counted(place, np.ones(len(place)), len(both)))
-        columns.append(_counted(place, answers.right == WRONG, len(both)))
-    place, lost, gained = _flipped(both, first, cases)
-    columns.append(_counted(place, lost.astype(float) - gained, len(both)))
-    controlled = columns[4] > 0
-    columns += [columns[2] * controlled, columns[3] * controlled]
-    return np.stack(columns, axis=1)
+def _counts(sources: NDArray[np.int64], answers: Answers) -> tuple[Floats, Floats]:
+    """How many answers there are of each source, and how many of them are wrong."""
+    place = np.searchsorted(sources, answers.source)
+    return _counted(place, np.ones(len(place)), len(sources)), _counted(place, answers.right == WRONG, len(sources))
 
 
-def _counted(place: NDArray[np.int64], weights: NDArray[Any], length: int) -> Floats:
+def _counted(place: NDArray[np.int64], weights: NDArray[np.generic], length: int) -> Floats:
     return np.bincount(place, weights=weights, minlength=length).astype(np.float64)
 
 
-def _error(sums: Floats, images: int) -> Floats:
-    """The share of wrong ones among some images, whose number is in the column `images` and they in the next one."""
-    return ratio(sums[..., images + 1], sums[..., images])
-
-
-def _factor(sums: Floats, drawn: Resampled, n: int) -> Figure:
-    if len(sums) and not sums[:, 1].any():
-        return Figure(None, n=n, sources=len(sums), why="the model is right about every original")
-    return drawn.figure(lambda held: ratio(ratio(held[..., 3], held[..., 2]), ratio(held[..., 1], held[..., 0])), n)
-
-
-def _flipped(
-    both: NDArray[np.int64], first: Answers, cases: Answers
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Of each test case the place of its source among `both`, whether it is newly wrong, and whether newly right."""
-    before = np.full(len(both), UNKNOWN)
-    before[np.searchsorted(both, first.source)] = first.right
-    place = np.searchsorted(both, cases.source)
-    lost = (before[place] == RIGHT) & (cases.right == WRONG)
-    gained = (before[place] == WRONG) & (cases.right == RIGHT)
-    return place, lost, gained
-
-
-def _flips(both: NDArray[np.int64], first: Answers, cases: Answers, drawn: Resampled) -> Flips:
+def _flips(both: NDArray[np.int64], first: Answers, cases: Answers) -> Flips:
     from scipy import stats
 
-    _, lost, gained = _flipped(both, first, cases)
-    net = drawn.figure(lambda held: ratio(held[..., 6], held[..., 2]), len(cases))
-    b, c = int(lost.sum()), int(gained.sum())
+    before = np.full(len(both), UNKNOWN)
+    before[np.searchsorted(both, first.source)] = first.right
+    before = before[np.searchsorted(both, cases.source)]
+    lost = int(((before == RIGHT) & (cases.right == WRONG)).sum())
+    gained = int(((before == WRONG) & (cases.right == RIGHT)).sum())
     alone = len(cases) > 0 and len(cases) == len(both)
-    p_value = float(stats.binomtest(b, b + c).pvalue) if alone and b + c else None
-    return Flips(b, c, len(cases), net, p_value)
+    p_value = float(stats.binomtest(lost, lost + gained).pvalue) if alone and lost + gained else None
+    return Flips(lost, gained, len(cases), p_value)
 
 
-def _together(sums: Floats) -> Together:
-    size, wrong = sums[:, 2], sums[:, 3]
-    pairs, number = distinct_rows(sums[:, 2:4])
+def _together(size: Floats, wrong: Floats) -> Together:
+    pairs, number = distinct_rows(np.column_stack([size, wrong]))
     by_number = tuple((int(m), int(k), int(of)) for (m, k), of in zip(pairs, number, strict=True))
     every, none = int((size == wrong).sum()), int((wrong == 0).sum())
-    return Together(every, len(sums) - every - none, none, by_number)
+    return Together(every, len(size) - every - none, none, by_number)
 
 
-def _classes(sums: Floats, label: NDArray[np.int64], labels: Sequence[str]) -> tuple[ClassRow, ...]:
-    images, wrong_images, cases, wrong_cases = sums[:, :4].T
+def _classes(
+    shares: Floats, size: Floats, weights: Floats, label: NDArray[np.int64], labels: Sequence[str]
+) -> tuple[ClassRow, ...]:
+    """A row for each label that has a source; `shares` are the wrong originals and test cases of each source."""
     groups = len(labels)
-    of_class = np.bincount(label, weights=cases, minlength=groups).astype(np.int64)
+    before, after = shares.T
+    of_class = np.bincount(label, weights=size, minlength=groups).astype(np.int64)
     sources = np.bincount(label, minlength=groups)
-    alone = np.ones(len(sums))
-    original, _ = means_of_groups(wrong_images / images, alone, label, groups, sources)
-    generated, _ = means_of_groups(wrong_cases / cases, cases, label, groups, of_class)
-    change, p_values = means_of_groups(wrong_cases / cases - wrong_images / images, alone, label, groups, of_class)
+    original, _ = means_of_groups(before, weights, label, groups, sources)
+    generated, _ = means_of_groups(after, weights, label, groups, of_class)
+    change, p_values = means_of_groups(after - before, weights, label, groups, of_class, lowest=-1.0)
     p_values[of_class < FEWEST] = np.nan
     rows = []
     for number, p in enumerate(adjusted(p_values)):
-        held = _share(original[number]), _share(generated[number]), change[number]
+        held = original[number], generated[number], change[number]
         if not sources[number]:
             continue
         if of_class[number] < FEWEST:
@@ -193,13 +181,6 @@ def _classes(sums: Floats, label: NDArray[np.int64], labels: Sequence[str]) -> t
             ClassRow(labels[number], int(sources[number]), int(of_class[number]), *held, *(tested or (None, None)))
         )
     return tuple(rows)
-
-
-def _share(found: Figure) -> Figure:
-    """With its ends between 0 and 1."""
-    if found.low is None or found.high is None:
-        return found
-    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 
 def _confusion(answers: Answers, label: NDArray[np.int64], labels: Sequence[str]) -> Confusion:

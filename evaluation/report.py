@@ -18,6 +18,7 @@ from evaluation.validity import ValidityEffect
 Tables = Mapping[str, Sequence[SensitivityRow]]
 """Tables of edits by their titles."""
 CANNOT_TELL = "cannot tell"
+_CONTROLLED = "of sources with a reconstruction"
 LOSES = "loses a class"
 """What a segmenter does to a test case that it is wrong about."""
 _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
@@ -57,13 +58,28 @@ def with_interval(figure: Figure, points: bool = False) -> str:
     return f"{value} ({100 * figure.low:{form}} to {100 * figure.high:{form}})"
 
 
-def _beyond(excess: Figure, drawing: str) -> str:
-    """What the edits do beyond what drawing does; an interval around 0 says nothing of them."""
-    if excess.value is None:
+EQUAL = {"source": "each source weighs the same", "case": "each test case weighs the same"}
+"""What weighs the same in figures, in words."""
+
+
+def _beyond(found: Effectiveness | SegmentationEffect, control: Figure, whole: str, part: str) -> str:
+    """What the edits do beyond what drawing does; an interval around 0 says nothing of them. `whole` says it where all
+    sources have a reconstruction, and `part` where some have.
+    """
+    excess = found.excess
+    if control.value is None or excess.value is None:
         return f"How much of that is the edits' doing cannot be told: {excess.why}."
     figure = with_interval(excess, points=True)
     edits = f"{figure} are the edits' doing" if excess.clear_of_zero else f"what comes on top, {figure}, may be chance"
-    return f"Drawing alone {drawing} (reconstructions); {edits}."
+    if found.controlled == found.sources:
+        return f"Drawing alone {whole} {per_cent(control.value)} (reconstructions); {edits}."
+    return f"On the {found.controlled:,} of {found.sources:,} sources that have a reconstruction, {part}: {edits}."
+
+
+def _weighed(found: Effectiveness | SegmentationEffect) -> str:
+    """How the figures weigh their images, where that makes a difference."""
+    split = f"split {found.split}; " if found.split else ""
+    return f"({split}{EQUAL[found.weighing]})"
 
 
 def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, edits: Sequence[SensitivityRow]) -> str:
@@ -71,11 +87,15 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
     if found.error_generated.value is None:
         return f"{model}: {CANNOT_TELL}; {found.error_generated.why}."
     said = [
-        f"{model} is wrong on {per_cent(found.error_original.value)} of the originals and on "
-        f"{per_cent(found.error_generated.value)} of the {found.cases:,} test cases made of the same {found.sources:,} "
-        f"sources{f' (split {found.split})' if found.split else ''}."
+        f"{model} is wrong on {per_cent(found.error_original.value)} of {found.sources:,} originals and on "
+        f"{per_cent(found.error_generated.value)} of the {found.cases:,} test cases made of them {_weighed(found)}."
     ]
-    said.append(_beyond(found.excess, f"makes it wrong on {per_cent(found.error_reconstructed.value)}"))
+    beside = (
+        f"it is wrong on {per_cent(found.error_original_controlled.value)} of the originals, "
+        f"{per_cent(found.error_reconstructed.value)} of the reconstructions and "
+        f"{per_cent(found.error_generated_controlled.value)} of the test cases"
+    )
+    said.append(_beyond(found, found.error_reconstructed, "makes it wrong on", beside))
     said += _valid(validity, "all test cases are wrong and valid", "these faults are valid")
     hurts = [row.name for row in edits if row.hurts]
     if hurts:
@@ -95,11 +115,15 @@ def segmentation_answer(
         why = found.miou_generated.why or found.miou_original.why
         return f"{model}: {CANNOT_TELL}; {why}."
     said = [
-        f"{model} reaches a mIoU of {per_cent(found.miou_original.value)} on the originals and of "
-        f"{per_cent(found.miou_generated.value)} on the {found.cases:,} test cases made of the same {found.sources:,} "
-        f"sources{f' (split {found.split})' if found.split else ''}."
+        f"{model} reaches a mIoU of {per_cent(found.miou_original.value)} on {found.sources:,} originals and of "
+        f"{per_cent(found.miou_generated.value)} on the {found.cases:,} test cases made of them {_weighed(found)}."
     ]
-    said.append(_beyond(found.excess, f"brings it to {per_cent(found.miou_reconstructed.value)}"))
+    beside = (
+        f"it reaches {per_cent(found.miou_original_controlled.value)} on the originals, "
+        f"{per_cent(found.miou_reconstructed.value)} on the reconstructions and "
+        f"{per_cent(found.miou_generated_controlled.value)} on the test cases"
+    )
+    said.append(_beyond(found, found.miou_reconstructed, "brings it to", beside))
     said += _losses_said(losses, validity)
     hurts = [row.name for row in edits if row.hurts]
     if hurts:
@@ -111,8 +135,14 @@ def _losses_said(losses: LossEffect, validity: ValidityEffect | None) -> Iterato
     if losses.generated.value is None:
         yield "How often it loses a class cannot be told: it finds no protected class on an original."
         return
-    drawn = losses.reconstructed.value
-    beside = f", on reconstructions on {per_cent(drawn)}" if drawn is not None else ""
+    drawn, beside = losses.reconstructed.value, ""
+    if drawn is not None and losses.controlled == losses.sources:
+        beside = f", on reconstructions on {per_cent(drawn)}"
+    elif drawn is not None:
+        beside = (
+            f" (of the {losses.controlled:,} of {losses.sources:,} sources with a reconstruction: on "
+            f"{per_cent(losses.generated_controlled.value)}, and on reconstructions on {per_cent(drawn)})"
+        )
     most = sorted((one for one in losses.classes if one.lost), key=lambda one: (-(one.share or 0.0), one.name))
     which = f", most often {listed([one.name for one in most[:2]])}" if most else ""
     yield (
@@ -210,7 +240,7 @@ def segmentation_markdown(
     told = f"{worth.effective:,.0f} independent ones" if worth.effective is not None else worth.why
     lines.append(f"| what {losses.cases:,} test cases are worth | {told} |")
     lines.append(f"| test cases with no class to lose | {losses.left_out:,} |")
-    lines += ["", "Intervals: 95 %, by a bootstrap over sources.", "", "## By class", ""]
+    lines += ["", f"Intervals: 95 %, over sources; {EQUAL[found.weighing]}.", "", "## By class", ""]
     lines += ["| class | IoU original | IoU generated | IoU reconstructed |", "| --- | ---: | ---: | ---: |"]
     lines += [
         f"| {_plain(one.name)} | "
@@ -234,6 +264,7 @@ def _loss_figures(found: LossEffect) -> list[tuple[str, Figure]]:
     return [
         ("originals on which it misses a protected class", found.missed),
         ("generated images on which it loses a class", found.generated),
+        ("generated images on which it loses a class, of sources with a reconstruction", found.generated_controlled),
         ("reconstructions on which it loses a class", found.reconstructed),
         ("loses a class, generated less reconstructed", found.excess),
     ]
@@ -243,8 +274,10 @@ def _segmentation_figures(found: SegmentationEffect) -> list[tuple[str, Figure]]
     return [
         ("mIoU on originals", found.miou_original),
         ("mIoU on generated images", found.miou_generated),
-        ("mIoU on reconstructions", found.miou_reconstructed),
         ("generated less original", found.difference),
+        (f"mIoU on originals, {_CONTROLLED}", found.miou_original_controlled),
+        (f"mIoU on generated images, {_CONTROLLED}", found.miou_generated_controlled),
+        ("mIoU on reconstructions", found.miou_reconstructed),
         ("generated less reconstructed", found.excess),
         ("mIoU on generated images whose mask holds", found.miou_where_kept),
     ]
@@ -264,17 +297,19 @@ def rows(
     whole = {
         "error on originals": found.error_original,
         "error on generated images": found.error_generated,
-        "error on reconstructions": found.error_reconstructed,
         "generated less original": found.difference,
-        "generated less reconstructed": found.excess,
         "generated over original": found.factor,
-        "net flips": found.flips.net,
+        f"error on originals, {_CONTROLLED}": found.error_original_controlled,
+        f"error on generated images, {_CONTROLLED}": found.error_generated_controlled,
+        "error on reconstructions": found.error_reconstructed,
+        "generated less reconstructed": found.excess,
     }
     for name, figure in whole.items():
         yield _row("all", "", name, figure)
     for name, number in (
         ("newly wrong", found.flips.newly_wrong),
         ("newly right", found.flips.newly_right),
+        ("sources with a reconstruction", found.controlled),
         ("sources with all test cases wrong", found.together.all_wrong),
         ("sources with some test cases wrong", found.together.some_wrong),
         ("sources with no test case wrong", found.together.none_wrong),
@@ -336,8 +371,10 @@ def markdown(
         for name, figure, points in (
             ("error on originals", found.error_original, False),
             ("error on generated images", found.error_generated, False),
-            ("error on reconstructions", found.error_reconstructed, False),
             ("generated less original", found.difference, True),
+            (f"error on originals, {_CONTROLLED}", found.error_original_controlled, False),
+            (f"error on generated images, {_CONTROLLED}", found.error_generated_controlled, False),
+            ("error on reconstructions", found.error_reconstructed, False),
             ("generated less reconstructed", found.excess, True),
         )
     ]
@@ -350,7 +387,7 @@ def markdown(
     worth = f"{held.effective:,.0f} independent ones" if held.effective is not None else f"{CANNOT_TELL}: {held.why}"
     lines.append(f"| what {found.cases:,} test cases are worth | {worth} |")
     lines.append(f"| images that cannot be compared with a label | {found.left_out:,} |")
-    lines += ["", "Intervals: 95 %, by a bootstrap over sources."]
+    lines += ["", f"Intervals: 95 %, over sources; {EQUAL[found.weighing]}."]
     if found.classes:
         lines += ["", "## By class", "", "| class | sources | test cases | original | generated | change |"]
         lines += ["| --- | ---: | ---: | --- | --- | --- |"]

@@ -1,8 +1,9 @@
 """How well a segmenter under test finds what is in the masks of generated images, beside their sources (the paper's
 RQ2). Pure: takes counts of pixels, knows no images.
 
-The intersection over union of a class is that of all pixels of a set, from one confusion matrix; the mean over images
-of what it is on each is another figure, and is not made here. Of one image it says which of the classes that must not
+The intersection over union of a class is that of all pixels of a set, from one confusion matrix in which each source
+weighs the same, or each test case (see `evaluation.effectiveness`); the mean over images of what it is on each is
+another figure, and is not made here. Of one image it says which of the classes that must not
 change a segmenter loses there: the rule is that of `evaluation.metrics.ClassFigures`.
 """
 
@@ -15,16 +16,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass
+from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass, Weighing
 from core.figures import Figure, Floats, ratio
 from core.predictions import DROPPED
-from evaluation.by_source import Resampled, one_split
+from evaluation.by_source import jackknifed, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
 
 IGNORED = 255
 """The number of a pixel in a mask that counts nowhere."""
-SAMPLES = 2000
-"""Resamples of sources: hardly two of them are alike here, and each is drawn for itself."""
 ROUNDING = 1e-9
 """By so much may a share be smaller than the same share that was calculated in another way."""
 
@@ -124,10 +123,10 @@ def segmentation_effect(
     kept: NDArray[np.bool_],
     names: Sequence[str],
     splits: Sequence[str],
-    seed: int = 0,
+    weighing: Weighing = "source",
 ) -> SegmentationEffect:
     """All figures. `original` has one image a source; `kept` says of each generated image whether its mask demonstrably
-    holds. Intervals by a bootstrap over sources. Raises ValueError for sources of several splits.
+    holds; `weighing` says what weighs the same. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
@@ -135,45 +134,62 @@ def segmentation_effect(
     kept, cases = kept[wanted], generated.where(wanted)
     first = original.where(np.isin(original.source, both))
     control = reconstructed.where(np.isin(reconstructed.source, both)) if reconstructed is not None else None
-    of_cases = _overlaps(cases)
-    sets = {
-        "original": (first.source, _overlaps(first)),
-        "generated": (cases.source, of_cases),
-        "kept": (cases.source[kept], of_cases[kept]),
-    }
+    sets = {"original": first, "generated": cases, "kept": cases.where(kept)}
     if control is not None and len(control):
-        beside = np.isin(cases.source, control.source)
         sets |= {
-            "control": (control.source, _overlaps(control)),
-            "controlled": (cases.source[beside], of_cases[beside]),
+            "control": control,
+            "original beside": first.where(np.isin(first.source, control.source)),
+            "generated beside": cases.where(np.isin(cases.source, control.source)),
         }
-    drawn = Resampled(np.concatenate([_by_source(*one, both) for one in sets.values()], axis=1), seed, SAMPLES)
+    cases_of = np.bincount(cases.source, minlength=int(both.max(initial=-1)) + 1)
+
+    def weights(name: str) -> Floats:
+        """Of each image of a set. Images of one source share its weight."""
+        source = sets[name].source
+        alike = np.bincount(source, minlength=len(cases_of))[source]
+        if weighing == "source":
+            return 1.0 / alike
+        return np.ones(len(source)) if name == "kept" else cases_of[source] / alike
+
+    weighed = {name: weights(name) for name in sets}
+    overlaps = [_by_source(one.source, _overlaps(one) * weighed[name][:, None], both) for name, one in sets.items()]
+    sums = np.concatenate(overlaps, axis=1)
     width = 2 * len(names)
     begin = {name: width * place for place, name in enumerate(sets)}
-
-    def miou(held: Floats, name: str) -> Floats:
-        return _mean_of_ratios(*np.split(held[..., begin[name] : begin[name] + width], 2, axis=-1))
 
     def figure(name: str, less: str = "") -> Figure:
         if name not in sets:
             return Figure(None, why="there are no reconstructions of these sources")
-        source, _ = sets[name]
-        n, counted = len(source), len(np.unique(source))
-        if not less:
-            return drawn.figure(lambda held: miou(held, name), n, counted=counted)
-        return drawn.figure(lambda held: miou(held, name) - miou(held, less), n, counted=counted)
+        columns = [slice(begin[one], begin[one] + width) for one in (name, less) if one]
+        own = np.concatenate([sums[:, one] for one in columns], axis=1)
+        n, counted = len(sets[name]), len(np.unique(sets[name].source))
 
-    before, after = first.counts.sum(axis=0), cases.counts.sum(axis=0)
-    of_control = control.counts.sum(axis=0) if control is not None and len(control) else None
+        def statistic(held: Floats) -> Floats:
+            first, *second = (
+                _mean_of_ratios(*np.split(one, 2, axis=-1)) for one in np.split(held, len(columns), axis=-1)
+            )
+            return first - second[0] if second else first
+
+        return jackknifed(own, statistic, n, counted)
+
+    before, after, of_control = (
+        np.tensordot(weighed[name], sets[name].counts, 1) if name in sets else None
+        for name in ("original", "generated", "control")
+    )
+    assert before is not None and after is not None
     return SegmentationEffect(
         split=split,
+        weighing=weighing,
         sources=len(both),
         cases=len(cases),
         miou_original=figure("original"),
         miou_generated=figure("generated"),
-        miou_reconstructed=figure("control"),
         difference=figure("generated", less="original"),
-        excess=figure("controlled", less="control"),
+        controlled=len(np.unique(control.source)) if control is not None else 0,
+        miou_original_controlled=figure("original beside"),
+        miou_generated_controlled=figure("generated beside"),
+        miou_reconstructed=figure("control"),
+        excess=figure("generated beside", less="control"),
         miou_where_kept=figure("kept"),
         kept=int(kept.sum()),
         classes=_classes(names, before, after, of_control),
@@ -271,12 +287,12 @@ def loss_effect(
     reconstructed: Losses | None,
     names: Sequence[str],
     splits: Sequence[str],
-    seed: int = 0,
+    weighing: Weighing = "source",
 ) -> LossEffect:
     """All figures, as `evaluation.effectiveness` has them. Classes of one name are counted together."""
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
-    whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, seed)
+    whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)
 
     numbers: dict[str, list[int]] = {}
     for place, name in enumerate(names):
@@ -292,6 +308,8 @@ def loss_effect(
         left_out=int((generated.right == UNKNOWN).sum()),
         missed=whole.error_original,
         generated=whole.error_generated,
+        controlled=whole.controlled,
+        generated_controlled=whole.error_generated_controlled,
         reconstructed=whole.error_reconstructed,
         excess=whole.excess,
         newly_wrong=whole.flips.newly_wrong,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import Weighing
 from core.figures import Figure, Floats
 from evaluation.by_source import adjusted, means_of_groups
 
@@ -42,7 +43,7 @@ class SensitivityRow:
     change: Figure
     """The mean change of the probability of the true class, -1 to 1: below 0 the edit hurts."""
     newly_wrong: float | None
-    """The share of the test cases that are wrong here alone; None where there are too few."""
+    """The share of the test cases that are wrong here alone, weighed as the change; None where there are too few."""
     p_value: float | None
     p_adjusted: float | None
     """For all rows of the table, by Holm's way."""
@@ -55,11 +56,15 @@ class SensitivityRow:
 
 
 def sensitivity(
-    changes: Changes, case: NDArray[np.int64], group: NDArray[np.int64], names: Sequence[str]
+    changes: Changes,
+    case: NDArray[np.int64],
+    group: NDArray[np.int64],
+    names: Sequence[str],
+    weighing: Weighing = "source",
 ) -> tuple[SensitivityRow, ...]:
     """A row for each name, what hurts most first and what has too few test cases last. `case` is the place of a test
     case, and `group` the number among `names` of an edit of it; a pair that is there twice counts once. What is not
-    known of a test case leaves it out.
+    known of a test case leaves it out. `weighing` says what weighs the same in the mean of a row.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]
@@ -73,8 +78,10 @@ def sensitivity(
     cell, place, count = np.unique(group * sources + changes.source[case], return_inverse=True, return_counts=True)
     total = np.bincount(place, weights=changes.after[case] - changes.before[case])
     n = np.bincount(group, minlength=len(there))
-    figures, p_values = means_of_groups(total / count, count.astype(np.float64), cell // sources, len(there), n)
-    wrong = np.bincount(group, weights=changes.newly_wrong[case], minlength=len(there)) / n
+    weights = count.astype(np.float64) if weighing == "case" else np.ones(len(count))
+    figures, p_values = means_of_groups(total / count, weights, cell // sources, len(there), n, lowest=-1.0)
+    newly = np.bincount(place, weights=changes.newly_wrong[case]) / count
+    wrong = np.bincount(cell // sources, weights=weights * newly) / np.bincount(cell // sources, weights=weights)
     p_values[n < FEWEST] = np.nan
     rows = list[SensitivityRow]()
     for at, figure, few, *tests in zip(there.tolist(), figures, n < FEWEST, p_values, adjusted(p_values), strict=True):

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure, Floats, ratio
-from evaluation.by_source import CONFIDENCE, TOGETHER, Resampled, times_drawn
+from evaluation.by_source import CONFIDENCE, MeansOfSources
 
 RESAMPLES = 4000
+TOGETHER = 100
+"""Resamples that are drawn at a time: how often each source is drawn lies in memory for all of them."""
 MANY = 500
 """From so many sources without a judged image on, sums over them are drawn and not the sources."""
 
@@ -93,8 +95,8 @@ def validity_effect(held: Judged, strata: Sequence[str], seed: int = 0, resample
         nobody = "nobody judged an image yet" if not judged.any() else "no wrong image was judged"
         none = Figure(None, n=len(held), why=nobody)
         _, number = np.unique(held.source, return_inverse=True)
-        wrong = np.stack([np.bincount(number, weights=held.wrong), np.bincount(number).astype(np.float64)], axis=1)
-        measured = Resampled(wrong, seed, resamples).figure(lambda of: ratio(of[..., 0], of[..., 1]), len(held), True)
+        wrong = ratio(np.bincount(number, weights=held.wrong), np.bincount(number))
+        measured = MeansOfSources(wrong[:, None], seed=seed).figure(lambda of: of[..., 0], len(held))
         return ValidityEffect(measured, none, none, none, none, None, int(judged.sum()), missing, rows)
     part = Judged(
         held.source[known],
@@ -232,6 +234,13 @@ def _score_weight(held: Judged, strata: int) -> float | None:
         above += size**2 / asked.sum() * covariance[0, 1]
         below += size**2 / asked.sum() * covariance[0, 0] * (1 + asked.sum() / size)
     return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 0.0
+
+
+def times_drawn(chance: np.random.Generator, draws: NDArray[np.int64], sources: int) -> Floats:
+    """How often each of so many sources is drawn in each resample, which makes `draws` draws: (resamples, sources)."""
+    drawn = chance.integers(0, sources, draws.sum(), np.int32) if sources else np.zeros(0, np.int32)
+    drawn += np.repeat((np.arange(len(draws)) * sources).astype(np.int32), draws)
+    return np.bincount(drawn, minlength=len(draws) * sources).reshape(len(draws), sources).astype(np.float64)
 
 
 def expected_width(shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8) -> float:

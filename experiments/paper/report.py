@@ -275,7 +275,7 @@ def _rq2(held: Results, names: dict[str, str]) -> Iterator[str]:
 def _figure(figure: Figure, name: str) -> str:
     if figure.value is None or "error" in name:
         return with_interval(figure)
-    if name.startswith(("generated less", "net flips")):
+    if name.startswith("generated less"):
         return with_interval(figure, points=True)
     if name == "generated over original":
         ends = f" ({figure.low:.1f} to {figure.high:.1f})" if figure.low is not None and figure.high is not None else ""

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from core.evaluation_results import Weighing
 from core.image_filter import ImageFilter
 from services.commands import Command, parts_of
 from services.curation.views import WHICH, Filter
@@ -55,6 +56,7 @@ class OnModel(NamesModel, OnSubject):
     mapping: str = Field(
         "", max_length=LONGEST_MAPPING, description="A file that maps labels to classes, CSV or TOML; as text"
     )
+    weighing: Weighing = Field("source", description="What weighs the same in figures: each source, or each test case")
 
 
 class ListEvaluationSubjects(Query, name="list-evaluation-subjects"):

@@ -52,7 +52,7 @@ def rows_of(found: Evaluated) -> Iterator[Row]:
 
 def facts_of(found: Evaluated) -> dict[str, Any]:
     """Everything that is shown, JSON-ready."""
-    shown, identity = found.subject, found.identity
+    shown, identity, held = found.subject, found.identity, found.effectiveness or found.segmentation
     return {
         "subject": {
             "title": shown.title,
@@ -74,6 +74,7 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
             "to_look_at": {row.label: row.note for row in found.mapping.mapped if row.marked},
             "classes_of_no_label": list(found.mapping.left_over),
         },
+        "weighing": held.weighing if held is not None else None,
         "against": "reconstructions" if found.against_control else "originals",
         "figures": list(_plain_rows(found)),
         "confusion": _confusion(found),

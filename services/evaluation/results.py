@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import LossEffect
+from core.evaluation_results import LossEffect, Weighing
 from core.figures import Floats, ratio
 from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, report_of
@@ -104,6 +104,8 @@ class Evaluation:
     """Returns how likely people find images valid, or why nobody can tell. Called in a thread beside this one."""
     masks: MaskValidity
     """What is known of masks."""
+    weighing: Weighing = "source"
+    """What weighs the same in the figures."""
 
     def result(self) -> EvaluationResult:
         """Make all figures. Raises ValueError for sources of several splits."""
@@ -147,6 +149,7 @@ class Evaluation:
             np.maximum(cases.originals.label, 0),
             cases.labels,
             cases.split,
+            self.weighing,
         )
         of_original, of_control = (
             _means_of(one.true, one.answers.source, len(cases.originals)) for one in (first, control)
@@ -184,7 +187,7 @@ class Evaluation:
         def lose() -> LossEffect:
             lost, _ = standing.result()
             controls = lost.controls if drawn else None
-            return loss_effect(lost.originals, lost.generated, controls, lost.names, cases.split)
+            return loss_effect(lost.originals, lost.generated, controls, lost.names, cases.split, self.weighing)
 
         # Each waits for nothing but what was submitted before it.
         standing = self._beside.submit(stand)
@@ -197,6 +200,7 @@ class Evaluation:
             holds[cased.place],
             names,
             cases.split,
+            self.weighing,
         )
         shares, (lost, stood) = (effect.confusion_original, effect.confusion_generated), standing.result()
         cells = self._beside.submit(cells_of, cases, names, first, cased, lost, holds, shares)
@@ -277,7 +281,7 @@ class Evaluation:
         tables: dict[EditTable, tuple[EditRow, ...]] = {}
         for table in names:
             edits = self._shown(table, edits_of(cases, table))
-            rows = sensitivity(changes, edits.case, edits.group, edits.names)
+            rows = sensitivity(changes, edits.case, edits.group, edits.names, self.weighing)
             tables[table] = self._with_worst(table, rows, edits, after - compare_with)
         return tables, against_control
 

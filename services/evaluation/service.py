@@ -168,7 +168,7 @@ class EvaluationService:
     def asked(self, sent: OnModel) -> EvaluationQuestion:
         """What a command asks. Raises UserError for a model that there is not."""
         subject = sent.subject
-        return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping)
+        return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing)
 
     def mapping(self, asked: EvaluationQuestion) -> ClassMapping | None:
         """Map labels to classes; None if nobody has loaded the model. Raises UserError for a mapping that is none."""
@@ -314,7 +314,9 @@ class EvaluationService:
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = self._workspace.case_columns.outcomes(), self.pending(asked)
         score = partial(self._scored, cases, votes)
-        return Evaluation(stored, title, cases, mapping, self._answers, pending, votes, score, masks).result()
+        return Evaluation(
+            stored, title, cases, mapping, self._answers, pending, votes, score, masks, asked.weighing
+        ).result()
 
     def _scored(self, cases: Cases, votes: list[Outcome]) -> Scored | str:
         """The score of all images of a task: the same whatever is asked, until images or votes come."""

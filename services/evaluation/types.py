@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from core.evaluation_results import Effectiveness, LossEffect, MappingReport, SegmentationEffect
+from core.evaluation_results import Effectiveness, LossEffect, MappingReport, SegmentationEffect, Weighing
 from core.image_filter import ImageFilter
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
@@ -86,6 +86,8 @@ class EvaluationQuestion:
     model: UnderTestSettings
     mapping: str = ""
     """The text of a file of one's own that maps labels to classes (CSV, or TOML with [labels]); "" for none."""
+    weighing: Weighing = "source"
+    """What weighs the same in the figures."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.evaluation_results import Together
+from core.evaluation_results import Effectiveness, SegmentationEffect, Together
 from core.figures import Figure, Floats
 from core.words import count_of
 from services.evaluation.types import Cell, CellKind, Evaluated
@@ -38,13 +38,16 @@ def card(title: Child, value: Child, more: Child, link: str | None = None, name:
     )
 
 
-def excess_card(excess: Figure, control: Figure, unit: str, links: Links) -> Html:
+def excess_card(held: Effectiveness | SegmentationEffect, control: Figure, unit: str, links: Links) -> Html:
     """What the edits do beyond what drawing does; `unit` stands behind the figure of the reconstructions."""
+    excess = held.excess
     if excess.value is None:
         return card(
             "in excess of reconstruction", CANNOT_TELL, f"{excess.why}.".capitalize(), None, "excess", links.control
         )
     words = f"{ends_of(excess, True)} points; reconstructions {per_cent(control.value)} {unit}".rstrip()
+    if held.controlled < held.sources:
+        words += f"; of {held.controlled:,} of {count_of(held.sources, 'source')}"
     link = links.opened(Cell("controls"))
     return card("in excess of reconstruction", points(excess.value), words, link, "excess", links.control)
 

@@ -45,6 +45,7 @@ def result_part(found: Evaluated, links: Links) -> Html:
         el(
             "div",
             el("p", _answer(found), id="answer"),
+            links.weighed,
             small(found.mapping.summary, id="not-mapped") if found.mapping.unmapped else None,
             class_="card answer",
         ),
@@ -82,13 +83,13 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
     told = (
         held.error_generated.why
         if held.error_generated.value is None
-        else f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
+        else f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), over "
         f"{count_of(held.sources, 'source')}"
     )
     cards = el(
         "div",
         card("error, original → generated", error, told, links.opened(Cell("wrong")), "error"),
-        excess_card(held.excess, held.error_reconstructed, "wrong", links),
+        excess_card(held, held.error_reconstructed, "wrong", links),
         validity_card(found, links),
         card(
             f"what {count_of(held.cases, 'test case', 'is')} worth",
@@ -159,7 +160,6 @@ def _sources(held: Effectiveness, links: Links) -> Html:
     rows: list[tuple[str, Child]] = [
         ("newly wrong", linked(f"{flips.newly_wrong:,}", link("newly wrong", flips.newly_wrong))),
         ("newly right", linked(f"{flips.newly_right:,}", link("newly right", flips.newly_right))),
-        ("net", f"{points(flips.net.value)} points ({ends_of(flips.net, True)})"),
     ]
     if flips.p_value is not None:
         rows.append(("McNemar, exact", f"p = {p_words(flips.p_value)}"))

@@ -36,7 +36,7 @@ from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
 from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
 from ui.evaluate.result import result_part
-from ui.evaluate.words import EVALUATE, Links, Place
+from ui.evaluate.words import EVALUATE, Links, Place, weighing_link
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
@@ -63,10 +63,11 @@ def place_of(
     mapping: Annotated[str, Query(max_length=LONGEST_MAPPING)] = "",
     beside: str = "",
     other: _Number = None,
+    weighing: Literal["", "case"] = "",
 ) -> Place:
     """What an address says."""
     # A form of a browser ends its lines as typewriters do.
-    return Place(version, filter, split, key, mapping.replace("\r\n", "\n"), beside, other)
+    return Place(version, filter, split, key, mapping.replace("\r\n", "\n"), beside, other, weighing)
 
 
 At = Annotated[Place, Depends(place_of)]
@@ -125,6 +126,7 @@ class _Pages:
             thumb_url,
             lambda entry, cell: place.images(cell, entry),
             control_part(stand.control, can_make),
+            weighing_link(place),
             self._study(stand, found),
             can_check=True,
         )

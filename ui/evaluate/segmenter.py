@@ -41,7 +41,7 @@ def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> li
         else CANNOT_TELL
     )
     told = (
-        f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), bootstrap over "
+        f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), over "
         f"{count_of(held.sources, 'source')}"
         if there
         else held.miou_generated.why
@@ -49,7 +49,7 @@ def of_segmenter(found: Evaluated, held: SegmentationEffect, links: Links) -> li
     cards = el(
         "div",
         card("mIoU, original → generated", value, told, links.opened(Cell("generated")), "error"),
-        excess_card(held.excess, held.miou_reconstructed, "", links),
+        excess_card(held, held.miou_reconstructed, "", links),
         _lost_card(losses, links),
         validity_card(found, links),
         class_="eval-cards",

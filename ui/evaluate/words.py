@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 from core.figures import Figure
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell
-from ui.markup import Child
+from ui.explore.parts import small
+from ui.markup import Child, Html, el
 
 EVALUATE = "/evaluate/"
 CANNOT_TELL = "cannot tell"
@@ -32,6 +33,8 @@ class Place:
     """The key of a second model."""
     other: int | None = None
     """A second version, of which the same is asked."""
+    weighing: str = ""
+    """"case" where each test case weighs the same, in place of each source."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -59,6 +62,14 @@ class Place:
         return evaluate_address("images", **alone, **said, **({"image": image} if image else {}))
 
 
+def weighing_link(place: Place) -> Html:
+    """What weighs the same, and a link to the same figures weighed in the other way."""
+    by_case = place.weighing == "case"
+    words = "Each test case weighs the same." if by_case else "Each source weighs the same."
+    other = "Weigh sources" if by_case else "Weigh test cases"
+    return small(words, " ", el("a", other, href=place.to(weighing="" if by_case else "case")), id="weighing")
+
+
 @dataclass(frozen=True)
 class Links:
     """Where an answer leads."""
@@ -71,6 +82,8 @@ class Links:
     """Where one image of a number is."""
     control: Child = None
     """What makes the control set, where it can be made, and how far that is."""
+    weighed: Child = None
+    """What weighs the same in the figures, and where they are weighed in the other way."""
     study: StudyPlan | str | None = None
     """What a study would say that can be drafted, or in a sentence why none can; None where none is needed."""
     can_check: bool = False

@@ -1,0 +1,225 @@
+"""How often the 95 % intervals of Evaluate contain what is true, measured in worlds whose truth is known. Pure.
+
+A world has sources, test cases of each, an error rate, and a correlation of the errors of one source. It is drawn many
+times, and every time the very functions of the page make the interval. An interval that is made of few different
+outcomes covers more often than 95 %: where nothing is ever wrong, each interval that begins at 0 covers always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.figures import Figure, Floats
+from evaluation.by_source import MeansOfSources, means_of_groups, ratio_of
+
+SOURCES = (5, 10, 30, 100, 500)
+ERRORS = (0.0, 0.001, 0.005, 0.02, 0.1, 0.5, 0.98, 1.0)
+CORRELATIONS = (0.0, 0.3, 0.7)
+SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2, 3, 5, 8, 20)}
+"""Test cases of a source: each as likely as the others."""
+LEAST, MOST = 0.93, 0.98
+"""Between them a coverage is as promised."""
+REPETITIONS = 1000
+LARGEST_CHANGE = 0.9
+"""The probability of the true class before edits, of which an edit takes up to all."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Where intervals are tried."""
+
+    sources: int
+    cases: str
+    """A name of `SIZES`."""
+    error: float
+    correlation: float
+
+    def latent(self, chance: np.random.Generator, error: float, rank: Floats) -> Floats:
+        """The chance of each source to be wrong: beta distributed, with a source of higher `rank` never lower."""
+        if error in (0.0, 1.0) or not self.correlation:
+            return np.full(rank.shape, error)
+        from scipy import stats
+
+        worth = 1 / self.correlation - 1
+        grid = np.linspace(0, 1, 4001)
+        return np.interp(rank, grid, stats.beta.ppf(grid, error * worth, (1 - error) * worth))
+
+    def sizes(self, chance: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.int64]:
+        """The number of test cases of each source."""
+        return chance.choice(np.array(SIZES[self.cases]), size=shape)
+
+
+@dataclass(frozen=True)
+class Covered:
+    """How often intervals of one figure cover in one world."""
+
+    figure: str
+    world: World
+    covers: float
+    """The share of the intervals that contain the truth, 0 to 1; NaN where none is shown."""
+    shown: float
+    """The share of the repetitions in which an interval, or a bound, is shown."""
+    claims: float
+    """The share of the repetitions whose interval lies above 0: of a figure that is 0, false claims."""
+
+
+def _error(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
+    """The share of wrong test cases."""
+    shares, _ = _drawn(world, chance, repetitions, world.error)
+    return _figures(shares), world.error
+
+
+def _error_by_case(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
+    """The same, where each test case weighs the same."""
+    shares, sizes = _drawn(world, chance, repetitions, world.error)
+    columns = zip(shares.T, sizes.T.astype(np.float64), strict=True)
+    return [MeansOfSources(one[:, None], size).figure(lambda of: of[..., 0], 0) for one, size in columns], world.error
+
+
+def _error_of_class(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
+    """The error of a class in the table of classes."""
+    shares, _ = _drawn(world, chance, repetitions, world.error)
+    return _groups(shares.T, 0.0), world.error
+
+
+def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
+    """Generated less reconstructed, where edits do nothing: one reconstruction a source."""
+    rank = chance.random((world.sources, repetitions))
+    generated, _ = _drawn(world, chance, repetitions, world.error, rank)
+    control = chance.binomial(1, world.latent(chance, world.error, rank)).astype(np.float64)
+    return _figures(generated, control), 0.0
+
+
+def _difference(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
+    """Generated less original, where edits make half of what was right wrong."""
+    rank = chance.random((world.sources, repetitions))
+    after = (1 + world.error) / 2
+    generated, _ = _drawn(world, chance, repetitions, after, rank)
+    original = chance.binomial(1, world.latent(chance, world.error, rank)).astype(np.float64)
+    return _figures(generated, original), after - world.error
+
+
+def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
+    """Generated over original, of the same."""
+    rank = chance.random((world.sources, repetitions))
+    after = (1 + world.error) / 2
+    generated, _ = _drawn(world, chance, repetitions, after, rank)
+    original = chance.binomial(1, world.latent(chance, world.error, rank)).astype(np.float64)
+    means = MeansOfSources(np.concatenate([original, generated], axis=1))
+    figures = [ratio_of(means, repetitions + at, at, 0, "none is wrong") for at in range(repetitions)]
+    return figures, after / world.error if world.error else np.inf
+
+
+def _change(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
+    """The change of the true class's probability, where as many sources as the error says change at all."""
+    changed = chance.random((repetitions, world.sources)) < world.error
+    change = -LARGEST_CHANGE * chance.random(changed.shape) * changed
+    return _groups(change, -1.0), -LARGEST_CHANGE * world.error / 2
+
+
+Measured = Callable[[World, np.random.Generator, int], tuple[list[Figure], float]]
+FIGURES: Mapping[str, Measured] = {
+    "error": _error,
+    "error, each test case weighs the same": _error_by_case,
+    "error of a class": _error_of_class,
+    "generated less reconstructed, where edits do nothing": _excess,
+    "generated less original": _difference,
+    "generated over original": _factor,
+    "change by an edit": _change,
+}
+
+
+def worlds() -> Iterator[World]:
+    """All worlds of the table."""
+    for cases in SIZES:
+        for correlation in CORRELATIONS:
+            for sources in SOURCES:
+                for error in ERRORS:
+                    yield World(sources, cases, error, correlation)
+
+
+def covered(figure: str, world: World, repetitions: int = REPETITIONS, seed: int = 0) -> Covered:
+    """Measure one figure in one world."""
+    figures, truth = FIGURES[figure](world, np.random.default_rng([seed, world.sources]), repetitions)
+    shown = [one for one in figures if one.low is not None]
+    hits = sum(_at_most(one.low, truth) and (one.high is None or _at_most(truth, one.high)) for one in shown)
+    claims = sum(one.low is not None and one.low > 0 for one in figures)
+    return Covered(
+        figure, world, hits / len(shown) if shown else np.nan, len(shown) / len(figures), claims / len(figures)
+    )
+
+
+def table(figure: str, found: Sequence[Covered]) -> list[str]:
+    """The coverage of one figure as Markdown: rows are sources, cases and correlation, columns are errors."""
+    errors = sorted({one.world.error for one in found})
+    lines = [f"## {figure[:1].upper()}{figure[1:]}", ""]
+    lines += [f"| sources | test cases | correlation | {' | '.join(f'{100 * error:g} %' for error in errors)} |"]
+    lines += ["| ---: | --- | ---: |" + " ---: |" * len(errors)]
+    cells = {one.world: one for one in found}
+    for cases, correlation, sources in dict.fromkeys(
+        (one.world.cases, one.world.correlation, one.world.sources) for one in found
+    ):
+        row = [cells.get(World(sources, cases, error, correlation)) for error in errors]
+        lines.append(f"| {sources} | {cases} | {correlation:g} | {' | '.join(map(_cell, row))} |")
+    return [*lines, "", summary(found), ""]
+
+
+def summary(found: Sequence[Covered]) -> str:
+    """How many cells are as promised, in a sentence."""
+    inside = sum(LEAST <= one.covers <= MOST for one in found)
+    above = sum(one.covers > MOST for one in found)
+    below = sum(one.covers < LEAST for one in found)
+    return (
+        f"Of {len(found)} worlds {inside} are covered in {LEAST:.0%} to {MOST:.0%} of the repetitions, {above} more "
+        f"often, and {below} less often."
+    )
+
+
+def _drawn(
+    world: World, chance: np.random.Generator, repetitions: int, error: float, rank: Floats | None = None
+) -> tuple[Floats, NDArray[np.int64]]:
+    """The share of wrong test cases of each source in each repetition, (sources, repetitions), and their numbers."""
+    rank = chance.random((world.sources, repetitions)) if rank is None else rank
+    sizes = world.sizes(chance, rank.shape)
+    return chance.binomial(sizes, world.latent(chance, error, rank)) / sizes, sizes
+
+
+def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
+    """The mean of each column, or the mean of it less that of another."""
+    columns = shares.shape[1]
+    if less is None:
+        means = MeansOfSources(shares)
+        return [means.figure(lambda of, at=at: of[..., at], 0) for at in range(columns)]  # type: ignore[misc]
+    means = MeansOfSources(np.concatenate([shares, less], axis=1))
+    return [
+        means.figure(lambda of, at=at: of[..., at] - of[..., columns + at], 0)  # type: ignore[misc]
+        for at in range(columns)
+    ]
+
+
+def _groups(values: Floats, lowest: float) -> list[Figure]:
+    """The mean of each row, (repetitions, sources), by the closed form that tables use."""
+    groups, sources = values.shape
+    group = np.repeat(np.arange(groups), sources)
+    figures, _ = means_of_groups(
+        values.ravel(), np.ones(group.shape), group, groups, np.zeros(groups, np.int64), lowest
+    )
+    return figures
+
+
+def _at_most(one: float | None, other: float) -> bool:
+    return one is not None and one <= other + 1e-9
+
+
+def _cell(found: Covered | None) -> str:
+    if found is None:
+        return ""
+    if np.isnan(found.covers):
+        return "too few"
+    mark = "**" if found.covers < LEAST else ""
+    shown = f" ({100 * found.shown:.0f} %)" if found.shown < 1 else ""
+    return f"{mark}{100 * found.covers:.1f}{mark}{shown}"
