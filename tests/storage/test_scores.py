@@ -216,6 +216,6 @@ def test_a_view_and_a_script_filter_by_the_score(studio: Studio) -> None:
     precision, recall = percent(of_birds["precision"]), percent(of_birds["recall"])
     assert f"{precision} are valid (precision), and {recall} of the valid ones are among them (recall)" in page
     for one in of_birds["reliability"]:
-        assert f'{one["foretold"]:.2f}</th><td class="n">{percent(one["valid"])}</td>' in page
+        assert f'{one["foretold"]:.2f}</th><td class="n">{one["valid"]:.2f}</td>' in page
     assert "Images of a classification: how likely people find an image valid" in page
     assert "Images of a segmentation have no score: it takes 20 that people found valid" in page

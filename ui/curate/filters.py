@@ -362,12 +362,16 @@ def _of_task(run: ScoreRun) -> Html:
     """What the scores of a task are and how far they can be believed."""
     found = run.agreement
     rows = [
-        named_row(f"{mean:.2f}", el("td", percent(share), class_="n"), el("td", f"{images:,}", class_="n"))
+        named_row(
+            f"{mean:.2f}",
+            el("td", f"{share:.2f}", class_="n"),
+            el("td", f"{round(share * images):,} of {images:,}", class_="n"),
+        )
         for mean, share, images in found.bins
     ]
     heads = [
         el("th", words, scope="col", class_="n" if at else None)
-        for at, words in enumerate(("foretold", "found valid", "images"))
+        for at, words in enumerate(("foretold", "found", "valid"))
     ]
     return el(
         "div",
@@ -376,7 +380,7 @@ def _of_task(run: ScoreRun) -> Html:
         el(
             "details",
             el("summary", "Foretold and found"),
-            small("Judged images by their score: of 0.80, 80 % should be valid."),
+            small("Judged images, by tenths of the score: of those with 0.80 on average 0.80 should be valid."),
             head_table(heads, rows, class_="score-bins"),
             class_="more-values",
         ),
