@@ -8,16 +8,43 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Literal, get_args
 
 from core.types import TaskKind
+
+Output = Literal["logits", "softmax", "log softmax", "percentages", "probabilities", "class numbers"]
+"""Kind of numbers that a model answers with. The last two are those of a server."""
 
 UNKNOWN_VERSION = "unknown version"
 """Version of a model behind HTTP whose server tells none. Such a model may change unnoticed."""
 DIGEST = 16
 """Hex digits of `ModelIdentity.digest`."""
+_OUTPUT_WORDS: dict[Output, str] = {
+    "logits": "raw scores (logits), which a softmax turns into probabilities",
+    "softmax": "probabilities: the model ends in a softmax, so none is added",
+    "log softmax": "logarithms of probabilities, since the model ends in a log softmax",
+    "percentages": "percentages from 0 to 100, which are divided by 100",
+    "probabilities": "probabilities, taken as the server sends them",
+    "class numbers": "a class number for each pixel, taken as the server sends it",
+}
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """How a model is asked and understood, for people to check before anything is computed."""
+
+    scaling: str = ""
+    """How an image gets its size, in words. Empty if the model was last loaded by version 0.1."""
+    values: tuple[float, ...] = ()
+    """Least and largest number that the model gets for a pixel. Empty if a server prepares its images."""
+    output: Output | Literal[""] = ""
+    class_names: str = ""
+    """Origin of the class names, such as "the file"."""
+    remarks: tuple[str, ...] = ()
+    """Choices that were made for the person, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +60,8 @@ class Preprocessing:
     """Resampling, such as "bilinear", or "" if a server behind HTTP does it."""
     more: str = ""
     """Further steps, in the words of the library that does them."""
+    assumed: Assumptions = field(default=Assumptions(), compare=False)
+    """Follows from the rest and from the model's own bytes."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +79,33 @@ class ModelIdentity:
 
     @cached_property
     def digest(self) -> str:
-        """Return `DIGEST` hex digits of the hash of all fields."""
-        plain = json.dumps(asdict(self), sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(plain.encode()).hexdigest()[:DIGEST]
+        """Return `DIGEST` hex digits of the hash of all fields, without those of `Assumptions`.
+
+        Version 0.1 took percentages, and a softmax within a segmenter, for logits: they count as other models now.
+        """
+        plain = asdict(self)
+        output = plain["preprocessing"].pop("assumed")["output"]
+        if output == "percentages" or (output == "softmax" and self.kind == "segmentation"):
+            plain["output"] = output
+        text = json.dumps(plain, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
+
+    @property
+    def assumptions(self) -> tuple[tuple[str, str], ...]:
+        """Return names and sentences that say how the model is asked, for a page or a report."""
+        prepared, assumed = self.preprocessing, self.preprocessing.assumed
+        rows: list[tuple[str, str]] = []
+        if assumed.scaling:
+            rows.append(("Picture", assumed.scaling))
+        if assumed.values:
+            numbers = " to ".join(f"{value:.3g}".replace("-", "\N{MINUS SIGN}") for value in assumed.values)
+            normalised = f"; mean {_listed(prepared.mean)}, std {_listed(prepared.std)}" if prepared.mean else ""
+            rows.append(("Pixel values", f"{numbers}{normalised}"))
+        if assumed.output in get_args(Output):
+            rows.append(("Answer", _OUTPUT_WORDS[assumed.output]))  # type: ignore[index]
+        if assumed.class_names:
+            rows.append(("Class names", f"{len(self.classes):,}, from {assumed.class_names}"))
+        return (*rows, *(("Note", remark) for remark in assumed.remarks))
 
     @property
     def note(self) -> str:
@@ -63,6 +116,10 @@ class ModelIdentity:
             f"The server at {self.name} does not say which version of its model it runs. If the model changes, earlier "
             "predictions still count as its own."
         )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:.4g}" for number in numbers)
 
 
 def files_hash(files: Sequence[Path]) -> str:

@@ -186,7 +186,10 @@ class UnderTestSettings(_Settings):
         "checkpoint or ONNX file; or a server",
     )
     name: str = Field(
-        "", max_length=120, description="Its name, such as resnet50; for a file its architecture; on the hub owner/name"
+        "",
+        max_length=120,
+        description="Its name, such as resnet50; for a file its architecture, with timm: or torchvision: before it "
+        "where both have it; on the hub owner/name",
     )
     file: str = Field(
         "",
@@ -196,8 +199,8 @@ class UnderTestSettings(_Settings):
     classes: str = Field("", max_length=20000, description="Names of a file's classes in order, with commas between")
     address: str = Field("", max_length=1000, description="Where a model behind HTTP is asked")
     timeout: float = Field(60.0, gt=0, le=3600, description="Seconds within which a server answers one request")
-    size: str = Field("", max_length=20, description="What an ONNX file wants images scaled to: 224, or width x height")
-    mean: str = Field("", max_length=100, description="What is taken off each channel (0 to 1) for an ONNX file")
+    size: str = Field("", max_length=20, description="Size that a file wants images scaled to: 224, or width x height")
+    mean: str = Field("", max_length=100, description="Mean of each channel (0 to 1) that a file wants taken off")
     std: str = Field("", max_length=100, description="What each channel is then divided by")
     layout: Literal["channels first", "channels last"] = Field(
         "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"

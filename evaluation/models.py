@@ -20,6 +20,7 @@ from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters.architectures import find_network
 from evaluation.adapters.base import Adapter, Output, TorchAdapter
+from evaluation.adapters.network import extremes, require_read
 
 Picture = Image.Image | Callable[[], Image.Image]
 """An image, or what reads it: then it is read on a thread beside the model, and not before its turn."""
@@ -32,6 +33,7 @@ _Prepared = tuple[Any, tuple[int, int]]
 
 def load_adapter(wanted: UnderTestSettings) -> Adapter:
     """The adapter that the settings ask for, its model loaded. Raises UserError when that cannot be."""
+    require_read(wanted)
     if wanted.source == "onnx":
         from evaluation.adapters.onnx import OnnxAdapter
 
@@ -88,6 +90,16 @@ class ModelUnderTest:
                     yield batch
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
+
+    def input_picture(self, image: Image.Image) -> Image.Image:
+        """Return an image as the model gets it: scaled and cropped, its values turned back into colours."""
+        image = image.convert("RGB")
+        prepared = self._adapter.prepare(image)
+        if isinstance(prepared, str):  # of a server, which is sent the image as it is
+            return image
+        black, white = (values[:, None, None] for values in extremes(self._adapter.prepare))
+        pixels = (np.asarray(prepared, np.float32) - black) / (white - black)
+        return Image.fromarray((pixels.clip(0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0))
 
     def _prepare(self, picture: Picture) -> _Prepared:
         image = picture if isinstance(picture, Image.Image) else picture()

@@ -7,14 +7,17 @@ with a name, a file or a download comes out as a UserError.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from core.errors import UserError
-from core.model_identity import ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
 from evaluation.adapters.network import (
+    GIVEN,
     IMAGENET_MEAN,
     IMAGENET_STD,
     Kind,
@@ -23,8 +26,13 @@ from evaluation.adapters.network import (
     classes_given,
     listed,
     not_fetched,
-    require_few_classes,
+    numbers_given,
+    own_names_told,
+    require_classes,
+    require_read,
+    size_given,
     squeezed,
+    squeezed_words,
     unknown,
 )
 
@@ -33,10 +41,14 @@ PREPARED_BY = "prepared_by"
 """The key of a header that names the library whose own preparation of images the model was trained with."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
 """Under which key training scripts put the weights."""
+_SQUEEZED = "squeezed"
+_LIBRARIES = ("torchvision", "timm")
+"""Libraries of architectures. “timm:resnet50” names one of them where both have the architecture."""
 
 
 def find_network(wanted: UnderTestSettings) -> Network:
     """The network, its weights loaded, on the CPU. Raises UserError for what cannot be found, fetched or fitted."""
+    require_read(wanted)
     if wanted.source == "file":
         return _from_file(wanted)
     if wanted.source == "transformers":
@@ -45,7 +57,7 @@ def find_network(wanted: UnderTestSettings) -> Network:
         return from_transformers(wanted)
     if not wanted.name:
         raise UserError("Give the name of the model under test, such as resnet50.")
-    return _from_torchvision(wanted.name) if wanted.source == "torchvision" else _from_timm(wanted.name)
+    return _from_torchvision(wanted) if wanted.source == "torchvision" else _from_timm(wanted)
 
 
 def untrained(network: Network, wanted: UnderTestSettings) -> Any:
@@ -53,13 +65,16 @@ def untrained(network: Network, wanted: UnderTestSettings) -> Any:
     if wanted.source == "transformers":
         return type(network.net)(network.net.config)
     auxiliary = any(key.startswith("aux_classifier.") for key in network.net.state_dict())
-    return _empty(network.identity.name, len(network.identity.classes), auxiliary)[0]
+    name = network.identity.name
+    if wanted.source in _LIBRARIES:
+        name = f"{wanted.source}:{name}"
+    return _empty(name, len(network.identity.classes), auxiliary)[0]
 
 
-def _from_torchvision(name: str) -> Network:
+def _from_torchvision(wanted: UnderTestSettings) -> Network:
     from torchvision import models
 
-    kinds = torchvision_names()
+    name, kinds = wanted.name, torchvision_names()
     if name not in kinds:
         raise unknown(name, "torchvision", list(kinds))
     try:
@@ -68,40 +83,84 @@ def _from_torchvision(name: str) -> Network:
     except Exception as error:  # a download may fail in as many ways as there are networks
         raise not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
-    return Network(
-        net, ModelIdentity(name, str(weights), kinds[name], shown, tuple(weights.meta["categories"])), prepare
-    )
+    classes, origin = _named(wanted, tuple(weights.meta["categories"]), "torchvision")
+    return Network(net, ModelIdentity(name, str(weights), kinds[name], _told(shown, origin, classes), classes), prepare)
 
 
-def _from_timm(name: str) -> Network:
+def _from_timm(wanted: UnderTestSettings) -> Network:
     import timm
     from timm.data import ImageNetInfo
 
-    if not timm.is_model(name):
-        raise unknown(name, "timm", timm.list_models())
+    name = wanted.name
+    timm_weights(name)
     try:
         net = timm.create_model(name, pretrained=True)
     except Exception as error:
         raise not_fetched(name, "timm", error) from error
     info = ImageNetInfo()
     known = net.num_classes == info.num_classes()
-    classes = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
+    labels = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
     come = net.pretrained_cfg
     shown, prepare = _of_timm(net)
     weights = str(come.get("hf_hub_id") or come.get("url") or come.get("tag") or "timm's own")
-    labels = tuple(label.split(",")[0] for label in classes)
-    return Network(net, ModelIdentity(name, weights, "classification", shown, labels), prepare)
+    own = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
+    classes, origin = _named(wanted, tuple(label.split(",")[0] for label in labels), own)
+    require_classes(name, "classification", classes)
+    identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
+    return Network(net, identity, prepare)
+
+
+def timm_weights(name: str) -> Any:
+    """What timm knows of the weights of a model. Raises UserError for an unknown name or tag, and where it has none."""
+    import timm
+    from timm.models import get_pretrained_cfg
+
+    if not timm.is_model(name):
+        raise unknown(name, "timm", timm.list_models())
+    architecture, _, tag = name.partition(".")
+    tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{architecture}.*")]
+    try:
+        come = get_pretrained_cfg(name)
+    except RuntimeError as error:
+        there = f"it has {', '.join(tags)}" if tags else "it has no weights at all"
+        raise UserError(f"timm has no weights {tag[:80]!r} for {architecture}: {there}.", field="model") from error
+    if come is None or not come.has_weights:
+        raise UserError(f"timm has no weights for {name}: name one of timm.list_pretrained().", field="model")
+    return come
+
+
+def _named(wanted: UnderTestSettings, own: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], str]:
+    """The names of a model's classes and their origin: those that were given, else its own."""
+    given = classes_given(wanted)
+    if given and len(given) != len(own):
+        raise UserError(
+            f"{wanted.name} has {len(own)} classes and not the {len(given)} that are given: correct the list, or leave "
+            "it empty to take the model's own.",
+            field="classes",
+        )
+    return (given, GIVEN) if given else (own, origin)
+
+
+def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
+    """The preprocessing with what is assumed of a network of a library or a file. `scaling` is there already."""
+    remarks = (*remarks, *(() if origin == GIVEN else own_names_told(classes)))
+    assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
+    return replace(shown, assumed=assumed)
 
 
 def _of_torchvision(weights: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
     """How torchvision prepares images for some weights of its own."""
     prepare = weights.transforms()
+    scaling = f"shorter side scaled to {prepare.resize_size[0]} pixels"
+    if crop := getattr(prepare, "crop_size", ()):
+        scaling += f", then the middle {crop[-1]} × {crop[0]} taken"
     shown = Preprocessing(
         size=_size(getattr(prepare, "crop_size", ())),
         mean=tuple(getattr(prepare, "mean", ())),
         std=tuple(getattr(prepare, "std", ())),
         interpolation=getattr(getattr(prepare, "interpolation", None), "value", ""),
         more=repr(prepare),
+        assumed=Assumptions(scaling),
     )
     return shown, prepare
 
@@ -111,12 +170,17 @@ def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
     from timm.data import create_transform, resolve_model_data_config
 
     config = resolve_model_data_config(net)
+    height, width = config["input_size"][1:]
+    side, mode = math.floor(min(height, width) / config["crop_pct"]), config.get("crop_mode", "center")
+    to_side = {"squash": f"scaled to {side} × {side} pixels, whatever its shape", "border": f"longer side to {side}"}
+    scaling = to_side.get(mode, f"shorter side scaled to {side} pixels") + f", then the middle {width} × {height} taken"
     shown = Preprocessing(
         size=_size(config["input_size"][1:]),
         mean=tuple(config["mean"]),
         std=tuple(config["std"]),
         interpolation=str(config["interpolation"]),
         more=json.dumps({name: config[name] for name in ("crop_pct", "crop_mode") if name in config}),
+        assumed=Assumptions(scaling),
     )
     return shown, create_transform(**config, is_training=False)
 
@@ -134,38 +198,106 @@ def _from_file(wanted: UnderTestSettings) -> Network:
     except OSError as error:
         raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
     state, header = _read(file)
-    name = wanted.name or header.get("architecture", "")
-    if not name:
+    named = wanted.name or header.get("architecture", "")
+    if not named:
         raise UserError(f"{file.name} does not say its architecture: name it, such as resnet18.")
-    classes = classes_given(wanted) or listed(header, "classes")
+    given = classes_given(wanted)
+    classes = given or listed(header, "classes")
     if not classes:
         raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
+    name, remarks = _chosen_library(named, header.get(PREPARED_BY, ""), state, len(classes))
     net, kind = _empty(name, len(classes), any(key.startswith("aux_classifier.") for key in state))
-    require_few_classes(file.name, kind, classes)
+    require_classes(file.name, kind, classes)
     try:
         net.load_state_dict(state)
     except RuntimeError as error:
         reason = [line.strip() for line in str(error).splitlines()[1:] if line.strip()] or [str(error)]
         raise UserError(
-            f"{file.name} does not fit {name} with {len(classes)} classes: {reason[0][:200].rstrip('.')}."
+            f"{file.name} does not fit {named} with {len(classes)} classes: {reason[0][:200].rstrip('.')}."
         ) from error
-    shown, prepare = _prepared(name, net, kind, header)
-    return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
+    shown, prepare = _prepared(name, net, kind, header, wanted, file.name)
+    shown = _told(shown, GIVEN if given else "the file", classes, *remarks)
+    return Network(net, ModelIdentity(name, weights, kind, shown, tuple(classes)), prepare)
 
 
-def _prepared(name: str, net: Any, kind: Kind, header: Mapping[str, str]) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Preparation of images for the model of a file: that of the library in its header, else squeezed into its size."""
+def _chosen_library(
+    named: str, prepared_by: str, state: Mapping[str, Any], classes: int
+) -> tuple[str, tuple[str, ...]]:
+    """The name of an architecture, with “timm:” where torchvision has it too, and a sentence of what was chosen.
+
+    Where nobody says which library is meant, the weights do: those that fit both are torchvision's.
+    """
+    library, _, plain = named.partition(":")
+    if library not in _LIBRARIES:
+        library, plain = prepared_by, named
+    if plain not in torchvision_names():
+        return named, ()
+    import timm
+
+    if not timm.is_model(plain):
+        return named, ()
+    timms = f"timm:{plain}"
+    if library in _LIBRARIES:
+        return (timms if library == "timm" else plain), ()
+    fits = [name for name in (plain, timms) if _fits(name, state, classes)]
+    both = f"torchvision and timm both have an architecture {plain}"
+    if fits == [timms]:
+        return timms, (f"{both}; these weights fit timm's alone.",)
+    if fits == [plain]:
+        return plain, (f"{both}; these weights fit torchvision's alone.",)
+    which = "these weights fit both" if fits else "these weights fit neither"
+    return plain, (f"{both}; {which}, and torchvision's was taken. Name {timms} for the other.",)
+
+
+def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
+    """Whether tensors have the names and shapes of an architecture's."""
+    import torch
+
+    with torch.device("meta"):  # compared, and no memory taken
+        net, _ = _empty(name, classes, any(key.startswith("aux_classifier.") for key in state))
+    own = net.state_dict()
+    return own.keys() == state.keys() and all(own[key].shape == state[key].shape for key in own)
+
+
+def _prepared(
+    name: str, net: Any, kind: Kind, header: Mapping[str, str], wanted: UnderTestSettings, called: str
+) -> tuple[Preprocessing, Callable[[Any], Any]]:
+    """Preparation of images for the model of a file: what is given, else that of the library in its header, else
+    squeezed into its size.
+    """
     library = header.get(PREPARED_BY, "")
-    if library == "torchvision" and name in torchvision_names():
+    given = [one for one in ("size", "mean", "std") if getattr(wanted, one)]
+    plain = name.partition(":")[2] or name
+    known = library == "torchvision" and plain in torchvision_names()
+    known |= library == "timm" and hasattr(net, "pretrained_cfg")
+    if known and given:
+        raise UserError(
+            f"{called} says that {library} prepares its images, as it did in its training: leave {given[0]} out.",
+            field=given[0],
+        )
+    if known and library == "torchvision":
         from torchvision import models
 
-        return _of_torchvision(models.get_model_weights(name).DEFAULT)
-    if library == "timm" and hasattr(net, "pretrained_cfg"):
+        return _of_torchvision(models.get_model_weights(plain).DEFAULT)
+    if known:
         return _of_timm(net)
-    side = int(header.get("size") or (224 if kind == "classification" else 512))
-    mean, std = listed(header, "mean") or IMAGENET_MEAN, listed(header, "std") or IMAGENET_STD
-    shown = Preprocessing((side, side), tuple(mean), tuple(std), "bilinear", "squeezed")
-    return shown, squeezed((side, side), mean, std)
+    side = _only_side(net) or (224 if kind == "classification" else 512)
+    size = size_given(wanted.size or header.get("size", "")) or (side, side)
+    mean = numbers_given(wanted.mean, header, "mean") or IMAGENET_MEAN
+    std = numbers_given(wanted.std, header, "std") or IMAGENET_STD
+    if len(mean) != 3 or len(std) != 3:
+        raise UserError(f"{called} has not a mean and a std for each of three channels: give both.", field="mean")
+    shown = Preprocessing(size, mean, std, "bilinear", _SQUEEZED, Assumptions(squeezed_words(size)))
+    return shown, squeezed(size, mean, std)
+
+
+def _only_side(net: Any) -> int:
+    """The side of the only images that a network takes, in pixels; 0 where it takes others too, or does not say."""
+    config = getattr(net, "pretrained_cfg", None) or {}  # of timm
+    if config.get("fixed_input_size") and len(config.get("input_size") or ()) == 3:
+        return int(config["input_size"][-1])
+    side = getattr(net, "image_size", 0)  # of torchvision's vision transformers
+    return side if isinstance(side, int) else 0
 
 
 def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
@@ -175,11 +307,13 @@ def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
     if source == "transformers":
         return {"format": "pt"}
     header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
-    if source in ("torchvision", "timm"):
-        return header | {PREPARED_BY: source}
     shown = identity.preprocessing
-    side = {"size": str(shown.size[0])} if shown.size is not None else {}
-    return header | side | {"mean": json.dumps(shown.mean), "std": json.dumps(shown.std)}
+    if source not in _LIBRARIES and shown.more != _SQUEEZED:  # of a file that a library prepares images for
+        source = "timm" if shown.more.startswith("{") else "torchvision"
+    if source in _LIBRARIES:
+        return header | {PREPARED_BY: source}
+    size = {"size": "x".join(map(str, shown.size))} if shown.size is not None else {}
+    return header | size | {"mean": json.dumps(shown.mean), "std": json.dumps(shown.std)}
 
 
 def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
@@ -208,24 +342,28 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 
 def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
-    """An architecture without weights. torchvision is asked first, then timm."""
+    """An architecture without weights: of the library that the name begins with, else of torchvision, then of timm."""
     if name == SMALL_UNET:
         from evaluation.adapters.small_unet import SmallUNet
 
         return SmallUNet(classes), "segmentation"
-    kinds = torchvision_names()
-    if name in kinds:
+    library, _, plain = name.partition(":")
+    if library not in _LIBRARIES:
+        library, plain = "", name
+    kinds = torchvision_names() if library != "timm" else {}
+    if plain in kinds:
         from torchvision import models
 
         more: dict[str, Any] = {}
-        if kinds[name] == "segmentation":
+        if kinds[plain] == "segmentation":
             more = {"weights_backbone": None, "aux_loss": auxiliary}
-        return models.get_model(name, weights=None, num_classes=classes, **more), kinds[name]
+        return models.get_model(plain, weights=None, num_classes=classes, **more), kinds[plain]
     import timm
 
-    if timm.is_model(name):
-        return timm.create_model(name, pretrained=False, num_classes=classes), "classification"
-    raise unknown(name, "torchvision or timm", [SMALL_UNET, *kinds, *timm.list_models()])
+    if library != "torchvision" and timm.is_model(plain):
+        return timm.create_model(plain, pretrained=False, num_classes=classes), "classification"
+    known = [SMALL_UNET, *kinds, *(timm.list_models() if library != "torchvision" else ())]
+    raise unknown(plain, library or "torchvision or timm", known)
 
 
 def torchvision_names() -> dict[str, Kind]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
-from core.errors import UserError
+from core.errors import UserError, out_of_memory
 from core.model_identity import ModelIdentity
 from core.predictions import Doubt, map_size
 from core.types import TaskKind
-from evaluation.adapters.network import Network
+from evaluation.adapters.network import Network, values_of
 from evaluation.ranking import deep_gini, entropy
 
 
@@ -37,6 +37,12 @@ class Output:
 DOUBT_SIDE = 64
 """How unsure a segmenter is of an image is taken at so many places at most across and down, evenly spread: neighbouring
 pixels say nearly the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image."""
+
+
+NO_NUMBER = (
+    "The model under test answers with something that is no number (NaN or infinite): its weights are damaged, or its "
+    "mean and std are not those that it was trained with."
+)
 
 
 class Adapter(Protocol):
@@ -60,25 +66,42 @@ class TorchAdapter:
     """A network of torch, on the GPU where there is one, at full precision."""
 
     def __init__(self, network: Network) -> None:
+        """Raises UserError where the network does not take images of the size that they are prepared to."""
         import torch
 
-        self.kind, self.identity = network.kind, network.identity
-        self.prepare = network.prepare
+        self.kind, self.prepare = network.kind, network.prepare
+        prepared = network.identity.preprocessing
+        values = values_of(network.identity.name, self.prepare, prepared.mean)
+        known = replace(prepared, assumed=replace(prepared.assumed, values=values))
+        self.identity = replace(network.identity, preprocessing=known)
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._net = network.net.to(self._device).eval()
         self.at_once = images_at_once(self.kind, self._device == "cuda")
+        if prepared.size is not None:
+            _check(self._asked([self.prepare(Image.new("RGB", prepared.size))]), self.kind, self.identity.classes, 1)
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
+        return output_of(self.kind, self.identity.classes, prepared, sizes, self._asked)
+
+    def _asked(self, pixels: Sequence[Any]) -> Any:
         import torch
 
-        def ask(pixels: Sequence[Any]) -> Any:
+        try:
             with torch.inference_mode():
                 found = self._net(torch.stack(list(pixels)).to(self._device))
-            if isinstance(found, dict):  # of torchvision's segmenters, and of transformers
-                found = found["logits" if "logits" in found else "out"]
-            return found.float()
-
-        return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
+        except Exception as error:  # networks refuse sizes in as many ways as there are networks
+            if out_of_memory(error):
+                raise
+            said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+            height, width = pixels[0].shape[-2:]
+            raise UserError(
+                f"{self.identity.name} cannot be asked about images of {width} × {height} pixels, to which they are "
+                f"prepared: {said}. Correct the size; a model of transformers has it in its preprocessor_config.json.",
+                field="size",
+            ) from error
+        if isinstance(found, dict):  # of torchvision's segmenters, and of transformers
+            found = found["logits" if "logits" in found else "out"]
+        return found.float()
 
 
 def images_at_once(kind: TaskKind, gpu: bool) -> int:
@@ -123,10 +146,7 @@ def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> N
             f"{len(classes)} classes: correct the list of classes, or the model."
         )
     if not bool(logits.isfinite().all()):
-        raise UserError(
-            "The model under test answers with something that is no number (NaN or infinite): its weights are damaged, "
-            "or its mean and std are not those that it was trained with."
-        )
+        raise UserError(NO_NUMBER)
 
 
 def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:

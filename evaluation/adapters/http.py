@@ -22,12 +22,13 @@ import numpy as np
 from PIL import Image
 
 from core.errors import UserError
-from core.model_identity import UNKNOWN_VERSION, ModelIdentity, Preprocessing
+from core.model_identity import UNKNOWN_VERSION, Assumptions, ModelIdentity, Preprocessing
+from core.model_identity import Output as Numbers
 from core.predictions import map_size
 from core.progress import stop_if, stop_signal
 from core.settings import UnderTestSettings
 from evaluation.adapters.base import Output
-from evaluation.adapters.network import Kind, classes_given, require_few_classes
+from evaluation.adapters.network import GIVEN, Kind, classes_given, require_classes
 
 IMAGES = 8
 """In one request at most."""
@@ -44,7 +45,7 @@ MOST_BYTES = 32 << 20
 MOST_PIXELS = 1 << 25
 """Of a class map in an answer."""
 ROUNDING = 0.02
-"""By so much may probabilities add up to more than 1."""
+"""Largest difference between 1 and the sum of an image's probabilities."""
 _NO_CARD = (400, 401, 403, 404, 405, 406, 410, 415, 422, 501)
 """What a server answers that says nothing of itself."""
 
@@ -105,7 +106,11 @@ class HttpAdapter:
         classes = self._classes(card, wanted)
         named = " ".join(str(card[key]) for key in ("name", "version") if card.get(key))[:200]
         weights = named if card.get("version") else UNKNOWN_VERSION
-        shown = Preprocessing(more="by the server")
+        output: Numbers = "probabilities" if self.kind == "classification" else "class numbers"
+        origin = "the server" if card.get("classes") else GIVEN
+        shown = Preprocessing(
+            more="by the server", assumed=Assumptions("sent as it is; the server prepares it", (), output, origin)
+        )
         self.identity = ModelIdentity(self._address, weights, self.kind, shown, classes)
         self._places = {name: place for place, name in enumerate(classes)}
         self.at_once = IMAGES * REQUESTS
@@ -147,7 +152,7 @@ class HttpAdapter:
                 'between, or have it answer GET with {"classes": [...]}.',
                 field="classes",
             )
-        require_few_classes(f"The server at {self._address}", self.kind, classes)
+        require_classes(f"The server at {self._address}", self.kind, classes)
         return classes
 
     # What it says of images
@@ -190,8 +195,8 @@ class HttpAdapter:
                 raise self._nonsense(f"{json.dumps(probability)[:40]} as the probability of {name[:60]!r}")
             row[self._places[name]] = min(1.0, probability)
         total = math.fsum(held.values())
-        if not 0 < total <= 1 + ROUNDING:
-            raise self._nonsense(f"probabilities that add up to {total:.3g} and not to 1")
+        if not abs(total - 1) <= ROUNDING:
+            raise self._nonsense(f"probabilities that add up to {total:.3g} and not to 1 (all classes count)")
         return row
 
     def _map(self, entry: Any, size: tuple[int, int]) -> Image.Image:

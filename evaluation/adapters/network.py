@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
 
 from core.errors import UserError
 from core.model_identity import ModelIdentity
@@ -15,8 +19,30 @@ from core.settings import UnderTestSettings
 
 Kind = Literal["classification", "segmentation"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+GIVEN = "the list that was given"
+"""Origin of class names that a person gave."""
 MOST_CLASSES = 255
 """Of a segmenter: class maps are kept with a byte a pixel."""
+LEAST_SPAN, MOST_SPAN = 0.1, 300.0
+"""Limits of the difference between a white and a black pixel as a model gets them. Usual are 1, 2, 4.6 and 255."""
+READS: Mapping[str, frozenset[str]] = {
+    "profile": frozenset(),
+    "torchvision": frozenset(("name", "classes")),
+    "timm": frozenset(("name", "classes")),
+    "transformers": frozenset(("name", "file", "classes")),
+    "file": frozenset(("name", "file", "classes", "size", "mean", "std")),
+    "onnx": frozenset(("name", "file", "classes", "size", "mean", "std", "layout")),
+    "http": frozenset(("address", "classes")),
+}
+"""Settings that each source of models reads."""
+_CALLED = {"name": "a name", "file": "a file", "classes": "class names", "size": "a size", "mean": "a mean"}
+_CALLED |= {"std": "a std", "layout": "a layout", "address": "an address"}
+_INSTEAD = {
+    "torchvision": "it is prepared as torchvision prepares it; give its weights as a file to prepare it otherwise",
+    "timm": "it is prepared as timm prepares it; give its weights as a file to prepare it otherwise",
+    "transformers": "its preprocessor_config.json says how images are prepared for it, and can be changed",
+    "http": "its server prepares its images",
+}
 
 
 @dataclass(frozen=True)
@@ -50,15 +76,104 @@ def checkpoint_path(named: str) -> Path:
     return path
 
 
+def require_read(wanted: UnderTestSettings) -> None:
+    """Raise UserError, naming the field, for a setting that the model's source does not read."""
+    plain = UnderTestSettings(source=wanted.source)
+    for name, called in _CALLED.items():
+        if getattr(wanted, name) != getattr(plain, name) and name not in READS[wanted.source]:
+            if wanted.source == "profile":
+                raise UserError(
+                    f"The profile's own model does not take {called}: leave it out, or say by “source” where the model "
+                    "comes from.",
+                    field="source",
+                )
+            pixels = name in ("size", "mean", "std", "layout")
+            why = f" ({_INSTEAD[wanted.source]})" if pixels and wanted.source in _INSTEAD else ""
+            raise UserError(f"A model from {wanted.source} does not take {called}{why}: leave it out.", field=name)
+
+
 def classes_given(wanted: UnderTestSettings) -> tuple[str, ...]:
-    """The names of classes that a person gave; empty for none."""
-    return tuple(name.strip() for name in wanted.classes.split(",") if name.strip())
+    """The names of classes that a person gave; empty for none. Raises UserError for a name that is there twice."""
+    names = tuple(name.strip() for name in wanted.classes.split(",") if name.strip())
+    twice = twice_in(names)
+    if twice:
+        raise UserError(
+            f"The class “{twice[0][:60]}” is given twice: correct the list of classes, so that each name stands for "
+            "one.",
+            field="classes",
+        )
+    return names
 
 
-def require_few_classes(called: str, kind: Kind, classes: Sequence[str]) -> None:
-    """Raise UserError for a segmenter with more classes than a class map can number."""
+def twice_in(names: Sequence[str]) -> tuple[str, ...]:
+    """Names that are there more than once, in their order."""
+    return tuple(name for name, number in Counter(names).items() if number > 1)
+
+
+def own_names_told(names: Sequence[str]) -> tuple[str, ...]:
+    """A sentence about names that a model itself gives to several of its classes; empty for none."""
+    twice = twice_in(names)
+    if not twice:
+        return ()
+    more = f" and {len(twice) - 1} more names" if len(twice) > 1 else ""
+    return (f"The model itself calls several of its classes “{twice[0]}”{more}: map labels to them by their numbers.",)
+
+
+def require_classes(called: str, kind: Kind, classes: Sequence[str]) -> None:
+    """Raise UserError for a single class, and for a segmenter with more classes than a class map can number."""
+    if len(classes) < 2:
+        raise UserError(
+            f"{called} has {len(classes) or 'no'} class{'' if classes else 'es'}, so its answer would be the same for "
+            "every image: a model under test has one output for each of at least two classes.",
+            field="classes",
+        )
     if kind == "segmentation" and len(classes) > MOST_CLASSES:
         raise UserError(f"{called} has {len(classes)} classes: of a segmenter at most {MOST_CLASSES} are taken.")
+
+
+def size_given(text: str) -> tuple[int, int] | None:
+    """Width and height of "224" or "1024x512"; None for what says none."""
+    sides = [int(side) for side in text.lower().split("x") if side.strip().isdigit()]
+    return (sides[0], sides[-1]) if len(sides) in (1, 2) and all(sides) else None
+
+
+def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[float, ...]:
+    """The numbers that a person typed, else those of a file's header; empty for none."""
+    if typed:
+        return tuple(float(number) for number in typed.split(","))
+    try:
+        return tuple(float(number) for number in listed(header, name))
+    except (ValueError, TypeError):
+        return ()
+
+
+def extremes(prepare: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """A black and a white picture as a model gets them, (3,) each: the least and largest values of its channels."""
+    side = (64, 64)
+    black, white = (np.asarray(prepare(Image.new("RGB", side, colour))) for colour in ("black", "white"))
+    return black.reshape(3, -1).mean(1), white.reshape(3, -1).mean(1)
+
+
+def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float]) -> tuple[float, float]:
+    """Least and largest value that a model gets for a pixel. Raises UserError where `mean` and std cannot be meant."""
+    black, white = extremes(prepare)
+    least, largest = float(min(black.min(), white.min())), float(max(black.max(), white.max()))
+    spans = np.abs(white - black)
+    slack = 0.05 * spans
+    holds_zero = bool((np.minimum(black, white) <= slack).all() and (np.maximum(black, white) >= -slack).all())
+    if holds_zero and spans.min() >= LEAST_SPAN and spans.max() <= MOST_SPAN:
+        return least, largest
+    of_bytes = any(number > 1 for number in mean)
+    hint = (
+        "they look like those of pixels from 0 to 255, and here pixels go from 0 to 1: divide each number by 255"
+        if of_bytes
+        else "pixels go from 0 to 1 here, and the usual are 0.485, 0.456, 0.406 and 0.229, 0.224, 0.225"
+    )
+    raise UserError(
+        f"With this mean and std {called} would get values from {least:.3g} to {largest:.3g} for black to white, with "
+        f"which no model was trained: {hint}.",
+        field="mean" if of_bytes else "std",
+    )
 
 
 def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
@@ -81,6 +196,11 @@ def squeezed(size: tuple[int, int], mean: Sequence[float], std: Sequence[float])
         v2.Normalize(list(mean), list(std)),
     ]
     return v2.Compose(steps)
+
+
+def squeezed_words(size: tuple[int, int]) -> str:
+    """What `squeezed` does to a picture's size."""
+    return f"scaled to {size[0]} × {size[1]} pixels, whatever its shape"
 
 
 def unknown(name: str, where: str, known: list[str]) -> UserError:

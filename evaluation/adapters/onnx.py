@@ -6,17 +6,32 @@ images are prepared for it, and nothing of that is guessed: the person says it, 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from core.errors import UserError, out_of_memory
-from core.model_identity import ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
-from evaluation.adapters.base import Output, images_at_once, output_of
-from evaluation.adapters.network import Kind, checkpoint_path, classes_given, listed, require_few_classes, squeezed
+from evaluation.adapters.base import NO_NUMBER, Output, images_at_once, output_of
+from evaluation.adapters.network import (
+    GIVEN,
+    Kind,
+    checkpoint_path,
+    classes_given,
+    listed,
+    numbers_given,
+    own_names_told,
+    require_classes,
+    size_given,
+    squeezed,
+    squeezed_words,
+    values_of,
+)
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
 """Whose operators onnxruntime has itself."""
@@ -25,6 +40,25 @@ READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _LOG_ZERO = 1e-30
 """Least probability, so that a logarithm of it is a number."""
+ROUNDING = 0.02
+"""Largest difference between 1 and a sum of probabilities: those of 16 bits are rounded so much."""
+_KEEPS_RANGE = frozenset(
+    (
+        *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Cast", "Dropout"),
+        *("Resize", "Upsample", "ReduceMean", "GlobalAveragePool", "AveragePool"),
+    )
+)
+"""Operators whose result has the range of their first input, so that what made that input tells of the result."""
+_SCALES = frozenset(("Mul", "Div", "Add", "Sub"))
+"""Operators that move and stretch a range, where one of their two inputs is a constant."""
+_UNBOUNDED = frozenset(
+    (
+        *("Gemm", "MatMul", "Conv", "ConvTranspose", "BatchNormalization", "LayerNormalization"),
+        *("Relu", "LeakyRelu", "PRelu", "Elu", "Gelu"),
+    )
+)
+"""Operators whose results are raw scores, even where all of them happen to lie between 0 and 1."""
+_BOUNDED = frozenset(("Sigmoid", "HardSigmoid"))
 
 
 class OnnxAdapter:
@@ -44,17 +78,19 @@ class OnnxAdapter:
             content = file.read_bytes()
         except OSError as error:
             raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
-        header = _checked(content, file.name)
+        contents = _checked(content, file.name)
+        header, self._made_by = contents.header, contents.made_by
         self._session = _session(content, file.name)
         self._input, self._batch, size = self._read_input(wanted, header)
         self._type = _FLOATS[self._input.type]
-        classes = classes_given(wanted) or tuple(map(str, listed(header, "classes")))
+        given = classes_given(wanted)
+        classes = given or tuple(map(str, listed(header, "classes")))
         if not classes:
             raise UserError(
                 f"{file.name} does not say its classes: give their names in order, with commas between.",
                 field="classes",
             )
-        mean, std = _numbers(wanted.mean, header, "mean"), _numbers(wanted.std, header, "std")
+        mean, std = numbers_given(wanted.mean, header, "mean"), numbers_given(wanted.std, header, "std")
         if len(mean) != 3 or len(std) != 3:
             raise UserError(
                 f"{file.name} does not say how the pixels of an image are to be normalised: give mean and std of the "
@@ -62,10 +98,14 @@ class OnnxAdapter:
                 field="mean" if len(mean) != 3 else "std",
             )
         self.prepare = squeezed(size, mean, std)
-        self._logits = self._find_output(size, classes)
-        self.kind: Kind = self._kind
-        require_few_classes(file.name, self.kind, classes)
-        shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {wanted.layout}")
+        values = values_of(file.name, self.prepare, mean)
+        found = self._find_output(size, classes)
+        self.kind: Kind = found.kind
+        self._found = found
+        require_classes(file.name, self.kind, classes)
+        remarks = (*found.remarks, *(() if given else own_names_told(classes)))
+        assumed = Assumptions(squeezed_words(size), values, found.numbers, GIVEN if given else "the file", remarks)
+        shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {wanted.layout}", assumed)
         self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
         self.at_once = images_at_once(self.kind, gpu)
@@ -74,7 +114,7 @@ class OnnxAdapter:
         def ask(pixels: Sequence[Any]) -> Any:
             import torch
 
-            return torch.from_numpy(self._logits(self._run(np.stack([one.numpy() for one in pixels]))))
+            return torch.from_numpy(self._found.logits(self._run(np.stack([one.numpy() for one in pixels]))))
 
         return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
 
@@ -94,7 +134,7 @@ class OnnxAdapter:
             other = "channels last" if first else "channels first"
             hint = f"choose {other} as layout" if sides[2 if first else 0] == 3 else "take one for images in colour"
             raise UserError(f"{who} takes images of {channels} channels with {wanted.layout}: {hint}.", field="layout")
-        given = _size(wanted.size or header.get("size", ""))
+        given = size_given(wanted.size or header.get("size", ""))
         for own, said in zip((width, height), given or (0, 0), strict=True):
             if own and said and own != said:
                 raise UserError(
@@ -109,34 +149,73 @@ class OnnxAdapter:
             )
         return inputs[0], batch, size
 
-    def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> Callable[[np.ndarray], np.ndarray]:
-        """Find the output and `_kind` by a picture of noise; returns what makes logits of it. Sets `_output`, too."""
+    def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
+        """Find the output that answers for the classes, by pictures of plain colours and noise. Sets `_output`."""
         names = [output.name for output in self._session.get_outputs()]
-        noise = np.random.default_rng(0).standard_normal((1, 3, size[1], size[0])).astype(np.float32)
-        self._output = names
-        shapes = []
+        pictures = [self.prepare(image).numpy() for image in _trial_pictures(size)]
+        fitting: list[_Answers] = []
+        shapes: list[str] = []
+        single = False
         for name in names:
             self._output = [name]
-            found = self._run(noise)
+            found = self._run(pictures[0][None])
             shapes.append(f"{name}: {found.shape}")
             if not np.issubdtype(found.dtype, np.floating):
                 continue
-            if found.ndim == 2 and found.shape[1] == len(classes):
-                self._kind: Kind = "classification"
-                if (found >= 0).all() and np.allclose(found.sum(1), 1, atol=1e-3):
-                    # There is a softmax in the model: logits whose softmax is the same.
-                    return lambda rows: np.log(np.maximum(rows, _LOG_ZERO))
-                return lambda rows: rows
-            if found.ndim == 4 and len(classes) in (found.shape[1], found.shape[3]):
-                self._kind = "segmentation"
-                if found.shape[1] == len(classes):
-                    return lambda maps: maps
-                return lambda maps: np.ascontiguousarray(maps.transpose(0, 3, 1, 2))
+            answers = _shape_of(found, len(classes))
+            single |= answers is None and _one_number(found)
+            if answers is None:
+                continue
+            if not fitting:
+                # Each pixel of a segmenter is a trial of its own, so that fewer pictures are enough.
+                some = pictures[1:] if answers.kind == "classification" else pictures[1:2]
+                rows = [answers.rows(one) for one in (found, *(self._run(one[None]) for one in some))]
+                answers = replace(answers, numbers=self._numbers(np.concatenate(rows), name))
+            fitting.append(replace(answers, name=name))
+        if not fitting:
+            hint = (
+                "It answers one number, as a model that tells two classes apart by a single score: export it with one "
+                "output for each of the two classes, as logits or with a softmax"
+                if single
+                else "Correct the list of classes, or export the model with its logits as (images, classes) or "
+                "(images, classes, height, width)"
+            )
+            raise UserError(
+                f"{self._called} answers with {'; '.join(shapes)[:200]}, which does not fit {len(classes)} "
+                f"class{'es' if len(classes) > 1 else ''}. {hint}.",
+                field="classes",
+            )
+        first = fitting[0]
+        self._output = [first.name]
+        if len(fitting) > 1:
+            others = ", ".join(f"“{one.name}”" for one in fitting[1:])
+            told = f"It has {len(fitting)} outputs that fit; “{first.name}” was taken, and not {others}."
+            first = replace(first, remarks=(told,))
+        return first
+
+    def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
+        """The kind of numbers of (answers, classes). Raises UserError for those of which no softmax makes sense."""
+        rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
+        if not len(rows):
+            raise UserError(NO_NUMBER)
+        made_by, total = self._made_by.get(output, ""), rows.sum(1)
+        least, largest = float(rows.min()), float(rows.max())
+        if made_by in _UNBOUNDED:
+            return "logits"
+        if made_by not in _BOUNDED:
+            if least >= -1e-6 and np.abs(total - 1).max() <= ROUNDING:
+                return "softmax"
+            if least >= -1e-4 and np.abs(total - 100).max() <= 100 * ROUNDING:
+                return "percentages"
+            if largest <= 1e-3 and np.abs(np.exp(rows).sum(1) - 1).max() <= ROUNDING:
+                return "log softmax"
+            if made_by != "Softmax" and not (least >= 0 and largest <= 1):
+                return "logits"
+        why = "its softmax is not over the classes" if made_by == "Softmax" else "as with a sigmoid for each class"
         raise UserError(
-            f"{self._called} answers with {'; '.join(shapes)[:200]}, which does not fit {len(classes)} classes: "
-            "correct the list of classes, or export the model with its logits as (images, classes) or (images, "
-            "classes, height, width).",
-            field="classes",
+            f"{self._called} answers with numbers from {least:.3g} to {largest:.3g} that do not add up to 1 over its "
+            f"{rows.shape[1]} classes ({why}): a model under test chooses one class of all. Export it with its "
+            "logits, or with a softmax over the classes."
         )
 
     def _run(self, pixels: np.ndarray) -> np.ndarray:
@@ -167,8 +246,87 @@ class OnnxAdapter:
             ) from error
 
 
-def _checked(content: bytes, who: str) -> dict[str, str]:
-    """The metadata of a model. Raises UserError for what is none, or needs more than itself."""
+@dataclass(frozen=True)
+class _Answers:
+    """An output of a model that answers for its classes."""
+
+    kind: Kind
+    last: bool
+    """Whether the classes of a segmenter are the last axis."""
+    name: str = ""
+    numbers: Numbers = "logits"
+    remarks: tuple[str, ...] = ()
+
+    def rows(self, found: np.ndarray) -> np.ndarray:
+        """All answers of an output as (answers, classes): one for an image, or one for each of its pixels."""
+        plain = self._plain(found)
+        return plain if self.kind == "classification" else plain.transpose(0, 2, 3, 1).reshape(-1, plain.shape[1])
+
+    def logits(self, found: np.ndarray) -> np.ndarray:
+        """Logits (images, classes) or (images, classes, h, w): their softmax gives the probabilities of an output."""
+        plain = self._plain(found)
+        if self.numbers in ("softmax", "percentages"):  # a softmax takes out the factor of 100
+            return np.log(np.maximum(plain, _LOG_ZERO))
+        return np.ascontiguousarray(plain)
+
+    def _plain(self, found: np.ndarray) -> np.ndarray:
+        if self.kind == "classification":
+            return found.reshape(len(found), -1)
+        return found.transpose(0, 3, 1, 2) if self.last else found
+
+
+def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
+    """How an output for one image answers for so many classes; None where it does not."""
+    sides = [side for side in found.shape[1:] if side != 1]
+    if len(found) == 1 and sides == [classes]:  # also (1, classes, 1, 1), as a classifier without a flattening
+        return _Answers("classification", False)
+    if found.ndim == 4 and classes > 1 and classes in (found.shape[1], found.shape[3]):
+        return _Answers("segmentation", found.shape[1] != classes)
+    return None
+
+
+def _one_number(found: np.ndarray) -> bool:
+    """Whether an output has one number for an image, or for each of its pixels."""
+    return found.size == 1 or (found.ndim == 4 and 1 in (found.shape[1], found.shape[3]))
+
+
+def _trial_pictures(size: tuple[int, int]) -> list[Image.Image]:
+    """Pictures by whose answers the numbers of a model are told: noise, and plain colours."""
+    noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
+    colours = ("red", "green", "blue", "black", "white")
+    plain = [Image.new("RGB", size, colour) for colour in colours]
+    return [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
+
+
+@dataclass(frozen=True)
+class _Contents:
+    header: dict[str, str]
+    """The metadata."""
+    made_by: dict[str, str]
+    """Operator that gives the numbers of each output their range, by the name of the output; "" for an unknown one."""
+
+
+def _made_by(graph: Any, output: str) -> str:
+    """The operator that gives an output's numbers their range."""
+    made = {name: node for node in graph.node for name in node.output}
+    constants = {tensor.name for tensor in graph.initializer}
+    constants |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
+    for _ in range(len(graph.node)):
+        node = made.get(output)
+        if node is None:
+            return ""
+        moved = [name for name in node.input if name not in constants]
+        if node.op_type in _KEEPS_RANGE:
+            output = node.input[0]
+        elif node.op_type in _SCALES and len(moved) == 1:
+            output = moved[0]
+        else:
+            return str(node.op_type)
+    return ""
+
+
+def _checked(content: bytes, who: str) -> _Contents:
+    """The contents of a model. Raises UserError for what is none, or needs more than itself."""
     import onnx
 
     try:
@@ -192,7 +350,8 @@ def _checked(content: bytes, who: str) -> dict[str, str]:
                     f"{who} uses the operator {message.domain[:60]}:{message.op_type[:60]}, which would load a library "
                     "or a file of its own, and that is not done: export it with the operators of ONNX alone."
                 )
-    return {entry.key: entry.value for entry in model.metadata_props}
+    made_by = {output.name: _made_by(model.graph, output.name) for output in model.graph.output}
+    return _Contents({entry.key: entry.value for entry in model.metadata_props}, made_by)
 
 
 def _messages(message: Any) -> Iterator[Any]:
@@ -220,18 +379,3 @@ def _session(content: bytes, who: str) -> Any:
             raise UserError(f"There is not enough memory for {who}: free some, or take a smaller one.") from error
         said = " ".join(str(error).split()).rpartition(" : ")[2]
         raise UserError(f"{who} cannot be run by onnxruntime: {said[:200].rstrip('.')}.") from error
-
-
-def _size(text: str) -> tuple[int, int] | None:
-    """Width and height; None for what says none."""
-    sides = [int(side) for side in text.lower().split("x") if side.strip().isdigit()]
-    return (sides[0], sides[-1]) if len(sides) in (1, 2) and all(sides) else None
-
-
-def _numbers(typed: str, header: Mapping[str, str], name: str) -> tuple[float, ...]:
-    if typed:
-        return tuple(float(number) for number in typed.split(","))
-    try:
-        return tuple(float(number) for number in json.loads(header.get(name, "[]")))
-    except (ValueError, TypeError):
-        return ()

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from core.errors import UserError, out_of_memory
-from core.model_identity import ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
-from evaluation.adapters.network import Kind, Network, checkpoint_path, classes_given, not_fetched, require_few_classes
+from evaluation.adapters.network import (
+    GIVEN,
+    Kind,
+    Network,
+    checkpoint_path,
+    classes_given,
+    not_fetched,
+    own_names_told,
+    require_classes,
+)
 
 FILES = ("*.json", "*.safetensors")
 """What is fetched of a repository: its weights and how images are prepared; neither code nor pickles."""
@@ -35,20 +45,35 @@ def from_transformers(wanted: UnderTestSettings) -> Network:
         )
     net = _load(folder, called, kind, own_code=bool(config.get("auto_map")))
     held = net.config.id2label
-    classes = classes_given(wanted) or tuple(str(held[number]) for number in sorted(held))
+    _require_one_of_all(net.config, called)
+    given = classes_given(wanted)
+    classes = given or tuple(str(held[number]) for number in sorted(held))
     if len(classes) != len(held):
         raise UserError(
             f"{called} has {len(held)} classes and not the {len(classes)} that are given: correct the list, or leave "
             "it empty to take the model's own.",
             field="classes",
         )
-    require_few_classes(called, kind, classes)
+    require_classes(called, kind, classes)
     processor = _processor(folder, called)
 
     def prepare(image: Any) -> Any:
-        return processor(images=image, return_tensors="pt")["pixel_values"][0]
+        try:
+            return processor(images=image, return_tensors="pt")["pixel_values"][0]
+        except Exception as error:  # of transformers, which reads its size only now
+            if out_of_memory(error):
+                raise
+            said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+            raise UserError(
+                f"The image processor of {called} cannot prepare an image of {image.width} × {image.height} pixels: "
+                f'{said}. Correct the size in preprocessor_config.json, such as {{"height": 224, "width": 224}}.',
+                field="size",
+            ) from error
 
-    shown = _shown(processor.to_dict())
+    told = processor.to_dict()
+    origin = GIVEN if given else "config.json"
+    assumed = Assumptions(_scaling(told), (), "logits", origin, () if given else own_names_told(classes))
+    shown = replace(_shown(told), assumed=assumed)
     name = type(net).__name__ if wanted.file else called  # of a folder its name says nothing
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
 
@@ -99,6 +124,23 @@ def _kind(config: Mapping[str, Any], called: str) -> Kind:
     return kinds.pop()
 
 
+def _require_one_of_all(config: Any, called: str) -> None:
+    """Raise UserError for classes with gaps in their numbers, and for a model that does not choose one of them."""
+    held, purpose = config.id2label, config.problem_type
+    if sorted(held) != list(range(len(held))):
+        raise UserError(
+            f"The id2label in the config.json of {called} numbers {len(held)} classes as "
+            f"{', '.join(str(number) for number in sorted(held)[:8])}: number them from 0 to {len(held) - 1}, in the "
+            "order of the model's outputs.",
+            field="classes",
+        )
+    if purpose in ("multi_label_classification", "regression"):
+        raise UserError(
+            f"{called} was trained for {purpose.replace('_', ' ')}: it does not choose one class of all, which is what "
+            "is measured here. Take a model for single label classification."
+        )
+
+
 def _load(folder: Path, called: str, kind: Kind, own_code: bool) -> Any:
     from transformers import AutoModelForImageClassification, AutoModelForSemanticSegmentation
 
@@ -140,6 +182,24 @@ def _processor(folder: Path, called: str) -> Any:
             f"{called} does not say how images are prepared for it: add the preprocessor_config.json that its image "
             "processor was saved with."
         ) from error
+
+
+def _scaling(held: Mapping[str, Any]) -> str:
+    """How an image processor gives an image its size, in words."""
+
+    def sides(size: Any) -> str:
+        return f"{size['width']} × {size['height']}" if isinstance(size, dict) and size.get("width") else ""
+
+    size, crop = held.get("size"), held.get("crop_size")
+    if not held.get("do_resize", True):
+        scaling = "left at its own size"
+    elif sides(size):
+        scaling = f"scaled to {sides(size)} pixels, whatever its shape"
+    elif isinstance(size, dict) and size.get("shortest_edge") and not held.get("crop_pct"):
+        scaling = f"shorter side scaled to {size['shortest_edge']} pixels"
+    else:
+        scaling = f"scaled as preprocessor_config.json says (size {json.dumps(size, default=str)})"
+    return f"{scaling}, then the middle {sides(crop)} taken" if held.get("do_center_crop") and sides(crop) else scaling
 
 
 def _shown(held: Mapping[str, Any]) -> Preprocessing:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from core.errors import UserError
 from core.model_sections import ROOT, WebFile, Weights
 from core.settings import UnderTestSettings
-from evaluation.adapters.architectures import torchvision_names
+from evaluation.adapters.architectures import timm_weights, torchvision_names
 from evaluation.adapters.network import checkpoint_path, unknown
 from evaluation.adapters.transformers import FILES
 
@@ -71,14 +71,9 @@ def _of_transformers(wanted: UnderTestSettings) -> Weights:
 def _of_timm(wanted: UnderTestSettings) -> Weights:
     import timm
     import torch
-    from timm.models import get_pretrained_cfg
     from timm.models._hub import hf_split  # its own reading of an id with a revision
 
-    if not timm.is_model(wanted.name):
-        raise unknown(wanted.name, "timm", timm.list_models())
-    come = get_pretrained_cfg(wanted.name)
-    if come is None or not come.has_weights:
-        raise UserError(f"timm has no weights for {wanted.name}: name one of timm.list_pretrained().")
+    come = timm_weights(wanted.name)
     with torch.device("meta"):  # counted, and no memory taken
         net = timm.create_model(wanted.name, pretrained=False)
     taken: dict[str, Any] = dict.fromkeys(

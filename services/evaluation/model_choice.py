@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from core.errors import UserError
 from core.settings import UnderTestSettings
-from evaluation.adapters.network import checkpoint_path
+from evaluation.adapters.network import checkpoint_path, require_read
 from services.commands import Command, RunCommand, refused
 from services.edit_conflicts import StateEdit
 
@@ -30,8 +30,8 @@ class NamesModel(Command):
     model: str = Field(
         "",
         max_length=LONGEST_NAME,
-        description="Its name, such as resnet50 or owner/name; of a file: its architecture, unless the file says it; "
-        "of http: the address, which the profile has to name",
+        description="Its name, such as resnet50 or owner/name; of a file: its architecture, unless the file says it, "
+        "with timm: or torchvision: before it where both have it; of http: the address, which the profile has to name",
     )
     file: str = Field(
         "",
@@ -42,8 +42,8 @@ class NamesModel(Command):
     classes: str = Field(
         "", max_length=LONGEST_CLASSES, description="The names of a file's classes in order, with commas between"
     )
-    size: str = Field("", max_length=20, description="What an ONNX file wants images scaled to: 224, or width x height")
-    mean: str = Field("", max_length=100, description="What is taken off each channel (0 to 1) for an ONNX file")
+    size: str = Field("", max_length=20, description="Size that a file wants images scaled to: 224, or width x height")
+    mean: str = Field("", max_length=100, description="Mean of each channel (0 to 1) that a file wants taken off")
     std: str = Field("", max_length=100, description="What each channel is then divided by")
     layout: Literal["channels first", "channels last"] = Field(
         "channels first", description="How an ONNX file wants its pixels: (3, height, width) or (height, width, 3)"
@@ -59,15 +59,11 @@ class AskModelAgain(RunCommand, name="under-test-again"):
 
 
 def chosen_model(command: NamesModel) -> UnderTestSettings:
-    """The settings that a command says. Raises UserError, naming the field."""
+    """The settings that a command says. Raises UserError, naming the field, also for one that its source ignores."""
     source, name, file = command.source, command.model.strip(), command.file.strip()
-    given = {"source": source}
-    if source == "http":
-        given |= {"address": name, "classes": command.classes}
-    elif source != "profile":
-        given |= {"name": name, "file": file, "classes": command.classes if file else ""}
-    if source == "onnx":
-        given |= {"size": command.size, "mean": command.mean, "std": command.std, "layout": command.layout}
+    given = {"source": source, "file": file, "classes": command.classes, "layout": command.layout}
+    given |= {"address" if source == "http" else "name": name}
+    given |= {"size": command.size, "mean": command.mean, "std": command.std}
     try:
         wanted = UnderTestSettings.model_validate(given)
     except ValidationError as error:
@@ -79,6 +75,10 @@ def chosen_model(command: NamesModel) -> UnderTestSettings:
             ) from error
         wrong = refused(error, UnderTestSettings)
         raise UserError(str(wrong), field="model" if wrong.field == "address" else wrong.field) from error
+    try:
+        require_read(wanted)
+    except UserError as error:
+        raise UserError(str(error), field="model" if error.field == "name" else error.field) from error
     if source in ("torchvision", "timm") and not name:
         raise UserError("Give the name of the model under test, such as resnet50.", field="model")
     if source == "http" and not name:

@@ -50,6 +50,8 @@ class Predictor(Protocol):
 
     def predict_many(self, images: Sequence[Callable[[], Image.Image]]) -> Iterator[PredictedBatch]: ...
 
+    def input_picture(self, image: Image.Image) -> Image.Image: ...
+
 
 @dataclass(frozen=True)
 class _Loaded:
@@ -415,15 +417,15 @@ def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
 
 def model_key(chosen: UnderTestSettings) -> str:
     """Return the name under which a model's predictions are looked up. A changed file is another model."""
-    if chosen.source not in ("file", "onnx"):
-        return chosen.title
-    try:
-        changed = f"@{checkpoint_path(chosen.file).stat().st_mtime_ns:x}"
-    except (UserError, OSError):
-        changed = ""
-    pixels = [one for one in (chosen.size, chosen.mean, chosen.std) if one and chosen.source == "onnx"]
-    pixels += [chosen.layout] if chosen.source == "onnx" else []
-    details = "; ".join([*([chosen.classes] if chosen.classes else []), *pixels])
+    changed = ""
+    if chosen.source in ("file", "onnx"):
+        try:
+            changed = f"@{checkpoint_path(chosen.file).stat().st_mtime_ns:x}"
+        except (UserError, OSError):
+            changed = ""
+    said = [one for one in (chosen.classes, chosen.size, chosen.mean, chosen.std) if one]
+    said += [chosen.layout] if chosen.source == "onnx" else []
+    details = "; ".join(said)
     return f"{chosen.title}{changed}{f' ({details})' if details else ''}"
 
 

@@ -124,6 +124,7 @@ def test_a_server_without_a_version_is_told_of(server: ModelServer) -> None:
         ({"classes": [1, 2]}, "", "does not say its classes"),
         ({**CARD, "kind": "detection"}, "", "calls itself a model for 'detection'"),
         ({"kind": "segmentation", "classes": [str(n) for n in range(300)]}, "", "at most 255"),
+        ({"classes": ["day"]}, "", "has 1 class, so its answer would be the same for every image"),
     ],
 )
 def test_what_a_server_says_of_itself_has_to_fit(server: ModelServer, card: Any, given: str, said: str) -> None:
@@ -152,6 +153,10 @@ def one(**entry: Any) -> dict[str, Any]:
         (one(classes={"day": -0.1, "night": 1.1}), "-0.1 as the probability"),
         (one(classes={"day": 0.9, "night": 0.9}), "add up to 1.8"),
         (one(classes={"day": 0, "night": 0}), "add up to 0"),
+        (one(classes={"day": 0.5}), "add up to 0.5 and not to 1 .all classes count."),
+        (one(classes={"day": 0.9, "night": 0.05}), "add up to 0.95 and not to 1"),
+        (one(classes={"day": 90, "night": 10}), "90 as the probability of 'day'"),
+        (one(classes={"day": 1e400}), "Infinity as the probability"),
     ],
 )
 def test_nonsense_is_told_with_what_was_expected(server: ModelServer, answer: Any, said: str) -> None:
@@ -160,6 +165,13 @@ def test_nonsense_is_told_with_what_was_expected(server: ModelServer, answer: An
     with pytest.raises(UserError, match=said):
         model.predict(IMAGES[0])
     assert server.asked == [1], "it would answer so again"
+
+
+def test_probabilities_that_are_rounded_are_taken(server: ModelServer) -> None:
+    model = ask(server)
+    for said, first in (({"day": 0.33, "night": 0.66}, "night"), ({"day": 0.67, "night": 0.34}, "day")):
+        server.answer = lambda _, said=said: (200, one(classes=said), {})  # type: ignore[misc]
+        assert model.predict(IMAGES[0]).top[0].label == first
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +18,7 @@ from PIL import Image
 from core.settings import UnderTestSettings
 
 CLASSES = ("bird", "boat", "house")
+COLOURS = ("red", "green", "blue")
 MEAN, STD = "0.4, 0.5, 0.6", "0.2, 0.25, 0.3"
 
 
@@ -69,6 +70,47 @@ def onnx_file(
         torch.onnx.export(net, (torch.zeros(shape),), str(file), dynamo=False, **names)
     layout = "channels last" if last else "channels first"
     return wanted("onnx", file=str(file), classes=", ".join(CLASSES), mean=MEAN, std=STD, layout=layout)
+
+
+Step = tuple[str, Mapping[str, Any], Sequence[Any]]
+"""An operator of ONNX, its attributes, and the constants that it takes behind its first input."""
+
+
+def onnx_of_steps(
+    file: Path, *steps: Step, classes: int = 3, per_pixel: bool = False, scale: float = 4.0, bias: Sequence[float] = ()
+) -> UnderTestSettings:
+    """Writes a model as ONNX that tells red, green and blue apart: `scale` times the mean of each channel, or each
+    pixel of it, and then `steps`. It takes images of 32 × 32 pixels from -1 to 1.
+    """
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    held: dict[str, Any] = {"axes": np.array([2, 3]), "bias": np.asarray(bias or [0.0] * classes, np.float32)}
+    if per_pixel:
+        held["weights"] = (scale * np.eye(classes, 3, dtype=np.float32))[:, :, None, None]
+        nodes = [helper.make_node("Conv", ["image", "weights", "bias"], ["y"])]
+    else:
+        held["weights"] = scale * np.eye(3, classes, dtype=np.float32)
+        nodes = [
+            helper.make_node("ReduceMean", ["image", "axes"], ["means"], keepdims=0),
+            helper.make_node("Gemm", ["means", "weights", "bias"], ["y"]),
+        ]
+    last = "y"
+    for place, (operator, attributes, constants) in enumerate(steps):
+        names = [f"constant{place}_{number}" for number in range(len(constants))]
+        held |= {name: np.asarray(value) for name, value in zip(names, constants, strict=True)}
+        nodes.append(helper.make_node(operator, [last, *names], [f"z{place}"], **attributes))
+        last = f"z{place}"
+    graph = helper.make_graph(
+        nodes,
+        "colours",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, 32, 32])],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(values, name) for name, values in held.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
+    half = "0.5, 0.5, 0.5"
+    return wanted("onnx", file=str(file), classes=", ".join(COLOURS[:classes]), mean=half, std=half)
 
 
 def onnx_that_says_all(folder: Path) -> UnderTestSettings:
