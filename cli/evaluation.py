@@ -116,6 +116,9 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
         misfit = service.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
+        if service.pending(asked).left:
+            for name, words in stored.identity.assumptions:
+                print(printable(f"{name}: {words}"), file=sys.stderr)
         try:
             read = service.read(asked.model, cases, on_count)
         finally:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from core.csv_tables import Kind, csv_text
+from core.model_identity import ModelIdentity
 from evaluation.report import (
     Row,
     latex,
@@ -63,7 +64,13 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
         },
         "model": found.model,
         "kind": found.kind,
-        "identity": identity and {"digest": identity.digest, "name": identity.name, "weights": identity.weights},
+        "identity": identity
+        and {
+            "digest": identity.digest,
+            "name": identity.name,
+            "weights": identity.weights,
+            "assumptions": assumption_facts(identity),
+        },
         "answer": found.answer,
         "notes": list(found.notes),
         "images": asdict(found.pending) | {"left": found.pending.left},
@@ -80,6 +87,11 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
         "confusion": _confusion(found),
         "validity_score": found.score and asdict(found.score),
     }
+
+
+def assumption_facts(identity: ModelIdentity) -> list[dict[str, str]]:
+    """How a model is asked and understood, JSON-ready."""
+    return [{"name": name, "value": value} for name, value in identity.assumptions]
 
 
 def file_of(found: Evaluated, kind: FileKind) -> bytes:

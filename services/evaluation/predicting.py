@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from PIL import Image
 
 from core.errors import UserError, one_line
+from core.model_identity import ModelIdentity
 from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.words import count_of
@@ -31,6 +32,8 @@ from storage.workspace import Workspace
 SAVED_AT_ONCE = 128
 """Images whose predictions are saved in one transaction, or more where a batch is larger."""
 COUNTED_AT_ONCE = 256
+PATIENCE = 20.0
+"""Seconds that the picture of a model's input waits for another model to be loaded."""
 Save = Callable[[Sequence[NewPrediction]], object]
 
 
@@ -71,16 +74,32 @@ class Predicting:
         self._held: tuple[str, Predictor] | None = None
         self._lock = threading.Lock()
         self._broken: dict[str, str] = {}
+        self._loaded_since: dict[str, ModelIdentity] = {}
 
     def stored(self, wanted: UnderTestSettings) -> StoredModel | None:
         """The model that these settings mean, where it was loaded before."""
-        return self._workspace.models_under_test.asked_for(model_key(wanted))
+        found = self._workspace.models_under_test.asked_for(model_key(wanted))
+        return None if found is None else self._with_assumptions(found)
+
+    def _with_assumptions(self, stored: StoredModel) -> StoredModel:
+        """Return the model with what is assumed of it, also where version 0.1 wrote it down without that."""
+        return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
     def identify(self, wanted: UnderTestSettings) -> StoredModel:
         """The model that these settings mean now, loaded and written down. Raises UserError when that cannot be."""
         self._require_known(wanted)
         with self._lock:
             return self._loaded(wanted)[1]
+
+    def input_picture(self, wanted: UnderTestSettings, sha: str) -> Image.Image:
+        """An image as the model gets it. Raises UserError while the model is at work, or where it cannot be shown."""
+        self._require_known(wanted)
+        if not self._lock.acquire(timeout=PATIENCE):
+            raise UserError("A model is at work: its picture is shown when it is done.")
+        try:
+            return self._loaded(wanted)[0].input_picture(self._workspace.images.load(sha))
+        finally:
+            self._lock.release()
 
     def broken(self, shas: Sequence[str]) -> dict[str, str]:
         """Those of these images that could not be read the last time, each with the sentence."""
@@ -202,7 +221,9 @@ class Predicting:
             self._held = (asked, self.load(wanted))
         model = self._held[1]
         record = self._workspace.models_under_test.record
-        return model, record(asked, model.identity, wanted.title, wanted.model_dump(mode="json"))
+        stored = record(asked, model.identity, wanted.title, wanted.model_dump(mode="json"))
+        self._loaded_since[model.identity.digest] = model.identity
+        return model, self._with_assumptions(stored)
 
 
 class _Saver:

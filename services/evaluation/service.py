@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 
 from core.errors import UserError
+from core.images import png_of
 from core.latest import Latest
 from core.progress import OnCount
 from core.settings import UnderTestSettings
@@ -40,7 +41,7 @@ from services.evaluation.commands import (
     ShowPredictions,
 )
 from services.evaluation.control import ControlSets
-from services.evaluation.facts import facts_of
+from services.evaluation.facts import assumption_facts, facts_of
 from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
 from services.evaluation.predicting import Predicting, Read
@@ -95,6 +96,7 @@ class EvaluationService:
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
         """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
+        self._inputs = Latest[bytes](HELD)
         self._score: dict[TaskKind, tuple[Texts, list[Outcome], Scored | str]] = {}
         self._lock = threading.Lock()
 
@@ -179,7 +181,14 @@ class EvaluationService:
         mapping, problem = self.class_map(asked, cases, stored), self.misfit(cases, stored)
         if not problem and not any(one.classes for one in mapping.labels):
             problem = "None of the labels is a class of the model: map them by a file of your own."
-        return ClassMapping(stored.identity, report_of(mapping), problem)
+        return ClassMapping(stored.identity, report_of(mapping), problem, next(iter(cases.pictures), ""))
+
+    def input_picture(self, asked: EvaluationQuestion) -> bytes:
+        """A PNG of the first image of the subject as the model gets it. Raises UserError where it cannot be shown."""
+        cases = self.cases(asked.subject)
+        self._require(cases)
+        key = (model_key(asked.model), cases.pictures[0])
+        return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(asked.model, cases.pictures[0])))
 
     def look(self, asked: EvaluationQuestion) -> WorkView:
         """Begin to load the model, so that `mapping` can be told."""
@@ -379,6 +388,7 @@ class EvaluationService:
                     return choice.settings
             raise UserError("There is no such model any more: take one from the list.", field="key")
         if sent.source == "profile":
+            chosen_model(sent)  # which refuses a name or a file that the profile's own model does not have
             kind = self.view(subject).kind
             wanted = self._profile.model_under_test.of(kind) if kind is not None else None
             if wanted is None:
@@ -388,7 +398,11 @@ class EvaluationService:
 
     def _list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
         names = ("key", "title", "kind", "from_profile", "predicted")
-        models = [{name: getattr(one, name) for name in names} for one in self.models(sent.subject)]
+        models = []
+        for one in self.models(sent.subject):
+            stored = self.predicting.stored(one.settings)
+            assumed = assumption_facts(stored.identity) if stored is not None else []
+            models.append({**{name: getattr(one, name) for name in names}, "assumptions": assumed})
         return {"subject": _subject_facts(self.view(sent.subject)), "models": models}
 
 

@@ -143,6 +143,8 @@ class ClassMapping:
     report: MappingReport
     problem: str = ""
     """Why nothing can be compared, in one sentence; "" where something can."""
+    sample: str = ""
+    """SHA-256 of an image of the subject, by which is shown what the model gets of it; "" where there is none."""
 
 
 @dataclass(frozen=True)

@@ -359,6 +359,13 @@ def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, serv
     page.locator("#look").click()
     expect(page.locator("#model")).to_contain_text("small.onnx")
     expect(page.locator("#unmapped")).to_be_visible()
+    assumed = page.locator("#assumptions")
+    expect(assumed).to_contain_text("scaled to 32 × 32 pixels, whatever its shape")
+    expect(assumed).to_contain_text("raw scores (logits)")
+    expect(assumed).to_contain_text("3, from the list that was given")
+    expect(assumed.locator("img")).to_have_count(2)
+    page.wait_for_function("[...document.querySelectorAll('#assumptions img')].every((one) => one.naturalWidth > 0)")
+    assert assumed.locator("img").last.evaluate("(one) => [one.naturalWidth, one.naturalHeight]") == [32, 32]
     page.locator("#begin").click()
     expect(page.locator("#answer")).to_be_visible(timeout=READ)
     expect(page.locator("#report")).to_be_visible()

@@ -116,7 +116,9 @@ def test_a_segmenter_is_not_asked_about_birds(folder: Path, capsys: pytest.Captu
     assert ended.value.code == 2
 
 
-def test_ctrl_c_ends_it_and_what_was_read_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_it_and_what_was_read_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = onnx_file(folder / "net.onnx")
     whole = Predicting.read
 
@@ -132,6 +134,8 @@ def test_ctrl_c_ends_it_and_what_was_read_is_kept(folder: Path, monkeypatch: pyt
     given = [f"--set={name}={getattr(model, name)}" for name in ("classes", "mean", "std")]
     asked = ["effectiveness", *KIND, "--model", model.file, *given, "--workspace", str(folder)]
     assert main(asked) == 130
+    told = capsys.readouterr().err
+    assert "Picture: scaled to 32 × 32 pixels" in told and "Class names: 3, from the list that was given" in told
     with Workspace(folder) as workspace:
         service = service_of(workspace)
         (choice,) = (one for one in service.models(BIRDS.subject) if one.settings.source == "onnx")

@@ -17,7 +17,21 @@ from services.evaluation.types import ClassMapping, ModelChoice, Pending, Subjec
 from services.work_queue import WorkView
 from ui.evaluate.words import EVALUATE, Place, evaluate_address
 from ui.explore.model_form import model_fields
-from ui.explore.parts import acts, bar, button, head_table, left, more_line, muted, named_row, pill, problem, small
+from ui.explore.parts import (
+    acts,
+    bar,
+    button,
+    facts,
+    head_table,
+    left,
+    more_line,
+    muted,
+    named_row,
+    pill,
+    problem,
+    small,
+    thumb_url,
+)
 from ui.markup import Child, Html, el
 from ui.study.fields import area, field
 
@@ -29,6 +43,8 @@ LONGEST_MAPPING = 4000
 """Characters of a file of one's own that an address can hold; more is for the command line."""
 HEAD = "label,model class"
 """The first of a person's own lines."""
+INPUT = "api/input.png"
+"""Of the address of an image as the model gets it, below the page's own."""
 _KINDS = {"classification": "classification", "segmentation": "segmentation", None: "no images"}
 
 
@@ -262,12 +278,18 @@ def work_part(stand: Stand) -> Html:
     return el(
         "section",
         body,
+        _assumptions(stand, stand.mapping) if stand.mapping is not None else None,
         mapping,
         id="part-work",
         class_="card part",
         data_at_work=stand.at_work,
-        data_look=stand.mapping is None and not stand.refused and stand.work is None,
+        data_look=_unknown(stand) and not stand.refused and stand.work is None,
     )
+
+
+def _unknown(stand: Stand) -> bool:
+    """Whether the model has to be loaded before it reads: never loaded, or last by version 0.1, which kept less."""
+    return stand.mapping is None or (not stand.done and not stand.mapping.identity.assumptions)
 
 
 def _looking(stand: Stand) -> Html:
@@ -330,6 +352,31 @@ def _reading(stand: Stand) -> Html | None:
         words = f"{count_of(pending.unreadable, 'image')} could not be read."
         return acts(failed, el("p", words), again)
     return failed
+
+
+def _assumptions(stand: Stand, mapping: ClassMapping) -> Html | None:
+    """What is assumed of the model, beside an image as it is and as the model gets it."""
+    rows = mapping.identity.assumptions
+    if not rows:
+        return None
+    pictures = None
+    if mapping.sample and not stand.at_work:  # a model at work has no time for another picture
+        address = stand.place.to(INPUT, beside="", other=None, mapping="")
+        pictures = el(
+            "div",
+            _picture(thumb_url(mapping.sample), "an image of the set"),
+            el("span", "→", class_="mut", aria_hidden=True),
+            _picture(address, "as the model gets it"),
+            class_="model-input",
+        )
+    title, inside = el("h2", "How the model is asked"), el("div", pictures, facts(rows), class_="assumptions")
+    if stand.done:
+        return el("details", el("summary", title), inside, class_="mapping folded", id="assumptions")
+    return el("div", el("header", title), inside, class_="mapping", id="assumptions")
+
+
+def _picture(address: str, words: str) -> Html:
+    return el("figure", el("img", src=address, alt=words, loading="lazy"), el("figcaption", words, class_="mut small"))
 
 
 def _mapping(report: MappingReport, place: Place) -> list[Child]:

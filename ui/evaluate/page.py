@@ -182,7 +182,10 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
             [
                 el("div", el("dt", name), el("dd", value))
                 for name, value in (
-                    (("name", identity.name), ("weights", identity.weights), ("digest", identity.digest))
+                    (
+                        *(("name", identity.name), ("weights", identity.weights), ("digest", identity.digest)),
+                        *identity.assumptions,
+                    )
                     if identity is not None
                     else (("name", found.model),)
                 )

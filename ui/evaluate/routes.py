@@ -31,7 +31,7 @@ from services.evaluation.service import (
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
 from services.work_queue import WorkView
-from ui.evaluate.choosing import LONGEST_MAPPING, Stand, control_part
+from ui.evaluate.choosing import INPUT, LONGEST_MAPPING, Stand, control_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
 from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
@@ -40,7 +40,7 @@ from ui.evaluate.words import EVALUATE, Links, Place, weighing_link
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.replies import add_posted, attached, fetched_at, page_at
+from ui.replies import FRESH, add_posted, attached, fetched_at, page_at
 
 API = f"{EVALUATE}api/"
 LIST = ("All test sets", EVALUATE)
@@ -254,6 +254,11 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
         entries = evaluations.entries(pages.asked(place), Cell(kind, name, said, only_wrong))
         to = list_address(entries)
         return RedirectResponse(f"{to}&image={image}&large=1" if image in entries else to, status_code=303)
+
+    @page_at(app, f"{EVALUATE}{INPUT}", to_evaluation)
+    def input_picture(request: Request, place: At) -> Response:
+        """The first image of the set as the model gets it."""
+        return Response(evaluations.input_picture(pages.asked(place)), media_type="image/png", headers=FRESH)
 
     @page_at(app, f"{EVALUATE}report/{{kind}}", to_evaluation)
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:

@@ -67,7 +67,11 @@ _FIELDS = (
         [
             el("span", "such as resnet50", data_of="torchvision timm"),
             el("span", "such as google/vit-base-patch16-224, or empty and a folder as file", data_of="transformers"),
-            el("span", "its architecture, such as resnet50; empty where the file says it", data_of="file"),
+            el(
+                "span",
+                "its architecture: resnet50, timm:resnet50; empty where the file says it",
+                data_of="file",
+            ),
             el("span", "one that the profile names, such as http://localhost:8000", data_of="http"),
         ],
     ),
@@ -79,9 +83,9 @@ _FIELDS = (
         LONGEST_PATH,
         "a path on the machine of the studio; no pickled code",
     ),
-    _Field("mean", "Mean", "onnx", "0.485, 0.456, 0.406", _NUMBERS, "of each channel, 0 to 1"),
-    _Field("std", "Deviation", "onnx", "0.229, 0.224, 0.225", _NUMBERS, "standard deviation of each channel"),
-    _Field("size", "Size", "onnx", "224", _SIZE, "224, or width x height; empty where the file says it"),
+    _Field("mean", "Mean", "file onnx", "0.485, 0.456, 0.406", _NUMBERS, "of each channel, 0 to 1"),
+    _Field("std", "Deviation", "file onnx", "0.229, 0.224, 0.225", _NUMBERS, "standard deviation of each channel"),
+    _Field("size", "Size", "file onnx", "224", _SIZE, "224, or width x height; empty where the file says it"),
 )
 
 _CLASSES = _Field(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
-from core.model_identity import ModelIdentity, Preprocessing
+from core.model_identity import Assumptions, ModelIdentity, Preprocessing
 from core.predictions import Doubt, Guess, PredictedBatch, Prediction
 from core.settings import UnderTestSettings
 from evaluation.models import ModelUnderTest
@@ -51,6 +54,9 @@ class Counted:
     @property
     def identity(self) -> ModelIdentity:
         return self._model.identity
+
+    def input_picture(self, image: Image.Image) -> Image.Image:
+        return self._model.input_picture(image)
 
     def predict_many(self, images: object) -> Iterator[PredictedBatch]:
         for batch in self._model.predict_many(images):  # type: ignore[arg-type]
@@ -230,6 +236,31 @@ def test_another_identity_under_the_same_settings_gets_a_key_of_its_own(workspac
     found = models.asked_for("http there")
     assert found is not None and found.id == first.id, "the server went back"
     assert [one.model.id for one in models.all()] == [first.id, second.id]
+
+
+def test_what_is_assumed_of_a_model_is_told_before_it_reads_and_also_of_one_that_an_older_version_loaded(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    fill(workspace, 1)
+    wanted = onnx_file(tmp_path / "net.onnx")
+    identity = ModelUnderTest(wanted).identity
+    older = replace(identity, preprocessing=replace(identity.preprocessing, assumed=Assumptions()))
+    plain = wanted.model_dump(mode="json")
+    first = workspace.models_under_test.record(model_key(wanted), older, wanted.title, plain)
+    service = EvaluationService(load_profile("demo"), workspace, lambda wanted: None)
+    asked = EvaluationQuestion(ALL, wanted)
+    try:
+        mapping = service.mapping(asked)
+        assert mapping is not None and mapping.identity.assumptions == ()
+        assert service.work.wait(service.look(asked).id, 60).state == "done"
+        mapping, stored = service.mapping(asked), service.predicting.stored(wanted)
+        assert mapping is not None and stored is not None and stored.id == first.id, "it is the same model"
+        assert mapping.identity.assumptions == identity.assumptions and dict(identity.assumptions)["Class names"]
+        assert service.pending(asked).read == 0
+        with Image.open(io.BytesIO(service.input_picture(asked))) as shown:
+            assert shown.size == (32, 32) and len(shown.getcolors(1024) or ()) > 1
+    finally:
+        service.close()
 
 
 def test_pixels_of_masks_are_counted_once(workspace: Workspace, service: EvaluationService) -> None:
