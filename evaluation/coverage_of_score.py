@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,3 +77,19 @@ def _worlds(
         score = noise() + apart * good
         if min(good.sum(), (~good).sum()) >= FEWEST:
             yield stats.norm.cdf(score / 2), good, source
+
+
+def score_markdown(found: Sequence[ScoreCoverage]) -> list[str]:
+    """The coverage as a table of Markdown: columns are the true area under the curve."""
+    cells = {(one.sources, one.valid, one.correlation, one.area): one for one in found}
+    areas = sorted({one.area for one in found})
+    lines = ["## Validity score: area under the curve", ""]
+    lines += [f"| sources | valid | correlation | {' | '.join(f'{one:g}' for one in areas)} |"]
+    lines += ["| ---: | ---: | ---: |" + " ---: |" * len(areas)]
+    for sources, valid, correlation in dict.fromkeys((one.sources, one.valid, one.correlation) for one in found):
+        shown = []
+        for area in areas:
+            one = cells[sources, valid, correlation, area]
+            shown.append("too few" if one.covered is None else f"{100 * one.covered:.1f}")
+        lines.append(f"| {sources} | {valid:.0%} | {correlation:g} | {' | '.join(shown)} |")
+    return [*lines, ""]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure
+from evaluation.coverage import LEAST
 from evaluation.retraining.arm_statistics import Arms, Measured
 
 TrainingFigure = Literal["accuracy", "gain", "won back"]
@@ -137,3 +138,31 @@ def _figures(
     if with_loss:
         found["won back"] = compared.won_back("original", "generated")[0].share
     return found
+
+
+def training_markdown(found: Sequence[TrainingCoverage]) -> list[str]:
+    """The coverage as Markdown, a table for each figure: columns are the true accuracy of the baseline."""
+    cells = {(one.figure, one.seeds, one.sources, one.images, one.spread, one.accuracy): one for one in found}
+    accuracies = sorted({one.accuracy for one in found})
+    lines = list[str]()
+    for figure in dict.fromkeys(one.figure for one in found):
+        lines += [f"## Retraining: {figure}", ""]
+        lines += [f"| trainings | sources | images of each | | {' | '.join(f'{one:.0%}' for one in accuracies)} |"]
+        lines += ["| ---: | ---: | ---: | --- |" + " ---: |" * len(accuracies)]
+        for row in dict.fromkeys(
+            (one.seeds, one.sources, one.images, one.spread) for one in found if one.figure == figure
+        ):
+            shown = " | ".join(_cell(cells.get((figure, *row, accuracy))) for accuracy in accuracies)
+            lines.append(f"| {' | '.join(str(one) for one in row)} | {shown} |")
+        lines.append("")
+    return lines
+
+
+def _cell(found: TrainingCoverage | None) -> str:
+    if found is None:
+        return ""
+    if found.covered is None:
+        return "too few"
+    mark = "**" if found.covered < LEAST else ""
+    some = f" ({100 * found.shown:.0f} %)" if found.shown < 1 else ""
+    return f"{mark}{100 * found.covered:.1f}{mark}{some}"
