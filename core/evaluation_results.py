@@ -85,6 +85,25 @@ class ClassRow:
 
 
 @dataclass(frozen=True)
+class PairedDifference:
+    """Two models on the same test cases. All figures are shares, 0 to 1, in which each source weighs the same."""
+
+    first: Figure
+    """The share of test cases that the first model is wrong about."""
+    second: Figure
+    difference: Figure
+    """The second less the first: above 0 where the first model is better."""
+    only_first: int
+    """Test cases that the first model alone is wrong about."""
+    only_second: int
+    sources: int
+    cases: int
+    """Test cases that can be compared with both models."""
+    left_out: int
+    """Test cases that one model has not read or cannot say the label of."""
+
+
+@dataclass(frozen=True)
 class Confusion:
     """What a model says of the images of each label, in shares of the row; `other` is what is none of the labels."""
 

@@ -85,8 +85,10 @@ class ShowPredictions(Query, name="show-predictions"):
 
 class ShowEvaluation(OnModel, name="show-evaluation", looks=True):
     """Tell what a test set says of a model: errors, or mIoU and lost classes, with intervals, excess over
-    reconstruction, edits that hurt.
+    reconstruction, edits that hurt; and beside a second model, which of the two is better.
     """
+
+    beside: str = Field("", max_length=80, description="A second model to compare: a “key” of list_models_under_test")
 
 
 class MakeControlSet(OnSubject, name="make-control-set"):

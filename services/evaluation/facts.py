@@ -21,7 +21,7 @@ from evaluation.report import (
     segmentation_markdown,
     segmentation_rows,
 )
-from services.evaluation.types import Evaluated
+from services.evaluation.types import Evaluated, ModelComparison
 from services.studies.exports import parquet
 
 FileKind = Literal["markdown", "latex", "csv", "parquet", "json"]
@@ -51,8 +51,8 @@ def rows_of(found: Evaluated) -> Iterator[Row]:
         yield from segmentation_rows(found.segmentation, found.losses, found.validity, found.sensitivity)
 
 
-def facts_of(found: Evaluated) -> dict[str, Any]:
-    """Everything that is shown, JSON-ready."""
+def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[str, Any]:
+    """Everything that is shown, JSON-ready; `beside` is a second model on the same test cases."""
     shown, identity, held = found.subject, found.identity, found.effectiveness or found.segmentation
     return {
         "subject": {
@@ -86,6 +86,7 @@ def facts_of(found: Evaluated) -> dict[str, Any]:
         "figures": list(_plain_rows(found)),
         "confusion": _confusion(found),
         "validity_score": found.score and asdict(found.score),
+        "beside": beside and asdict(beside),
     }
 
 

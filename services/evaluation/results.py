@@ -16,6 +16,7 @@ from core.evaluation_results import LossEffect, Weighing
 from core.figures import Floats, ratio
 from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, report_of
+from evaluation.comparison import comparison_answer, paired_difference
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
 from evaluation.report import answer, segmentation_answer
 from evaluation.segmentation import loss_effect, right_pixels, segmentation_effect
@@ -27,7 +28,16 @@ from services.evaluation.scoring import Scored, judged_of
 from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.subjects import Cases, Images
-from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, Pending
+from services.evaluation.types import (
+    EDIT_TABLES,
+    WORST,
+    Cell,
+    EditRow,
+    EditTable,
+    Evaluated,
+    ModelComparison,
+    Pending,
+)
 from storage.curation.case_columns import Outcome
 from storage.evaluation.models_under_test import StoredModel
 
@@ -450,3 +460,19 @@ def _wanted(found: EvaluationResult, cell: Cell) -> NDArray[np.bool_]:
         "newly right": counts & (found.right == RIGHT) & (before == WRONG),
         "left out": (found.right == UNKNOWN) & (found.read if found.pixels is not None else everything),
     }[cell.kind]
+
+
+def compared(first: EvaluationResult, second: EvaluationResult) -> ModelComparison | None:
+    """Two models side by side on the test cases that both results have; None for models of different tasks."""
+    if first.evaluated.kind != second.evaluated.kind:
+        return None
+    one, two = (found.cases.table.entry[found.cases.generated.row] for found in (first, second))
+    _, *place = np.intersect1d(one, two, assume_unique=True, return_indices=True)
+    right = []
+    for found, own in zip((first, second), place, strict=True):
+        counts = found.compared[found.cases.generated.source[own]]
+        right.append(np.where(counts, found.right[own], UNKNOWN).astype(np.int8))
+    paired = paired_difference(first.cases.generated.source[place[0]], right[0], right[1])
+    wrong = "is wrong" if first.evaluated.kind == "classification" else "loses a class"
+    names = first.evaluated.model, second.evaluated.model
+    return ModelComparison(names[1], comparison_answer(names, paired, wrong), paired)

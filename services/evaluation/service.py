@@ -46,7 +46,7 @@ from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
-from services.evaluation.results import Evaluation, EvaluationResult, entries_of
+from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study import StudyPlan, draft_study, plan_study
@@ -57,6 +57,7 @@ from services.evaluation.types import (
     Evaluated,
     EvaluationQuestion,
     ModelChoice,
+    ModelComparison,
     Pending,
     Subject,
     SubjectView,
@@ -115,7 +116,7 @@ class EvaluationService:
         commands.add(
             ForetellFaults, lambda asked: caption_ranking_facts(self.rank_captions(self.asked(asked), asked.runs))
         )
-        commands.add(ShowEvaluation, lambda asked: facts_of(self.evaluate(self.asked(asked))))
+        commands.add(ShowEvaluation, self._show)
 
     def close(self) -> None:
         """Stop what is read and drawn; it goes on where it was when it is begun again."""
@@ -254,6 +255,15 @@ class EvaluationService:
         """All figures of what the model has read. Raises UserError for a subject or a model that gives none."""
         return self._figures(asked).evaluated
 
+    def compare(self, first: EvaluationQuestion, second: EvaluationQuestion) -> ModelComparison | None:
+        """The second model beside the first on the same test cases; None where the two are asked of different images.
+
+        Raises UserError as `evaluate`.
+        """
+        if first.subject != second.subject:
+            return None
+        return compared(self._figures(first), self._figures(second))
+
     def entries(self, asked: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """The entries of the catalogue behind a number of `evaluate`, ascending."""
         return entries_of(self._figures(asked), cell)
@@ -380,6 +390,11 @@ class EvaluationService:
         read = self._answers.read_of(stored, cases) if stored is not None else 0
         kind = stored.identity.kind if stored is not None else cases.view.kind
         return ModelChoice(model_choice_key(wanted), title_of(wanted), kind, wanted, from_profile, read)
+
+    def _show(self, sent: ShowEvaluation) -> dict[str, Any]:
+        asked = self.asked(sent)
+        beside = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
+        return facts_of(self.evaluate(asked), self.compare(asked, beside) if beside else None)
 
     def _wanted(self, sent: OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:

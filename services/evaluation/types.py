@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from core.evaluation_results import Effectiveness, LossEffect, MappingReport, SegmentationEffect, Weighing
+from core.evaluation_results import (
+    Effectiveness,
+    LossEffect,
+    MappingReport,
+    PairedDifference,
+    SegmentationEffect,
+    Weighing,
+)
 from core.image_filter import ImageFilter
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
@@ -165,6 +172,17 @@ class ScoreView:
     """With votes on other sources than those that each score was learnt from."""
     shown: tuple[StudyShown, ...]
     """With each study that the others foretell; empty where there are too few."""
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """A second model beside the first, on the same test cases."""
+
+    model: str
+    """What the page calls the second."""
+    answer: str
+    """Which is better, in a few sentences."""
+    paired: PairedDifference
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from core.figures import Figure
-from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated
+from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated, ModelComparison
 from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
+from ui.evaluate.result import strong_figures
 from ui.evaluate.segmenter import change_of
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
 from ui.explore.parts import first_rows, head_table, heading, muted, named_row, small
-from ui.markup import Html, el
+from ui.markup import Child, Html, el
 
 Pair = tuple[Evaluated, Evaluated]
 Say = Callable[[Figure], str]
 
 
-def comparison_part(pair: Pair, places: tuple[Place, Place]) -> Html:
-    """Figures of both, row by row; then what edits and classes do to each."""
+def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
+    """Which of two `compared` models is better; figures of both, row by row; what edits and classes do to each."""
     first, second = pair
     if first.kind != second.kind:
         words = "These two are of different kinds of tasks: there is nothing to compare."
@@ -48,6 +49,7 @@ def comparison_part(pair: Pair, places: tuple[Place, Place]) -> Html:
             el("a", "Show one alone", href=places[0].to(beside="", other=None), class_="btn s"),
             class_="card-head",
         ),
+        _paired(pair, compared) if compared is not None else None,
         muted(second.answer),
         table,
         _same_sources(pair),
@@ -55,6 +57,20 @@ def comparison_part(pair: Pair, places: tuple[Place, Place]) -> Html:
         id="part-compared",
         class_="card box",
     )
+
+
+def _paired(pair: Pair, compared: ModelComparison) -> list[Child]:
+    """Which of two models is better on the same test cases, and on how many one alone is wrong."""
+    paired, names = compared.paired, _names(pair)
+    if paired.difference.value is None:
+        return [el("p", compared.answer, id="which-is-better")]
+    what = "wrong" if pair[0].effectiveness is not None else "loses a class"
+    alone = (
+        f"Only {names[0]} {'is ' if what == 'wrong' else ''}{what}: {paired.only_first:,}; only {names[1]}: "
+        f"{paired.only_second:,} test cases."
+    )
+    left = f" Left out, as not both can be compared: {paired.left_out:,}." if paired.left_out else ""
+    return [el("p", strong_figures(compared.answer), id="which-is-better"), small(alone + left)]
 
 
 def _names(pair: Pair) -> tuple[str, str]:

@@ -44,7 +44,7 @@ def result_part(found: Evaluated, links: Links) -> Html:
         "section",
         el(
             "div",
-            el("p", _answer(found), id="answer"),
+            el("p", strong_figures(found.answer), id="answer"),
             links.weighed,
             small(found.mapping.summary, id="not-mapped") if found.mapping.unmapped else None,
             class_="card answer",
@@ -55,9 +55,9 @@ def result_part(found: Evaluated, links: Links) -> Html:
     )
 
 
-def _answer(found: Evaluated) -> list[Child]:
+def strong_figures(answer: str) -> list[Child]:
     """The words, with the figures in them made strong, but for their intervals."""
-    pieces = _FIGURES.split(found.answer)
+    pieces = _FIGURES.split(answer)
     return [
         el("b", minus(piece)) if place % 2 and not piece.startswith("(") else minus(piece) if place % 2 else piece
         for place, piece in enumerate(pieces)

@@ -155,7 +155,9 @@ class _Pages:
                 words = stand.refused or f"{stand.model} has not read these images yet."
                 link = el("a", "Open it alone", href=second.to(), class_="btn s")
                 return el("section", el("p", words), link, id="part-compared", class_="card part")
-            return comparison_part((found, self.evaluations.evaluate(self.asked(second))), (place, second))
+            one, two = self.asked(place), self.asked(second)
+            pair = found, self.evaluations.evaluate(two)
+            return comparison_part(pair, (place, second), self.evaluations.compare(one, two))
         except UserError as error:
             return el("section", el("p", str(error), class_="notice"), id="part-compared", class_="card part")
 
