@@ -86,8 +86,10 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Two models on the same test cases. All figures are shares, 0 to 1, in which each source weighs the same."""
+    """Two models on the same test cases. All figures are shares, 0 to 1."""
 
+    weighing: Weighing
+    """What weighs the same in all figures."""
     first: Figure
     """The share of test cases that the first model is wrong about."""
     second: Figure

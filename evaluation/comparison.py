@@ -1,7 +1,7 @@
 """Two models under test on the same test cases: which of them is wrong more often, and how sure that is. Pure.
 
-Each source weighs the same, and its test cases share its weight. Both models answer for the same images, so their
-difference is taken source by source: what makes a source hard for both falls out of it.
+Each source weighs the same and shares that weight among its test cases, or each test case weighs the same. Both models
+answer for the same images, so their difference is taken source by source: what makes a source hard for both falls out.
 """
 
 from __future__ import annotations
@@ -9,42 +9,43 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import PairedDifference
-from core.figures import Figure, Floats, ratio
-from evaluation.by_source import Resampled
+from core.evaluation_results import PairedDifference, Weighing
+from core.figures import Figure
+from core.words import count_of
+from evaluation.by_source import MeansOfSources
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.report import per_cent, with_interval
 
 
 def paired_difference(
-    source: NDArray[np.int64], first: NDArray[np.int8], second: NDArray[np.int8], seed: int = 0
+    source: NDArray[np.int64],
+    first: NDArray[np.int8],
+    second: NDArray[np.int8],
+    weighing: Weighing = "source",
+    seed: int = 0,
 ) -> PairedDifference:
     """Compare two models on test cases: the source of each, and `RIGHT`, `WRONG` or `UNKNOWN` of either model.
 
-    Only test cases count that can be compared with both.
+    Only test cases count that can be compared with both. `weighing` says what weighs the same.
     """
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = np.stack([first[known] == WRONG, second[known] == WRONG]).astype(np.float64)
     _, place = np.unique(source[known], return_inverse=True)
     cases = np.bincount(place).astype(np.float64)
-    shares = [np.bincount(place, weights=own) / cases for own in wrong]
-    drawn = Resampled(np.stack([np.ones(len(cases)), *shares], axis=1), seed)
+    shares = np.stack([np.bincount(place, weights=own) / cases for own in wrong], axis=1)
+    means = MeansOfSources(shares, cases if weighing == "case" else None, seed)
     n = int(known.sum())
     return PairedDifference(
-        first=drawn.figure(lambda sums: ratio(sums[..., 1], sums[..., 0]), n, share=True),
-        second=drawn.figure(lambda sums: ratio(sums[..., 2], sums[..., 0]), n, share=True),
-        difference=drawn.figure(_difference, n),
+        weighing=weighing,
+        first=means.figure(lambda of: of[..., 0], n),
+        second=means.figure(lambda of: of[..., 1], n),
+        difference=means.figure(lambda of: of[..., 1] - of[..., 0], n),
         only_first=int((wrong[0] > wrong[1]).sum()),
         only_second=int((wrong[1] > wrong[0]).sum()),
         sources=len(cases),
         cases=n,
         left_out=len(source) - n,
     )
-
-
-def _difference(sums: Floats) -> Floats:
-    """The mean over sources of the second model's share of wrong test cases less the first one's."""
-    return ratio(sums[..., 2] - sums[..., 1], sums[..., 0])
 
 
 def comparison_answer(names: tuple[str, str], found: PairedDifference, wrong: str = "is wrong") -> str:
@@ -55,7 +56,8 @@ def comparison_answer(names: tuple[str, str], found: PairedDifference, wrong: st
         return f"Which of them is better cannot be told: no test case can be compared with both ({gap.why})."
     told = (
         f"{first} {wrong} on {per_cent(found.first.value)} and {second} on {per_cent(found.second.value)} of the same "
-        f"{found.cases:,} test cases, where each of their {found.sources:,} sources weighs the same. "
+        f"{found.cases:,} test cases, where each {'test case' if found.weighing == 'case' else 'source'} weighs the "
+        f"same ({count_of(found.sources, 'source')}). "
     )
     if gap.low is None or gap.high is None:
         return f"{told}The difference is {with_interval(gap, points=True)}: too little to say which is better."

@@ -462,7 +462,7 @@ def _wanted(found: EvaluationResult, cell: Cell) -> NDArray[np.bool_]:
     }[cell.kind]
 
 
-def compared(first: EvaluationResult, second: EvaluationResult) -> ModelComparison | None:
+def compared(first: EvaluationResult, second: EvaluationResult, weighing: Weighing) -> ModelComparison | None:
     """Two models side by side on the test cases that both results have; None for models of different tasks."""
     if first.evaluated.kind != second.evaluated.kind:
         return None
@@ -472,7 +472,7 @@ def compared(first: EvaluationResult, second: EvaluationResult) -> ModelComparis
     for found, own in zip((first, second), place, strict=True):
         counts = found.compared[found.cases.generated.source[own]]
         right.append(np.where(counts, found.right[own], UNKNOWN).astype(np.int8))
-    paired = paired_difference(first.cases.generated.source[place[0]], right[0], right[1])
+    paired = paired_difference(first.cases.generated.source[place[0]], right[0], right[1], weighing)
     wrong = "is wrong" if first.evaluated.kind == "classification" else "loses a class"
     names = first.evaluated.model, second.evaluated.model
     return ModelComparison(names[1], comparison_answer(names, paired, wrong), paired)

@@ -262,7 +262,7 @@ class EvaluationService:
         """
         if first.subject != second.subject:
             return None
-        return compared(self._figures(first), self._figures(second))
+        return compared(self._figures(first), self._figures(second), first.weighing)
 
     def entries(self, asked: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """The entries of the catalogue behind a number of `evaluate`, ascending."""

@@ -38,6 +38,9 @@ def test_each_source_weighs_the_same_however_many_test_cases_it_has() -> None:
     second = np.array([False] * 8 + [False, False, True])
     found = paired_difference(source, answers(first), answers(second))
     assert (found.first.value, found.second.value, found.difference.value) == (0.25, 0.25, 0.0)
+    assert found.difference.low is not None and found.difference.low < -0.3, "four sources say little"
+    by_case = paired_difference(source, answers(first), answers(second), "case")
+    assert by_case.difference.value == pytest.approx((1 - 8) / 11)
     assert (found.only_first, found.only_second, found.cases, found.sources) == (8, 1, 11, 4)
 
 
@@ -78,7 +81,7 @@ def test_only_test_cases_that_can_be_compared_with_both_count() -> None:
 def test_the_better_model_is_named_whichever_stands_first() -> None:
     source, first, second = world(100, (0.3, 0.15))
     said, turned = told(source, first, second), told(source, second, first)
-    assert "ResNet-50 is wrong on " in said and "where each of their 100 sources weighs the same" in said
+    assert "ResNet-50 is wrong on " in said and "where each source weighs the same (100 sources)" in said
     assert "ViT-B is better: ResNet-50 is wrong on +" in said
     assert "ResNet-50 is better: ViT-B is wrong on +" in turned
 
