@@ -29,6 +29,11 @@ class Figure:
         """Whether its interval leaves out 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
+    @property
+    def width(self) -> float | None:
+        """high - low; None without an interval."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
 
 @dataclass(frozen=True)
 class Proportion:

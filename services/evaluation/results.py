@@ -24,7 +24,7 @@ from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.mask_validity import MaskValidity
-from services.evaluation.scoring import Scored, judged_of
+from services.evaluation.scoring import Scored, judged_of, worth_words
 from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.subjects import Cases, Images
@@ -250,6 +250,7 @@ class Evaluation:
     ) -> Evaluated:
         """All that is shown; `of_its_kind` are the fields that only a classifier, or only a segmenter has."""
         score, table = self._scored.result(), self.cases.table
+        self._notes += worth_words(validity)
         worst = sorted({entry for rows in tables.values() for row in rows for entry in row.worst})
         shas = table.images.of(table.rows_of(np.array(worst, np.int64)))
         return Evaluated(

@@ -18,6 +18,7 @@ from core.errors import UserError
 from core.figures import Floats
 from core.types import TaskKind
 from core.validity_score import FEWEST, Agreement, ScoreRun, ValidityScore
+from evaluation.validity import ValidityEffect
 from evaluation.validity_score import agreement, cross_fitted, learn
 from services.commands import Command
 from services.evaluation.subjects import Cases
@@ -32,6 +33,8 @@ OUTCOMES = {"valid": True, "invalid": False}
 """What the votes of a study may say of an image; of others nothing is learnt."""
 FEWEST_SHOWN = 10
 """Judged images of a study of which the agreement is shown."""
+LEAST_WORTH = 0.05
+"""By so much of its width a score has to shorten an interval, or it is said that it does not."""
 NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 
 
@@ -238,6 +241,19 @@ def _shown(names: Sequence[str], figures: Floats, held: _Votes, study: int, titl
     except ValueError:
         return None
     return StudyShown(title, agreement(learnt(figures[own.row]), own.valid, own.source))
+
+
+def worth_words(found: ValidityEffect | None) -> list[str]:
+    """A sentence where the score does not make the share of wrong and valid images surer; else none."""
+    if found is None:
+        return []
+    plain, helped = (one.width for one in (found.by_strata, found.with_score))
+    if plain is None or helped is None or helped < (1 - LEAST_WORTH) * plain:
+        return []
+    return [
+        f"The score of validity makes nothing surer here: an interval of {100 * helped:.1f} points with it, and of "
+        f"{100 * plain:.1f} without it."
+    ]
 
 
 def agreement_words(found: Agreement) -> str:

@@ -124,6 +124,7 @@ def test_the_score_narrows_what_is_wrong_and_valid_and_is_among_the_facts(
     assert helped.high - helped.low < plain.high - plain.low, "the images that nobody judged say something too"
     truth = valid.mean()  # the model knows none of these pictures: what is valid is wrong and valid
     assert helped.low <= truth <= helped.high
+    assert not any("makes nothing surer" in note for note in evaluated.notes)
     facts = json_text(facts_of(evaluated))
     assert '"validity_score"' in facts and "NaN" not in facts
 
@@ -151,3 +152,17 @@ def test_a_score_is_of_one_task_and_foretells_no_other(workspace: Workspace) -> 
         chance = of_task.chance[[row[case] for case in cases]]
         assert roc_auc_score(valid, chance) > 0.8
         assert of_task.view.own.auc.value == pytest.approx(roc_auc_score(valid, chance))
+
+
+def test_a_score_that_makes_nothing_surer_is_said_to(workspace: Workspace, service: EvaluationService) -> None:
+    cases, _, _ = drawn(workspace)
+    fate = np.random.default_rng(9)  # votes that no check foretells
+    judged(workspace, {case: "yes" if fate.random() < 0.5 else "no" for case in cases[::2]})
+    read_all(service, BIRDS)
+    evaluated = service.evaluate(BIRDS)
+    validity = evaluated.validity
+    assert validity is not None and validity.by_strata.width is not None and validity.with_score.width is not None
+    assert (
+        f"The score of validity makes nothing surer here: an interval of {100 * validity.with_score.width:.1f} points "
+        f"with it, and of {100 * validity.by_strata.width:.1f} without it."
+    ) in evaluated.notes
