@@ -10,7 +10,7 @@ from typing import Any
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
 STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css", "compact.css")
-SHARED = ("idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js")
+SHARED = ("idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js", "help.js")
 """What all pages of the lead build on."""
 SCRIPTS = (
     *SHARED,

@@ -22,7 +22,7 @@
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest(
-      "[data-go], [data-panel-of], [data-more-of], [data-scroll-to], [data-explain], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-view-only], [data-toggle-runs], button[data-do]",
+      "[data-go], [data-panel-of], [data-more-of], [data-scroll-to], [data-edit], [data-submit], [data-view-mode], [data-view-case], [data-view-only], [data-toggle-runs], button[data-do]",
     );
     if (!event.target.closest(".pop, [data-edit], textarea.in-place")) closeEditors(null);
     if (!event.target.closest("#column-runs, [data-toggle-runs]")) document.body.classList.remove("runs-open");
@@ -36,7 +36,6 @@
     } else if ("panelOf" in data) togglePanel(target);
     else if ("moreOf" in data) showMore(target);
     else if ("scrollTo" in data) { event.preventDefault(); document.getElementById(data.scrollTo)?.scrollIntoView({ block: "start" }); }
-    else if ("explain" in data) explain(data.explain);
     else if ("edit" in data) edit(target.closest(".chip, .line, .add-caption"));
     else if ("submit" in data) submit(target.closest("[data-form]"));
     else if ("viewMode" in data) look({ mode: data.viewMode, follow: false });
@@ -141,15 +140,6 @@
     const card = toggle.closest(".stage"), name = toggle.dataset.panelOf;
     if (card.dataset.open === name) delete card.dataset.open; else card.dataset.open = name;
     markPanels(card);
-  }
-
-  // What a check looks at and from where it passes, in the window of help.
-  function explain(name) {
-    document.getElementById("keys-window").showModal();
-    const words = document.getElementById(`explains-${name.replaceAll(" ", "-")}`);
-    words?.scrollIntoView({ block: "center" });
-    for (const one of document.querySelectorAll("#keys-window .sought")) one.classList.remove("sought");
-    words?.classList.add("sought");
   }
 
   // On a small screen: what is rarely needed of a card, and what checks say of a caption. What is open of it closes with it.

@@ -1,4 +1,4 @@
-// The keys of the page; `ui/explore/keys.py` lists them for the window that "?" opens.
+// The keys of the page; `ui/explore/keys.py` lists them for the window of help (`help.js`).
 (() => {
   "use strict";
   const studio = window.studio;
@@ -19,7 +19,6 @@
     b: () => { if (byId("viewer")) toggle("alone"); },
     ArrowLeft: () => step(-1),
     ArrowRight: () => step(1),
-    "?": () => helpWindow().showModal(),
   };
 
   // A letter is pressed by mistake more easily than a button: away from the gate it asks, and G again, or Enter, is the yes.
@@ -41,8 +40,6 @@
     button.addEventListener("click", does);
     return button;
   }
-
-  const helpWindow = () => byId("keys-window");
 
   // The newest stands first, so right goes back in time.
   function step(by) {
@@ -83,10 +80,6 @@
 
   function plain(event, field) {
     if (event.repeat && !event.key.startsWith("Arrow")) return;
-    if (helpWindow()?.open) {
-      if (event.key === "?") helpWindow().close();
-      return;
-    }
     if (document.querySelector("dialog[open]")) {
       if (event.key.toLowerCase() === "g" && byId("ask-generate")?.open) askToGenerate();
       return;
@@ -117,10 +110,4 @@
       field?.blur();
     } else if (document.body.classList.contains("full-view")) toggle("full-view");
   }
-
-  document.addEventListener("click", (event) => {
-    if (event.target.closest("[data-keys-open]")) helpWindow().showModal();
-    // A click beside the window lies on the dialog itself, whose content fills it.
-    else if (event.target.closest("[data-keys-close]") || event.target === helpWindow()) helpWindow().close();
-  });
 })();

@@ -1,4 +1,4 @@
-"""The help window: the keys that `assets/keys.js` handles, the stages, and the checks."""
+"""The help window: the keys that `assets/keys.js` and `assets/help.js` handle, the stages, and the checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.types import stage_title
 from services.runs.words import DEFAULT_ARTIFACTS
 from ui.explore.counterfactuals import FAILED
 from ui.explore.large import modes
-from ui.explore.parts import button, icon, key, small
+from ui.explore.parts import help_button, help_window, key, small
 from ui.explore.words import EXPLAINED
 from ui.markup import Html, el
 
@@ -55,19 +55,15 @@ def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
         el("section", el("h3", name), el("dl", [_row(keys, words) for keys, words in rows]))
         for name, rows in GROUPS.items()
     ]
-    close = button(icon("cross"), look="s q icon-only", data_keys_close=True, aria_label="Close")
     note = "They do nothing while you are typing in a field, but for those with Ctrl."
-    parts = (("keys", "Keys"), ("stages", "The stages"), ("checks", "The checks"))
-    links = [button(words, look="s q", data_scroll_to=f"help-{name}") for name, words in parts]
-    return el(
-        "dialog",
-        el("header", el("h2", "Help"), links, el("span", class_="grow"), close),
+    parts = (("help-keys", "Keys"), ("help-stages", "The stages"), ("help-checks", "The checks"))
+    return help_window(
+        "Keys, stages and checks",
+        parts,
         el("div", groups, class_="groups", id="help-keys"),
         small(note),
         _stages(),
         _checks(thresholds or {}),
-        id="keys-window",
-        aria_label="Keys, stages and checks",
     )
 
 
@@ -108,14 +104,7 @@ def _checks(thresholds: Mapping[str, float]) -> Html:
 
 def keys_button() -> Html:
     """What opens the window."""
-    return button(
-        "?",
-        look="s q icon-only",
-        id="keys-button",
-        data_keys_open=True,
-        aria_label="Help",
-        title="Keys of this page, what the stages are, what the checks say (?)",
-    )
+    return help_button("Keys of this page, what the stages are, what the checks say")
 
 
 def _row(keys: Keys, words: str) -> Html:

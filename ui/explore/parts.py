@@ -212,6 +212,26 @@ def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
     return el("details", el("summary", title), *content, class_="more-line", **attributes)
 
 
+def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -> Html:
+    """The closed window of help, which `assets/help.js` opens. `links` scroll to its sections: their ids and words."""
+    close = button(icon("cross"), look="s q icon-only", data_keys_close=True, aria_label="Close")
+    ways = [button(name, look="s q", data_scroll_to=section) for section, name in links]
+    return el(
+        "dialog",
+        el("header", el("h2", "Help"), ways, el("span", class_="grow"), close),
+        *content,
+        id="keys-window",
+        aria_label=words,
+    )
+
+
+def help_button(title: str) -> Html:
+    """The button that opens the window of help."""
+    return button(
+        "?", look="s q icon-only", id="keys-button", data_keys_open=True, aria_label="Help", title=f"{title} (?)"
+    )
+
+
 def key(name: str) -> Html:
     """The key that does the same."""
     return el("kbd", name)
