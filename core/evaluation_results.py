@@ -29,6 +29,8 @@ Weighing = Literal["source", "case"]
 
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of the images that are looked at first."""
+FEWEST_CASES = 20
+"""Test cases of a row of a table. Rows with fewer have no figures, and are folded."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import Calibration, ClassRow, Confusion, Effectiveness, Flips, Together, Weighing
+from core.evaluation_results import (
+    FEWEST_CASES,
+    Calibration,
+    ClassRow,
+    Confusion,
+    Effectiveness,
+    Flips,
+    Together,
+    Weighing,
+)
 from core.figures import Figure, Floats, ratio
 from evaluation.by_source import (
     MeansOfSources,
@@ -29,8 +38,6 @@ from evaluation.by_source import (
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
 """Of equal width, for the calibration (Guo et al. 2017)."""
-FEWEST = 20
-"""Images of a row of a table: of fewer no figure is shown."""
 
 
 @dataclass(frozen=True)
@@ -167,14 +174,14 @@ def _classes(
     original, _ = means_of_groups(before, weights, label, groups, sources)
     generated, _ = means_of_groups(after, weights, label, groups, of_class)
     change, p_values = means_of_groups(after - before, weights, label, groups, of_class, lowest=-1.0)
-    p_values[of_class < FEWEST] = np.nan
+    p_values[of_class < FEWEST_CASES] = np.nan
     rows = []
     for number, p in enumerate(adjusted(p_values)):
         held = original[number], generated[number], change[number]
         if not sources[number]:
             continue
-        if of_class[number] < FEWEST:
-            few = f"fewer than {FEWEST} test cases"
+        if of_class[number] < FEWEST_CASES:
+            few = f"fewer than {FEWEST_CASES} test cases"
             held = tuple(Figure(None, n=one.n, sources=one.sources, why=few) for one in held)  # type: ignore[assignment]
         tested = None if np.isnan(p) else (float(p_values[number]), float(p))
         rows.append(

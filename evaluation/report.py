@@ -10,8 +10,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, Effectiveness, LossEffect, SegmentationEffect
+from core.evaluation_results import (
+    FEWEST_CASES,
+    OF_PIXELS,
+    OF_TRUE_CLASS,
+    Effectiveness,
+    LossEffect,
+    SegmentationEffect,
+)
 from core.figures import Figure
+from core.words import count_of
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
@@ -247,12 +255,15 @@ def segmentation_markdown(
         f"{' | '.join(map(per_cent, (one.iou_original, one.iou_generated, one.iou_reconstructed)))} |"
         for one in found.classes
     ]
-    lines += ["", "## Protected classes that are lost", "", "| class | test cases | reconstructions |"]
-    lines += ["| --- | ---: | ---: |"]
-    lines += [
-        f"| {_plain(one.name)} | {one.lost:,} of {one.cases:,} | {one.lost_in_controls:,} of {one.controls:,} |"
+    head = ["| class | test cases | reconstructions |", "| --- | ---: | ---: |"]
+    by_class = [
+        (
+            one.cases,
+            f"| {_plain(one.name)} | {one.lost:,} of {one.cases:,} | {one.lost_in_controls:,} of {one.controls:,} |",
+        )
         for one in losses.classes
     ]
+    lines += ["", "## Protected classes that are lost", "", *_with_enough(head, by_class)]
     if tables:
         lines.append(edits_markdown(tables, OF_PIXELS, LOSES).rstrip("\n"))
     if validity is not None:
@@ -389,13 +400,17 @@ def markdown(
     lines.append(f"| images that cannot be compared with a label | {found.left_out:,} |")
     lines += ["", f"Intervals: 95 %, over sources; {EQUAL[found.weighing]}."]
     if found.classes:
-        lines += ["", "## By class", "", "| class | sources | test cases | original | generated | change |"]
-        lines += ["| --- | ---: | ---: | --- | --- | --- |"]
-        lines += [
-            f"| {_plain(row.label)} | {row.sources:,} | {row.cases:,} | {with_interval(row.error_original)} | "
-            f"{with_interval(row.error_generated)} | {with_interval(row.difference, points=True)} |"
+        head = ["| class | sources | test cases | original | generated | change |"]
+        head += ["| --- | ---: | ---: | --- | --- | --- |"]
+        by_class = [
+            (
+                row.cases,
+                f"| {_plain(row.label)} | {row.sources:,} | {row.cases:,} | {with_interval(row.error_original)} | "
+                f"{with_interval(row.error_generated)} | {with_interval(row.difference, points=True)} |",
+            )
             for row in found.classes
         ]
+        lines += ["", "## By class", "", *_with_enough(head, by_class)]
     if tables:
         lines.append(edits_markdown(tables).rstrip("\n"))
     if validity is not None:
@@ -408,14 +423,25 @@ def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = ""
     heads = ["edit", "test cases", f"change of {what}", *([wrong] if wrong else []), "p, corrected"]
     lines = list[str]()
     for title, table in tables.items():
-        lines += ["", f"## {_plain(title)}", "", f"| {' | '.join(heads)} |"]
-        lines += [f"| --- | ---: | --- |{' ---: |' * (len(heads) - 3)}"]
+        head = [f"| {' | '.join(heads)} |", f"| --- | ---: | --- |{' ---: |' * (len(heads) - 3)}"]
+        by_edit = list[tuple[int, str]]()
         for one in table:
             cells = [_plain(one.name), f"{one.n:,}", _change(one.change)]
             cells += [per_cent(one.newly_wrong)] if wrong else []
             cells.append(f"{one.p_adjusted:.3f}" if one.p_adjusted is not None else CANNOT_TELL)
-            lines.append(f"| {' | '.join(cells)} |")
+            by_edit.append((one.n, f"| {' | '.join(cells)} |"))
+        lines += ["", f"## {_plain(title)}", "", *_with_enough(head, by_edit)]
     return "\n".join([*lines, ""])
+
+
+def _with_enough(head: Sequence[str], rows: Sequence[tuple[int, str]]) -> list[str]:
+    """The lines of a table without its rows of too few test cases, which one line counts. A row is its number of test
+    cases and its line.
+    """
+    lines = [line for cases, line in rows if cases >= FEWEST_CASES]
+    few = len(rows) - len(lines)
+    left_out = f"{count_of(few, 'row', 'has')} fewer than {FEWEST_CASES} test cases: CSV, Parquet and JSON list them."
+    return [*([*head, *lines] if lines else []), *([""] if lines and few else []), *([left_out] if few else [])]
 
 
 def _change(figure: Figure) -> str:

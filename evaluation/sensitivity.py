@@ -10,12 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import Weighing
+from core.evaluation_results import FEWEST_CASES, Weighing
 from core.figures import Figure, Floats
 from evaluation.by_source import adjusted, means_of_groups
-
-FEWEST = 20
-"""Images of a row: of fewer no figure is shown."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +79,13 @@ def sensitivity(
     figures, p_values = means_of_groups(total / count, weights, cell // sources, len(there), n, lowest=-1.0)
     newly = np.bincount(place, weights=changes.newly_wrong[case]) / count
     wrong = np.bincount(cell // sources, weights=weights * newly) / np.bincount(cell // sources, weights=weights)
-    p_values[n < FEWEST] = np.nan
+    p_values[n < FEWEST_CASES] = np.nan
     rows = list[SensitivityRow]()
-    for at, figure, few, *tests in zip(there.tolist(), figures, n < FEWEST, p_values, adjusted(p_values), strict=True):
+    few_cases = n < FEWEST_CASES
+    for at, figure, few, *tests in zip(there.tolist(), figures, few_cases, p_values, adjusted(p_values), strict=True):
         share = None if few else float(wrong[len(rows)])
         if few:
-            figure = Figure(None, n=figure.n, sources=figure.sources, why=f"fewer than {FEWEST} test cases")
+            figure = Figure(None, n=figure.n, sources=figure.sources, why=f"fewer than {FEWEST_CASES} test cases")
         p_value, p_adjusted = (None if np.isnan(p) else float(p) for p in tests)
         rows.append(SensitivityRow(names[at], figure.n, figure.sources, figure, share, p_value, p_adjusted))
     return tuple(sorted(rows, key=lambda row: (row.change.value is None, row.change.value or 0.0, row.name)))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.evaluation_results import LossEffect, Weighing
+from core.evaluation_results import FEWEST_CASES, LossEffect, Weighing
 from core.figures import Floats, ratio
 from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, report_of
@@ -20,7 +20,7 @@ from evaluation.comparison import comparison_answer, paired_difference
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
 from evaluation.report import answer, segmentation_answer
 from evaluation.segmentation import loss_effect, right_pixels, segmentation_effect
-from evaluation.sensitivity import FEWEST, Changes, SensitivityRow, sensitivity
+from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.mask_validity import MaskValidity
@@ -299,11 +299,12 @@ class Evaluation:
     def _shown(self, table: EditTable, edits: _Edits) -> _Edits:
         """Without those of too few test cases, where there are many."""
         sizes = np.bincount(edits.group, minlength=len(edits.names))
-        few = (sizes > 0) & (sizes < FEWEST)
+        few = (sizes > 0) & (sizes < FEWEST_CASES)
         if (sizes > 0).sum() <= MOST_ROWS or not few.any():
             return edits
         self._notes.append(
-            f"{int(few.sum()):,} values of the table “{table}” have fewer than {FEWEST} test cases and are not listed."
+            f"{int(few.sum()):,} values of the table “{table}” have fewer than {FEWEST_CASES} test cases and are not "
+            "listed."
         )
         kept = ~few[edits.group]
         return _Edits(edits.case[kept], edits.group[kept], edits.names)

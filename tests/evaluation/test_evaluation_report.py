@@ -21,7 +21,7 @@ from evaluation.report import (
     with_interval,
 )
 from evaluation.segmentation import Pixels, loss_effect, lost_by, missed_by, right_pixels, segmentation_effect
-from evaluation.sensitivity import Changes
+from evaluation.sensitivity import Changes, SensitivityRow
 from evaluation.validity import Judged, validity_effect
 from experiments.paper.breaking import by_name
 from tests.evaluation.test_effectiveness import LABELS, a_world, answers, of_world
@@ -65,6 +65,27 @@ def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
     assert every["classes", "boat", "generated less original"].low == found.classes[1].difference.low
     assert every["By edit type", "weather", "change of the probability of the true class"].images == 1000
     assert not any(row.value != row.value for row in every.values())  # no NaN
+
+
+def test_markdown_counts_the_rows_of_too_few_test_cases_and_data_lists_them() -> None:
+    found = of_world()
+    few, *others = found.classes
+    found = replace(found, classes=(replace(few, cases=19), *others))
+    edits = [
+        SensitivityRow(name, n, 9, Figure(-0.1, -0.2, 0.0), 0.1, 0.5, 0.5) for name, n in (("fog", 20), ("hail", 19))
+    ]
+    edits.append(replace(edits[-1], name="sleet", n=1))
+    text = markdown("m", "s", found, None, {"By alternative": edits})
+    assert f"| {few.label} |" not in text and f"| {others[0].label} |" in text
+    assert "\n\n1 row has fewer than 20 test cases: CSV, Parquet and JSON list them.\n" in text
+    assert "| fog | 20 |" in text and "hail" not in text and "sleet" not in text
+    assert "\n\n2 rows have fewer than 20 test cases: CSV, Parquet and JSON list them.\n" in text
+    listed = {(row.part, row.name) for row in rows(found, None, {"By alternative": edits})}
+    assert {("classes", few.label), ("By alternative", "hail"), ("By alternative", "sleet")} <= listed
+    nothing = markdown("m", "s", found, None, {"By alternative": edits[1:]})
+    assert nothing.endswith(
+        "## By alternative\n\n2 rows have fewer than 20 test cases: CSV, Parquet and JSON list them.\n"
+    )
 
 
 def test_the_table_of_the_paper_with_intervals() -> None:
