@@ -7,6 +7,7 @@ import io
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -20,7 +21,7 @@ from core.settings import UnderTestSettings
 from core.test_sets import SetEntry
 from services.curation.views import View
 from services.evaluation.service import OnModel, model_choice_key
-from services.evaluation.types import Cell, EvaluationQuestion
+from services.evaluation.types import Cell, EditRow, EvaluationQuestion
 from services.runs.predictions import Predictor
 from tests.services.evaluation.test_predictions import Counted
 from tests.support.evaluation_cases import fill
@@ -29,6 +30,7 @@ from tests.support.model_cases import CLASSES, MEAN, STD, onnx_file
 from tests.support.scripted import HeldGenerator, ScriptedModels, over, perform
 from tests.support.serving import serving_here, until
 from tests.support.set_cases import picture, run_of
+from ui.evaluate.page import report_html
 from ui.frame import NAVIGATION
 
 if TYPE_CHECKING:
@@ -51,6 +53,26 @@ CURRENT = """(() => {
     const a = bar.getBoundingClientRect(), b = link.getBoundingClientRect();
     return b.left >= a.left - 1 && b.right <= a.right + 1 ? link.textContent : 'out of sight'; })()"""
 """The page that the header says is open, where that can be seen."""
+
+
+UNEXPLAINED = """[...document.querySelectorAll(`.card.figure h3, #flips dt, #flips .mut, #validity tbody th,
+    #edits [data-table] > table thead th.n, #classes thead th:nth-last-child(2), #confusion h2,
+    #calibration p:not(.mut), #orders thead th:nth-child(2), #orders tbody th`)].filter((one) =>
+    !one.querySelector('.why[data-explain]') && one.textContent !== 'n').map((one) => one.textContent)"""
+"""Names of figures without the mark that explains them."""
+UNLIKE_LINKS = """(() => {
+    const style = (one) => getComputedStyle(one);
+    const dotted = (one) => /^underline .*dotted/.test(style(one).textDecoration);
+    const looks = (one) => [one, ...one.children].some(dotted) && one.title && style(one).cursor === 'pointer';
+    const picture = (one) => one.querySelector('img');
+    const opens = (one) => (one.matches('[href*="/evaluate/images"]') || one.closest('#orders td')) && !picture(one);
+    const links = [...document.querySelectorAll('main a')].filter(opens);
+    const others = [...document.querySelectorAll('main *')].filter((one) => !links.includes(one.closest('a')));
+    const unlike = [...links.filter((one) => !looks(one)), ...others.filter(dotted)];
+    return { links: links.length, unlike: unlike.map((one) => one.outerHTML.slice(0, 120)) }; })()"""
+"""How many numbers open images, which of those do not look like it, and what looks like it and opens nothing."""
+PAPER = 703, 1037
+"""Width and height in CSS pixels of a page of A4 within the margins of the style sheet."""
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +132,7 @@ def answered(page: Page, server: Server, view: str, **more: str) -> Page:
 
 def ranked(page: Page) -> None:
     """Wait until the page has the order of the test cases, which it asks for last."""
+    page.wait_for_load_state()  # before that a part of it may not be there yet
     expect(page.locator("#part-ranking[data-wanted]")).to_have_count(0)
 
 
@@ -330,7 +353,7 @@ def test_every_number_of_a_segmenter_opens_its_images(page: Page, server: Server
     with page.expect_download() as waiting:
         page.locator("#report [data-file=html]").click()
     report = Path(waiting.value.path()).read_text(encoding="utf-8")
-    assert share in report and "A fault is the class that is lost" in report and "<a href" not in report
+    assert share in report and "A fault is the class that is lost" in report and "evaluate/images" not in report
     page.keyboard.press("Escape")
     with page.expect_navigation(url=re.compile("/study/")):
         page.locator("#draft").click()
@@ -427,11 +450,95 @@ def test_the_report_holds_the_same_figures_in_every_form(page: Page, server: Ser
     page.set_content(data["html"].decode())
     expect(page.locator("#answer")).to_have_text(said)
     assert page.locator("script").count() == 0
-    assert page.locator("a[href]").count() == 0 and page.locator("link").count() == 0, "it stands alone"
+    assert page.locator("a[href]:not(.why)").count() == 0 and page.locator("link").count() == 0, "it stands alone"
     assert page.locator("#orders tbody tr").count() == 4
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         assert not wide(page)
+
+
+def test_the_question_mark_explains_every_figure(page: Page, server: Server) -> None:
+    for view in (STREETS, OBJECTS):
+        answered(page, server, view)
+        assert page.locator(".why").count() > 15 and page.evaluate(UNEXPLAINED) == []
+    window = page.locator("#keys-window")
+    page.keyboard.press("?")
+    expect(window).to_be_visible()
+    for words in (
+        *("APFD", "DeepGini", "Entropy", "Design effect", "Effective number of images", "Intra-class correlation"),
+        *(
+            "Expected calibration error",
+            "Interval",
+            "Bootstrap",
+            "Excess",
+            "Factor",
+            "Flips",
+            "mIoU",
+            "Wrong and valid",
+        ),
+        "Validity score",
+    ):
+        line = window.locator("p").filter(has=page.locator("b", has_text=re.compile(f"^{words}$")))
+        expect(line).to_contain_text("Example: ")
+    page.keyboard.press("?")
+    expect(window).to_be_hidden()
+    page.locator("#keys-button").click()
+    window.get_by_role("button", name="Ranking").click()
+    expect(window.locator("#explains-apfd")).to_be_in_viewport()
+    page.keyboard.press("Escape")
+    here = page.url
+    page.locator("#card-excess .why").click()
+    expect(window.locator("#explains-excess")).to_be_in_viewport()
+    expect(window.locator(".sought")).to_have_count(1)
+    assert page.url == here, "the page stays"
+    window.locator("[data-keys-close]").click()
+    page.goto(address(server, OBJECTS))
+    page.locator("#other-model summary").click()
+    page.locator("#model-form [name=model]").press_sequentially("a?")
+    expect(page.locator("#model-form [name=model]")).to_have_value("a?")
+    expect(window).to_be_hidden()
+
+
+def test_a_number_that_opens_images_looks_like_it_and_no_other_does(page: Page, server: Server) -> None:
+    for view, least in ((OBJECTS, 40), (STREETS, 40)):
+        answered(page, server, view)
+        found = page.evaluate(UNLIKE_LINKS)
+        assert found["links"] > least and found["unlike"] == [], view
+    page.keyboard.press("Tab")
+    page.locator("#card-error .value a").focus()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_it_prints_on_three_pages_with_the_answer_first(page: Page, server: Server) -> None:
+    def prints() -> None:
+        data = page.pdf(prefer_css_page_size=True)
+        assert 1 <= len(re.findall(rb"/Type\s*/Page\b", data)) <= 3
+        page.set_viewport_size({"width": PAPER[0], "height": PAPER[1]})
+        page.emulate_media(media="print")
+        answer = page.locator("#answer").bounding_box()
+        assert answer is not None and answer["y"] + answer["height"] < PAPER[1] / 4
+        assert page.evaluate(SPILT) == [] and not wide(page)
+        for other in page.locator("header.top, .btn, .why, dialog, #explanations").all():
+            expect(other).to_be_hidden()
+        page.emulate_media(media="null")
+
+    for view in (OBJECTS, STREETS):
+        answered(page, server, view)
+        found = server[1].evaluations.evaluate(asked(server[1], view))
+        ranking = server[1].evaluations.rank(asked(server[1], view))
+        prints()
+        page.goto("about:blank")
+        one = found.edits["edit type"][0]
+        many: list[EditRow] = [replace(one, row=replace(one.row, name=f"word {number}", n=50)) for number in range(100)]
+        many += [replace(one, row=replace(one.row, name=f"rare {number}", n=5)) for number in range(100)]
+        for edits in (found.edits, {name: tuple(many) for name in found.edits}):
+            page.set_content(report_html(replace(found, edits=edits), ranking, lambda sha: b""))
+            prints()
+        page.set_content(report_html(found, ranking, lambda sha: b""))
+        hrefs = page.locator("a[href]").evaluate_all("all => all.map((one) => one.getAttribute('href'))")
+        assert hrefs and all(page.locator(href).count() == 1 for href in hrefs), "each leads to its explanation"
+        page.locator("#card-error .why").click()
+        expect(page.locator(str(page.locator("#card-error .why").get_attribute("href")))).to_be_in_viewport()
 
 
 def test_pages_hold_at_any_width_light_and_dark(page: Page, server: Server) -> None:

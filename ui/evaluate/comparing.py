@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from core.figures import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated, ModelComparison
 from ui.evaluate.edits import SHOWN_ROWS
+from ui.evaluate.explained import explained
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.result import strong_figures
 from ui.evaluate.segmenter import change_of
@@ -136,7 +137,7 @@ def _figure_row(words: str, figures: Sequence[Figure | None], say: Say) -> Html:
         else:
             ends = ends_of(one, say is _points)
         cells.append(el("td", el("b", say(one)), el("small", ends, class_="mut"), class_="n"))
-    return named_row(words, cells)
+    return named_row(explained(words), cells)
 
 
 def _same_sources(pair: Pair) -> Html:

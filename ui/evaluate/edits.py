@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
+from collections.abc import Sequence
+
+from core.evaluation_results import FEWEST_CASES, OF_PIXELS, OF_TRUE_CLASS
 from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
+from ui.evaluate.explained import explained
 from ui.evaluate.plots import change_axis, change_plot
-from ui.evaluate.words import Links, ends_of, p_words, per_cent, signed
-from ui.explore.parts import first_rows, muted, named_row, press, small
-from ui.markup import Child, Html, el
+from ui.evaluate.words import Links, ends_of, linked, p_words, per_cent, signed
+from ui.explore.parts import first_rows, head_table, more_line, muted, named_row, press, small
+from ui.markup import Attribute, Child, Html, el
 from ui.study.plots import Axis
 
 SHOWN_ROWS = 10
@@ -16,6 +19,21 @@ MOST_ROWS = 100
 """Rows of a table that are on the page: of a thousand, nobody reads the last ones, and they take seconds to lay out."""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
 """The tables of edits in the order in which they stand, with their words."""
+
+
+SizedRow = tuple[int, Html]
+"""A row of a table, and of how many test cases it is."""
+
+
+def rows_in_sight(head: Sequence[Child], rows: Sequence[SizedRow], **attributes: Attribute) -> list[Child]:
+    """A table whose first rows stand in sight. Further ones unfold, and so do those of too few test cases."""
+    enough = [row for cases, row in rows if cases >= FEWEST_CASES]
+    few = [row for cases, row in rows if cases < FEWEST_CASES]
+    shown = first_rows(head, enough, SHOWN_ROWS, **attributes) if enough else []
+    if few:
+        words = f"{len(few):,}{' more' if enough else ''} with fewer than {FEWEST_CASES} test cases"
+        shown.append(more_line(words, head_table(head, few, **attributes), data_few=True))
+    return shown
 
 
 def first_table(found: Evaluated) -> EditTable | None:
@@ -54,16 +72,16 @@ def edits_part(found: Evaluated, links: Links) -> Html:
 def _edit_table(found: Evaluated, table: EditTable, links: Links) -> list[Child]:
     rows = found.edits[table][:MOST_ROWS]
     axis = change_axis([one.row.change for one in rows])
-    drawn = [_edit_row(one, axis, found, links) for one in rows]
+    drawn = [(one.row.n, _edit_row(one, axis, found, links)) for one in rows]
     head = [
         table,
         el("th", "hurts ← 0 → helps", scope="col", class_="plot-cell"),
-        el("th", "change", scope="col", class_="n"),
+        el("th", explained("change", "change by an edit"), scope="col", class_="n"),
         el("th", "n", scope="col", class_="n"),
-        el("th", _wrong(found), scope="col", class_="n"),
+        el("th", explained(_wrong(found)), scope="col", class_="n"),
         "worst ones",
     ]
-    body = first_rows(head, drawn, SHOWN_ROWS, class_="edits stacks")
+    body = rows_in_sight(head, drawn, class_="edits stacks")
     further = len(found.edits[table]) - len(rows)
     if further:
         words = f"{further:,} further rows, which hurt less or have too few test cases, are in the report as CSV."
@@ -79,7 +97,6 @@ def _edit_row(one: EditRow, axis: Axis, found: Evaluated, links: Links) -> Html:
     row, link = one.row, links.opened(one.cell)
     wrong_cell = Cell(one.cell.kind, one.cell.name, one.cell.said, only_wrong=True)
     wrong_link = links.opened(wrong_cell) if row.newly_wrong else None
-    name = el("a", row.name, href=link) if link else row.name
     if row.change.value is None:
         plot: Child = el("span", row.change.why, class_="mut small")
         value: Child = "–"
@@ -90,11 +107,11 @@ def _edit_row(one: EditRow, axis: Axis, found: Evaluated, links: Links) -> Html:
     share = per_cent(row.newly_wrong) if row.newly_wrong is not None else "–"
     sure = f"p = {p_words(row.p_adjusted)}, corrected over the table" if row.p_adjusted is not None else None
     return named_row(
-        name,
+        linked(row.name, link),
         el("td", plot, class_="plot-cell"),
         el("td", value, class_="n", title=sure),
-        el("td", f"{row.n:,}", class_="n", data_what="n"),
-        el("td", el("a", share, href=wrong_link) if wrong_link else share, class_="n", data_what=_wrong(found)),
+        el("td", linked(f"{row.n:,}", link), class_="n", data_what="n"),
+        el("td", linked(share, wrong_link), class_="n", data_what=_wrong(found)),
         el("td", el("span", pictures, class_="worst")) if any(pictures) else el("td"),
         class_="hurts" if row.hurts else "untold" if row.change.value is None else None,
     )

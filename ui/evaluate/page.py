@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,11 +12,12 @@ from services.evaluation.facts import SUFFIXES
 from services.evaluation.ranking import Ranking
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
 from ui.evaluate.choosing import Stand, models_part, splits_part, subjects_part, work_part
+from ui.evaluate.explained import explanations_folded, explanations_window
 from ui.evaluate.ranking import ranking_part, ranking_waited_for
 from ui.evaluate.result import result_part
 from ui.evaluate.retraining import retraining_waited_for
 from ui.evaluate.words import EVALUATE, Links, Place
-from ui.explore.parts import box, muted, page_head, pill, problem
+from ui.explore.parts import box, help_button, muted, page_head, pill, problem
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.theme import ASSETS
@@ -152,7 +154,16 @@ def _menu(words: str, content: Child, name: str) -> Html:
 
 
 def _page(title: str, *content: Child, signed_in: bool) -> str:
-    return page(title, *content, here="evaluate", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
+    return page(
+        title,
+        *content,
+        explanations_window(),
+        here="evaluate",
+        ends=help_button("What the figures say"),
+        signed_in=signed_in,
+        sheets=SHEETS,
+        scripts=SCRIPTS,
+    )
 
 
 # The report as one file
@@ -168,7 +179,9 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
     style = "\n".join(
         (ASSETS / name).read_text(encoding="utf-8") for name in ("studio.css", "study.css", "evaluate.css")
     )
-    dark = "@media (prefers-color-scheme: dark) { :root { color-scheme: dark; } }"
+    # Without a script nobody sets the class `dark`: the colours follow the reader's system.
+    colours = " ".join(re.findall(r"^\.dark \{([^}]*)\}", style, re.MULTILINE))
+    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ color-scheme: dark; {colours} }} }}"
     title = f"{found.model} on {found.subject.title}"
     about: list[Child] = [
         pill(f"{count_of(found.subject.sources, 'source')} · {count_of(found.subject.cases, 'test case')}"),
@@ -198,9 +211,7 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
         if found.mapping.unmapped
         else None,
     )
-    unfolded = Html(
-        result_part(found, Links(picture=picture)).replace("<details", "<details open").replace(" hidden>", ">")
-    )
+    all_tables = Html(result_part(found, Links(picture=picture)).replace(" hidden>", ">"))
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -215,9 +226,10 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
             el(
                 "main",
                 el("div", el("h1", found.subject.title), pill(found.model, "acc"), about, class_="title"),
-                unfolded,
+                all_tables,
                 ranking_part(ranking, lambda _entries, _image: None, picture) if ranking is not None else None,
                 model,
+                explanations_folded(),
             ),
             class_="studio paper report",
         ),

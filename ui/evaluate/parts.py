@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.evaluation_results import Effectiveness, SegmentationEffect, Together
+from core.evaluation_results import FEWEST_CASES, Effectiveness, SegmentationEffect, Together
 from core.figures import Figure, Floats
 from core.words import count_of
 from services.evaluation.types import Cell, CellKind, Evaluated
-from ui.evaluate.edits import SHOWN_ROWS, first_table
+from ui.evaluate.edits import SHOWN_ROWS, SizedRow, first_table, rows_in_sight
+from ui.evaluate.explained import explained
 from ui.evaluate.plots import confusion_table, parts_bar
-from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
-from ui.explore.parts import box, button, facts, first_rows, muted, named_row, small
+from ui.evaluate.words import CANNOT_TELL, Links, ends_of, linked, per_cent, points
+from ui.explore.parts import box, button, facts, muted, named_row, small
 from ui.markup import Child, Html, el
 
 MOST_LABELS = 14
@@ -24,13 +25,12 @@ _WRONG = {"classification": ("wrong", "error"), "segmentation": ("loses a class"
 """What a model does to a test case that it is wrong about, and what the share of those is called."""
 
 
-def card(title: Child, value: Child, more: Child, link: str | None = None, name: str = "", acts: Child = None) -> Html:
+def card(title: str, value: Child, more: Child, link: str | None = None, name: str = "", acts: Child = None) -> Html:
     """A figure with its words; `acts` are what can be done about it."""
-    shown = el("a", value, href=link) if link else value
     return el(
         "div",
-        el("h3", title),
-        el("p", shown, class_="value" if value != CANNOT_TELL else "value none"),
+        el("h3", explained(title)),
+        el("p", linked(value, link), class_="value" if value != CANNOT_TELL else "value none"),
         small(more),
         acts,
         class_="card figure",
@@ -79,15 +79,10 @@ def validity_card(found: Evaluated, links: Links) -> Html:
     )
 
 
-def folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[Html], name: str) -> Html:
+def folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[SizedRow], name: str) -> Html:
     """A table of which the first rows stand in sight."""
-    cells = [el("th", text, scope="col", class_=look or None) for text, look in head]
-    return box(title, muted(words), first_rows(cells, rows, SHOWN_ROWS, class_="stacks"), id=name)
-
-
-def linked(text: str, link: str | None) -> Child:
-    """A text that leads somewhere, where there is something."""
-    return el("a", text, href=link) if link else text
+    cells = [el("th", explained(text), scope="col", class_=look or None) for text, look in head]
+    return box(title, muted(words), rows_in_sight(cells, rows, class_="stacks"), id=name)
 
 
 def validity_table(found: Evaluated) -> Html | None:
@@ -98,7 +93,7 @@ def validity_table(found: Evaluated) -> Html | None:
     wrong, share = _WRONG[found.kind]
     rows = [
         named_row(
-            name,
+            explained(name),
             el("td", per_cent(one.value) if one.value is not None else CANNOT_TELL, class_="n"),
             el("td", ends_of(one), class_="mut small"),
         )
@@ -135,8 +130,9 @@ def sources_box(
         (name, number, look, links.opened(Cell(kind)) if number else None)
         for name, number, look, kind in zip(words, numbers, ("bad", "warn", "ok"), kinds, strict=True)
     ]
-    about = muted(f"{count_of(sources, 'source')} by their test cases")
-    return box(title, about, parts_bar(parts), facts(rows), id="flips")
+    about = muted(explained(f"{count_of(sources, 'source')} by their test cases", "all wrong, some wrong, none wrong"))
+    named = facts((explained(name), told) for name, told in rows)
+    return box(title, about, parts_bar(parts), named, id="flips")
 
 
 def confusions(
@@ -156,7 +152,7 @@ def confusions(
         confusion_table("generated", labels, after, chosen, links.opened, "any other"),
     ]
     return box(
-        title,
+        explained(title),
         muted(said),
         el("div", tables, class_="confusions wide" if len(chosen) > MOST_NARROW else "confusions"),
         id="confusion",
@@ -173,7 +169,7 @@ def notes_part(notes: Sequence[str]) -> Html | None:
 
 
 def three_columns(found: Evaluated, columns: Sequence[Child], classes: int, labels: int) -> Html:
-    """Three columns: tables with `classes` rows, matrices with `labels` rows, the rest below the shorter of them."""
+    """Three columns: tables with `classes` rows in sight, matrices with `labels` rows, the rest below the shorter."""
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), beside) for beside in (True, False))
     places = ["eval-columns", "three", "left-wide" if wide else "", "left-laptop" if laptop else ""]
     drawn = [el("div", column, class_="eval-column") for column in columns]
@@ -183,7 +179,7 @@ def three_columns(found: Evaluated, columns: Sequence[Child], classes: int, labe
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, beside: bool) -> bool:
     """Estimate whether the tables take less height than the matrices, which stand `beside` each other or not."""
     table = first_table(found)
-    edits = len(found.edits[table]) if table else 0
+    edits = sum(one.row.n >= FEWEST_CASES for one in found.edits[table]) if table else 0
     tables = 2 * (min(edits, SHOWN_ROWS) + min(classes, SHOWN_ROWS)) + 8
     matrices = (1 if beside or labels <= MOST_NARROW else 2) * (labels + 4) + 3
     return tables <= matrices + 10 + (12 if found.validity is not None else 0)

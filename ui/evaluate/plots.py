@@ -9,7 +9,7 @@ import numpy as np
 from core.evaluation_results import Calibration, Order
 from core.figures import Figure, Floats
 from services.evaluation.types import Cell, CellKind
-from ui.evaluate.words import signed
+from ui.evaluate.words import OPENS, linked, signed
 from ui.explore.parts import head_table
 from ui.markup import Child, Html, el
 from ui.study.plots import Axis
@@ -87,7 +87,7 @@ def _share_cell(cell: Cell, share: float, right: bool, opened: Open | None) -> H
     words = f"{number} % of {label} is said to be {cell.said or 'none of these'}"
     link = opened(cell) if opened is not None and share > 0 else None
     strength = f"--share: {share:.3f}" if share >= _FAINT else None
-    text = el("a", number, href=link, aria_label=words) if link else number
+    text = linked(number, link, f"{words}. {OPENS}", aria_label=words)
     return el("td", text, title=words, style=strength, class_="hit" if right else "miss")
 
 
@@ -147,7 +147,8 @@ def parts_bar(parts: Sequence[tuple[str, int, str, str | None]]) -> Html:
             el("b", f"{number:,}"),
             el("small", words),
             href=link,
-            class_=f"piece {look}",
+            class_=f"piece {look} opens" if link else f"piece {look}",
+            title=OPENS if link else None,
             style=f"flex-grow: {max(number / whole, 0.001):.4f}",
         )
         for words, number, look, link in parts

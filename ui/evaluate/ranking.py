@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from core.evaluation_results import BUDGETS, Order
 from core.words import count_of
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
+from ui.evaluate.explained import explained
 from ui.evaluate.plots import found_plot
+from ui.evaluate.words import linked
 from ui.explore.parts import box, head_table, heading, problem, small
 from ui.markup import Child, Html, el
 
@@ -99,7 +101,7 @@ def _table(found: Ranking, listed: Listed) -> Html:
     images = orders[OURS].images
     heads: list[Child] = [
         el("th", "order", scope="col"),
-        el("th", "APFD", scope="col", class_="n", title="How early faults come: 1 where none could come earlier"),
+        el("th", explained("APFD"), scope="col", class_="n"),
     ]
     heads += [
         el("th", f"in {_share(budget)}", el("small", count_of(images[budget], "image")), scope="col", class_="n")
@@ -116,11 +118,11 @@ def _table(found: Ranking, listed: Listed) -> Html:
             there = name == OURS and found.known_first and 0 < images[budget] <= len(found.first)
             link = listed([case.entry for case in found.first[: images[budget]]], 0) if there else None
             what = f"in {_share(budget)}"
-            cells.append(el("td", el("a", number, href=link) if link else number, class_="n", data_what=what))
+            cells.append(el("td", linked(number, link), class_="n", data_what=what))
         rows.append(
             el(
                 "tr",
-                el("th", el("i", class_=_LOOKS[name]), " ", _WORDS[name], scope="row"),
+                el("th", el("i", class_=_LOOKS[name]), " ", explained(_WORDS[name]), scope="row"),
                 el("td", "–" if one.apfd is None else f"{one.apfd:.3f}", class_="n", data_what="APFD"),
                 cells,
                 class_="ours" if name == OURS else None,

@@ -6,16 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.evaluation_results import ClassRow, Effectiveness
+from core.evaluation_results import FEWEST_CASES, ClassRow, Effectiveness
 from core.words import count_of
 from services.evaluation.types import Cell, CellKind, Evaluated
 from ui.evaluate.edits import edits_part
+from ui.evaluate.explained import explained
 from ui.evaluate.parts import (
     card,
     confusions,
     excess_card,
     folded_table,
-    linked,
     notes_part,
     sources_box,
     three_columns,
@@ -24,7 +24,7 @@ from ui.evaluate.parts import (
 )
 from ui.evaluate.plots import calibration_plot, change_axis, change_plot
 from ui.evaluate.segmenter import of_segmenter
-from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, minus, p_words, per_cent, points
+from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, linked, minus, p_words, per_cent, points
 from ui.explore.parts import box, named_row, small
 from ui.markup import Child, Html, el
 
@@ -106,7 +106,7 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
         [_calibration(held), notes_part(found.notes)],
     )
     labels = sum(1 for number in held.confusion[1].images if number)
-    return [cards, three_columns(found, columns, len(held.classes), labels)]
+    return [cards, three_columns(found, columns, sum(one.cases >= FEWEST_CASES for one in held.classes), labels)]
 
 
 def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
@@ -125,23 +125,22 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
         plot: Child = (
             change_plot([row.difference], axis) if told else el("span", row.difference.why, class_="mut small")
         )
-        drawn.append(
-            named_row(
-                el("a", row.label, href=link) if link else row.label,
-                el("td", per_cent(row.error_original.value), class_="n", data_what="original"),
-                el("td", el("a", generated, href=wrong) if wrong else generated, class_="n", data_what="generated"),
-                el("td", plot, class_="plot-cell"),
-                el(
-                    "td",
-                    points(row.difference.value),
-                    el("small", ends_of(row.difference, True), class_="mut") if told else None,
-                    class_="n",
-                    title=f"p = {p_words(row.p_adjusted)}, corrected over all classes" if told else None,
-                ),
-                el("td", f"{row.cases:,}", class_="n", data_what="n"),
-                class_=None if told else "untold",
-            )
+        shown = named_row(
+            linked(row.label, link),
+            el("td", per_cent(row.error_original.value), class_="n", data_what="original"),
+            el("td", linked(generated, wrong), class_="n", data_what="generated"),
+            el("td", plot, class_="plot-cell"),
+            el(
+                "td",
+                points(row.difference.value),
+                el("small", ends_of(row.difference, True), class_="mut") if told else None,
+                class_="n",
+                title=f"p = {p_words(row.p_adjusted)}, corrected over all classes" if told else None,
+            ),
+            el("td", linked(f"{row.cases:,}", link), class_="n", data_what="n"),
+            class_=None if told else "untold",
         )
+        drawn.append((row.cases, shown))
     head = [("class", ""), ("original", "n"), ("generated", "n"), ("change", "plot-cell"), ("points", "n"), ("n", "n")]
     return folded_table("By class", "error; those that lose most first", head, drawn, "classes")
 
@@ -197,7 +196,7 @@ def _calibration(held: Effectiveness) -> Html:
             el(
                 "div",
                 small("Across: how sure. Up: how often right. Below the line it is too sure."),
-                el("p", "Expected calibration error", class_="small"),
+                el("p", explained("Expected calibration error"), class_="small"),
                 el("ul", legend, class_="legend"),
             ),
             class_="calibration-box",

@@ -16,8 +16,9 @@ from services.evaluation.retraining.results import OpenedImages, RetrainingResul
 from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
+from ui.evaluate.explained import explained
 from ui.evaluate.plots import change_axis, change_plot
-from ui.evaluate.words import Place, ends_of, evaluate_address, minus, per_cent, points
+from ui.evaluate.words import Place, ends_of, evaluate_address, linked, minus, per_cent, points
 from ui.explore.parts import acts, button, head_table, left, more_line, muted, named_row, problem, small, work_line
 from ui.markup import Child, Html, el, join
 from ui.study.fields import field, number_input, select, tick
@@ -206,7 +207,7 @@ def _table(found: RetrainingResult, address: Callable[[OpenedImages], str]) -> H
         if opens is None:
             alone = not arm and any(one.set == on for one in found.opened)
             return el("span", words, title="None of these images is in the gallery.") if alone else words
-        return el("a", words, href=address(opens), title=_opens_words(opens, found.kind))
+        return linked(words, address(opens), _opens_words(opens, found.kind))
 
     sets = [one.name for one in found.sets]
     gains = {row.arm: row.gain for row in found.rows if row.set == ON_GENERATED and row.arm not in (ORIGINAL, BEFORE)}
@@ -227,8 +228,8 @@ def _table(found: RetrainingResult, address: Callable[[OpenedImages], str]) -> H
             )
             for one in found.sets
         ],
-        el("th", "won back", scope="col", class_="n"),
-        el("th", f"gain on {ON_GENERATED}, beside “{ORIGINAL}”", scope="col", class_="plot-cell"),
+        el("th", explained("won back"), scope="col", class_="n"),
+        el("th", explained(f"gain on {ON_GENERATED}, beside “{ORIGINAL}”", "gain"), scope="col", class_="plot-cell"),
     ]
     body = []
     for arm in (BEFORE, *images):

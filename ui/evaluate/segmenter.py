@@ -16,7 +16,6 @@ from ui.evaluate.parts import (
     confusions,
     excess_card,
     folded_table,
-    linked,
     notes_part,
     sources_box,
     three_columns,
@@ -24,7 +23,7 @@ from ui.evaluate.parts import (
     validity_table,
 )
 from ui.evaluate.plots import change_axis, change_plot
-from ui.evaluate.words import CANNOT_TELL, Links, ends_of, per_cent, points
+from ui.evaluate.words import CANNOT_TELL, Links, ends_of, linked, per_cent, points
 from ui.explore.parts import button, named_row
 from ui.markup import Child, Html, el
 from ui.study.plots import Axis
@@ -83,14 +82,20 @@ def _classes(held: SegmentationEffect, losses: LossEffect, links: Links) -> Html
     change = {one.name: change_of(one) for one in held.classes}
     ordered = sorted(held.classes, key=lambda one: (change[one.name].value is None, change[one.name].value, one.name))
     axis = change_axis(change.values())
-    rows = [_class_row(one, change[one.name], axis, lost, links) for one in ordered]
+    rows = [
+        (lost[one.name].cases if one.name in lost else held.cases, _class_row(one, change[one.name], axis, lost, links))
+        for one in ordered
+    ]
     # A class that is protected by a name of several classes of the masks.
     names = {one.name for one in held.classes}
     rows += [
-        named_row(
-            one.name,
-            el("td", "several classes together", class_="mut small", colspan=5),
-            el("td", _lost_in(one, links), class_="n", data_what="lost in"),
+        (
+            one.cases,
+            named_row(
+                one.name,
+                el("td", "several classes together", class_="mut small", colspan=5),
+                el("td", _lost_in(one, links), class_="n", data_what="lost in"),
+            ),
         )
         for one in lost.values()
         if one.name not in names

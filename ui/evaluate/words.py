@@ -11,11 +11,12 @@ from core.figures import Figure
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell
 from ui.explore.parts import small
-from ui.markup import Child, Html, el
+from ui.markup import Attribute, Child, Html, el
 
 EVALUATE = "/evaluate/"
 CANNOT_TELL = "cannot tell"
 MINUS = "\N{MINUS SIGN}"
+OPENS = "Open these images"
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,11 @@ def evaluate_address(end: str = "", **query: Any) -> str:
     """An address below /evaluate/; what is None or "" is left out."""
     said = {name: value for name, value in query.items() if value not in (None, "", False)}
     return f"{EVALUATE}{end}{'?' if said else ''}{urlencode(said)}"
+
+
+def linked(shown: Child, link: str | None, title: str = OPENS, **attributes: Attribute) -> Child:
+    """What is shown, as a link to its images where there are some."""
+    return el("a", shown, href=link, class_="opens", title=title, **attributes) if link else shown
 
 
 def per_cent(share: float | None, unit: bool = True) -> str:

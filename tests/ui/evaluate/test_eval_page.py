@@ -10,10 +10,12 @@ import pytest
 from services.evaluation.service import OnModel
 from services.evaluation.types import EditRow
 from tests.services.evaluation.test_results import BIRDS, read_all, service_of
-from tests.support.evaluation_cases import fill
+from tests.support.evaluation_cases import fill, scenes_that_are_read
+from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 from ui.evaluate.choosing import subjects_part
 from ui.evaluate.edits import MOST_ROWS, edits_part
+from ui.evaluate.page import report_html
 from ui.evaluate.words import Links
 
 pytestmark = pytest.mark.slow
@@ -33,6 +35,27 @@ def test_a_table_of_a_thousand_edits_has_the_first_hundred_on_the_page_and_says_
     assert "900 further rows" in page
     few = replace(found, edits={"alternative": tuple(rows[:MOST_ROWS])})
     assert "further rows" not in str(edits_part(few, Links()))
+
+
+def test_rows_of_too_few_test_cases_are_folded_on_the_page_and_in_the_report(
+    made_once: MadeOnce, tmp_path: Path
+) -> None:
+    with workspace_in(scenes_that_are_read(made_once, tmp_path)) as workspace:
+        service = service_of(workspace)
+        found = service.evaluate(BIRDS)
+        ranking = service.rank(BIRDS, 10)
+        service.close()
+    one = found.edits["alternative"][0]
+    rows = tuple(replace(one, row=replace(one.row, name=f"word {n}", n=n)) for n in (25, 20, 19, 3))
+    found = replace(found, edits={"alternative": rows})
+    for page in (str(edits_part(found, Links())), report_html(found, ranking, lambda sha: b"")):
+        part = page[page.index('id="edits"') if page.startswith("<!doctype") else 0 :].split("</section>")[0]
+        in_sight, folded = part.split("<details", 1)
+        assert "word 25" in in_sight and "word 20" in in_sight and "word 19" not in in_sight
+        assert "2 more with fewer than 20 test cases" in folded and "word 19" in folded and "word 3" in folded
+        assert not folded.split(">")[0].count("open"), "it is closed until somebody opens it"
+    alone = str(edits_part(replace(found, edits={"alternative": rows[2:]}), Links()))
+    assert "2 with fewer than 20 test cases" in alone and alone.count("<table") == 1
 
 
 def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(tmp_path: Path) -> None:
