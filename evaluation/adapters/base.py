@@ -78,10 +78,22 @@ class TorchAdapter:
         self._net = network.net.to(self._device).eval()
         self.at_once = images_at_once(self.kind, self._device == "cuda")
         if prepared.size is not None:
-            _check(self._asked([self.prepare(Image.new("RGB", prepared.size))]), self.kind, self.identity.classes, 1)
+            self._try(prepared.size)
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
         return output_of(self.kind, self.identity.classes, prepared, sizes, self._asked)
+
+    def _try(self, size: tuple[int, int]) -> None:
+        """Ask about a black picture. Raises UserError for an answer that does not fit; memory that ends is told later,
+        with the image.
+        """
+        try:
+            found = self._asked([self.prepare(Image.new("RGB", size))])
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+        else:
+            _check(found, self.kind, self.identity.classes, 1)
 
     def _asked(self, pixels: Sequence[Any]) -> Any:
         import torch

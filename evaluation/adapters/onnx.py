@@ -99,7 +99,13 @@ class OnnxAdapter:
             )
         self.prepare = squeezed(size, mean, std)
         values = values_of(file.name, self.prepare, mean)
-        found = self._find_output(size, classes)
+        try:
+            found = self._find_output(size, classes)
+        except MemoryError as error:
+            raise UserError(
+                f"There is not enough memory to ask {file.name} about a picture of {size[0]} × {size[1]} pixels: free "
+                "some, or take a smaller one."
+            ) from error
         self.kind: Kind = found.kind
         self._found = found
         require_classes(file.name, self.kind, classes)

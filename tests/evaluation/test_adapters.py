@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +334,22 @@ def test_where_memory_ends_the_batch_is_halved_for_good(tmp_path: Path) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     adapter._net = full
+    with pytest.raises(UserError, match="not enough memory for a single image of 60 × 40"):
+        model.predict(IMAGES[0])
+
+
+def test_memory_that_ends_while_a_model_is_tried_is_told_with_the_image(tmp_path: Path) -> None:
+    import torch
+
+    from evaluation.adapters.architectures import find_network
+    from evaluation.adapters.base import TorchAdapter
+
+    class Full(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, pixels: Any) -> Any:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model = ModelUnderTest(checkpoint(tmp_path))
+    model._adapter = TorchAdapter(replace(find_network(checkpoint(tmp_path)), net=Full()))
     with pytest.raises(UserError, match="not enough memory for a single image of 60 × 40"):
         model.predict(IMAGES[0])
 
