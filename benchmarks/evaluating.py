@@ -27,6 +27,7 @@ from core.image_filter import Facet, ImageFilter
 from core.model_identity import ModelIdentity, Preprocessing
 from core.predictions import Doubt, Guess, Prediction
 from core.settings import UnderTestSettings
+from core.studies import Question, Rules
 from core.types import EDIT_TYPES, Task
 from pipeline.profiles.profile import load_profile
 from services.evaluation.predicting import model_key
@@ -34,6 +35,7 @@ from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import read_cases
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.curation.decisions import Target
+from storage.engine.rows import pack_value
 from storage.evaluation.models_under_test import PIXELS, NewPixelCount
 from storage.evaluation.predictions import NewPrediction
 from storage.workspace import Workspace
@@ -155,11 +157,12 @@ def _pixels(fate: np.random.Generator) -> NDArray[Any]:
 def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
     """One study that has judged these images of the catalogue, four of five of them valid: its end alone, no votes."""
     now = "2026-01-01T00:00:00+00:00"
-    study = {"id": "s", "name": "Judged", "state": "closed", "rules": "{}", "votes": 5, "created": now, "changed": now}
+    rules = pack_value(Rules((Question("valid", "Is it valid?", "yes-no", valid=("yes",)),)))
+    study = {"id": "s", "name": "Judged", "state": "closed", "rules": rules, "votes": 5, "created": now, "changed": now}
     db.table("studies").insert(study)
     for place, row in enumerate(rows):
         (found,) = db.query("SELECT test_case, image, source FROM catalogue WHERE id = ?", [int(row) + 1])
-        content = json.dumps({"test_case": found.pop("test_case")})
+        content = json.dumps({"test_case": found.pop("test_case"), "classes": [], "edit_types": []})
         item = {"study": "s", "public": f"p{place}", "kind": "item", "place": place, "content": content, "votes": 5}
         outcome = "invalid" if place % 5 == 0 else "valid"
         db.table("study_items").insert({**item, **found, "created": now, "outcome": outcome})

@@ -58,7 +58,7 @@ def per_cent(share: float | None) -> str:
 def with_interval(figure: Figure, points: bool = False) -> str:
     """A figure with its interval, such as "38.9 % (34.8 to 41.8)"; as a difference in `points`."""
     if figure.value is None:
-        return f"{CANNOT_TELL}: {figure.why}"
+        return f"{bounds(figure)}: {figure.why}"
     value = f"{100 * figure.value:+.1f} points" if points else per_cent(figure.value)
     if figure.low is None or figure.high is None:
         return f"{value} ({figure.why})"
@@ -161,10 +161,34 @@ def _losses_said(losses: LossEffect, validity: ValidityEffect | None) -> Iterato
 
 
 def _valid(validity: ValidityEffect | None, valid: str, how_many: str) -> Iterator[str]:
-    if validity is not None and validity.by_strata.value is not None:
-        yield f"By {validity.judged:,} judged images, {per_cent(validity.by_strata.value)} of {valid}."
-    elif validity is not None:
-        yield f"How many of {how_many} cannot be told: {validity.by_strata.why}."
+    if validity is None:
+        return
+    found = validity.by_strata
+    asked = validity.judged + validity.discarded
+    selected = f", a selected sample ({validity.chosen})" if validity.chosen else ""
+    if found.low is None or found.high is None:
+        yield f"How many of {how_many} cannot be told: {found.why}."
+    elif found.value is None:
+        yield f"By {asked:,} judged images{selected}, {bounds(found)} of {valid}, as {found.why}."
+    else:
+        alike = ", if the other images are like these" if validity.chosen else ""
+        ends = f"{100 * found.low:.1f} to {100 * found.high:.1f}"
+        yield f"By {asked:,} judged images{selected}, {per_cent(found.value)} of {valid} ({ends}){alike}."
+    if validity.discarded:
+        yield (
+            f"On {validity.discarded:,} of these images ({per_cent(validity.undecided.value)}) people reached no "
+            f"consensus: with none of them valid it is {per_cent(validity.at_least.value)}, with all of them "
+            f"{per_cent(validity.at_most.value)}."
+        )
+    if asked and not validity.control_answers:
+        yield "Without control items, errors that annotators share cannot be seen."
+
+
+def bounds(figure: Figure) -> str:
+    """What a figure lies between that nobody can tell, such as "between 41.0 and 52.3 %"."""
+    if figure.low is None or figure.high is None:
+        return CANNOT_TELL
+    return f"between {100 * figure.low:.1f} and {100 * figure.high:.1f} %"
 
 
 def segmentation_rows(
@@ -193,7 +217,7 @@ def segmentation_rows(
             few = "" if row.newly_wrong is not None else row.change.why
             yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
     if validity is not None:
-        yield from (_row("validity", "", *one) for one in _validity_figures(validity, LOSES))
+        yield from (_row("validity", "", *one) for one in validity.figures(LOSES))
 
 
 def _clustering_rows(found: Effectiveness | LossEffect) -> Iterator[Row]:
@@ -339,23 +363,12 @@ def rows(
         for one in table:
             yield _row(title, one.name, f"change of {OF_TRUE_CLASS}", one.change)
     if validity is not None:
-        yield from (_row("validity", "", *one) for one in _validity_figures(validity))
-
-
-def _validity_figures(validity: ValidityEffect, wrong: str = "wrong") -> list[tuple[str, Figure]]:
-    among = "error" if wrong == "wrong" else wrong
-    return [
-        ("as measured", validity.as_measured),
-        ("times the share judged valid", validity.times_valid),
-        (f"{wrong} and valid, by strata", validity.by_strata),
-        (f"{wrong} and valid, with the score", validity.with_score),
-        (f"{among} among valid images", validity.among_valid),
-    ]
+        yield from (_row("validity", "", *one) for one in validity.figures())
 
 
 def _validity_lines(validity: ValidityEffect, wrong: str = "wrong") -> list[str]:
     lines = ["", "## What validity does to it", "", "| figure | |", "| --- | --- |"]
-    lines += [f"| {name} | {with_interval(figure)} |" for name, figure in _validity_figures(validity, wrong)]
+    lines += [f"| {name} | {with_interval(figure)} |" for name, figure in validity.figures(wrong)]
     if validity.not_judged_in:
         lines += ["", f"Nobody judged an image of: {', '.join(map(_plain, validity.not_judged_in))}."]
     return lines

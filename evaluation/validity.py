@@ -1,49 +1,108 @@
 """What people's votes on a sample make of an error rate on all images: how many faults are valid ones. Pure.
 
-The images are parted into strata, such as "wrong, weather": a sample of each is judged with one question, and the law
-of total probability puts them together. Where every image has a score of how likely people find it valid, the score is
-used for all images and the votes mend its mistakes (prediction-powered inference, Angelopoulos et al. 2023, Science
-382; the weight of the score as in PPI++, 2023). A bad score makes no figure wrong, only its interval wider.
+Each source weighs the same, and its test cases share its weight. The images are parted into strata, such as "wrong,
+weather": a sample of each is judged with one question, and the law of total probability puts them together. An image
+that the model gets right is never wrong and valid, so strata of right images need no votes for that figure. A stratum
+of wrong images that nobody judged gives bounds: none of it is valid, or all of it is.
+
+Where every image has a score of how likely people find it valid, the score is used for all images and the votes mend
+its mistakes (prediction-powered inference, Angelopoulos et al. 2023, Science 382; the weight of the score as in PPI++,
+2023). A bad score makes no figure wrong, only its interval wider.
+
+Intervals are quantiles of draws. Sources get random weights (the Bayesian bootstrap of Rubin 1981, Annals of
+Statistics 9), among them one more source that nobody has seen: all its images are right, or all are wrong, and then
+none of them is valid, or all are. For the share of one kind of equal sources this lies midway between the two ends of
+Clopper and Pearson (1934, Biometrika 26); for others it is the mean of the two bounds of Gaffke (2005). Single votes
+and control items give draws of what is true of each judged image (`worker_errors`). What nobody can tell counts as
+invalid for the lower end and as valid for the upper one (Manski 1989, Journal of Human Resources 24).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evaluation_results import Weighing
 from core.figures import Figure, Floats, ratio
-from evaluation.by_source import CONFIDENCE, MeansOfSources
+from evaluation.by_source import CONFIDENCE, distinct_rows
+from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
 
 RESAMPLES = 4000
 TOGETHER = 100
-"""Resamples that are drawn at a time: how often each source is drawn lies in memory for all of them."""
+"""Draws that are made at a time: the weights of all judged images lie in memory for all of them."""
 MANY = 500
-"""From so many sources without a judged image on, sums over them are drawn and not the sources."""
+"""From so many kinds of sources without a judged image on, sums over them are drawn and not the sources."""
+FEWEST_OF_STRATUM = 5
+"""Judged images from which on a stratum has a share of its own; smaller strata have one together."""
+FEWEST_FOR_SCORE = 50
+"""Judged wrong images from which on the score is used: of fewer its weight cannot be told."""
+PROPORTIONAL = 0.01
+"""A sample counts as drawn from all strata alike unless its parts are less likely than this by chance."""
+LIKELY = 0.001
+"""Two studies contradict each other if what they found together is less likely than this."""
+
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Judged:
     """Images of which people judged some, column by column; all columns have one length."""
 
-    source: NDArray[np.int64]
+    source: Numbers
     """The number of the source of each image."""
-    wrong: NDArray[np.bool_]
+    wrong: Flags
     """Whether the model under test is wrong."""
-    stratum: NDArray[np.int64]
+    stratum: Numbers
     """The number of the stratum of each image, from 0. Within one the judged images are a random sample."""
-    votes_for: NDArray[np.int64]
+    votes_for: Numbers
     """Of how many votes the image is valid; 0 where nobody voted."""
-    votes: NDArray[np.int64]
+    votes: Numbers
     """How many votes it has; 0 where it was not judged, or its votes were discarded."""
     score: Floats | None = None
     """How likely people find each image valid, 0 to 1; None where there is no such score."""
+    undecided: Flags | None = None
+    """Where people voted and reached no consensus; None for nowhere."""
+    ballots: Ballots | None = None
+    """The single votes, with the number of each image here; None to take each consensus for the truth."""
+    adjudicated: Flags | None = None
+    """Where the study lead has decided: that counts as true, whatever the votes are. None for nowhere."""
+    outside: Flags | None = None
+    """Where images lie outside of what the sample was drawn from, such as all but the accepted ones: nothing is known
+    of these. None for nowhere."""
+    study: Numbers | None = None
+    """The number of the study that judged each image, or -1; None where there is one study."""
+    studies: tuple[str, ...] = ()
+    """Their names."""
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def decided(self) -> Flags:
+        """Where people reached a consensus."""
+        return self.votes > 0
+
+    @property
+    def valid(self) -> Flags:
+        """Where the consensus is that the image is valid."""
+        return self.decided & (2 * self.votes_for > self.votes)
+
+    @property
+    def without_consensus(self) -> Flags:
+        """Where people voted and reached no consensus."""
+        none = np.zeros(len(self), bool)
+        return none if self.undecided is None else self.undecided & ~self.decided
+
+    @property
+    def asked(self) -> Flags:
+        """Where people voted, and the sample was drawn from."""
+        voted = self.decided | self.without_consensus
+        return voted if self.outside is None else voted & ~self.outside
 
 
 @dataclass(frozen=True)
@@ -53,6 +112,7 @@ class StratumRow:
     name: str
     images: int
     judged: int
+    """Images with a consensus."""
     valid: int
     share_valid: float | None
     """None where nobody judged any of it."""
@@ -60,7 +120,10 @@ class StratumRow:
 
 @dataclass(frozen=True)
 class ValidityEffect:
-    """An error rate, and what is left of it when only valid images count. All shares, 0 to 1."""
+    """An error rate, and what is left of it when only valid images count. All shares, 0 to 1.
+
+    A figure without a value but with `low` and `high` is bounds: `why` says what is not known.
+    """
 
     as_measured: Figure
     """Wrong images of all."""
@@ -72,199 +135,565 @@ class ValidityEffect:
     """The same by the score of all images, mended by the votes; without a value where there is no score."""
     among_valid: Figure
     """Wrong images of the valid ones: the error rate that a perfect reviewer would see."""
+    at_least: Figure
+    """Wrong and valid images of all if no image is valid that has no consensus, or is of a stratum without votes."""
+    at_most: Figure
+    """The same if all of these are valid."""
+    undecided: Figure
+    """Images without a consensus, of the judged ones."""
     score_weight: float | None
     """How much of the score is used: 0 for nothing, 1 for all of it."""
     judged: int
+    """Images with a consensus."""
+    discarded: int
+    """Judged images without a consensus."""
+    control_answers: int | None
+    """Answers to control items that show the errors of workers; None where no single votes are known."""
     not_judged_in: tuple[str, ...]
-    """Strata of which nobody judged an image: what holds of them is not known, and the figures leave them out."""
+    """Strata without a judged image."""
     rows: tuple[StratumRow, ...]
+    chosen: str = ""
+    """How the judged images were chosen, where they are no random sample within the strata; "" where they are."""
+    contradiction: str = ""
+    """Why the figures of two studies cannot both be true, in a sentence."""
+
+    def figures(self, wrong: str = "wrong") -> list[tuple[str, Figure]]:
+        """All figures by their names; `wrong` says what the model does to a test case that it is wrong about."""
+        return [
+            ("as measured", self.as_measured),
+            ("times the share judged valid", self.times_valid),
+            (f"{wrong} and valid, by strata", self.by_strata),
+            (f"{wrong} and valid, at least", self.at_least),
+            (f"{wrong} and valid, at most", self.at_most),
+            (f"{wrong} and valid, with the score", self.with_score),
+            (f"{'error' if wrong == 'wrong' else wrong} among valid images", self.among_valid),
+            ("judged images without a consensus", self.undecided),
+        ]
 
 
-def validity_effect(held: Judged, strata: Sequence[str], seed: int = 0, resamples: int = RESAMPLES) -> ValidityEffect:
-    """All of it. `strata` are their names. Intervals by a bootstrap in which sources are drawn with replacement, each
-    with its images and their votes: they count how sources differ, and how people do (Davison and Hinkley 1997, section
-    3.8). Of a stratum whose judged images are all alike, which a bootstrap would take for certain, the share of valid
-    ones is drawn from its Jeffreys posterior.
-    """
-    judged = held.votes > 0
-    valid = np.where(judged, 2 * held.votes_for > held.votes, False)
-    rows = tuple(_row(name, held.stratum == number, judged, valid) for number, name in enumerate(strata))
-    missing = tuple(row.name for row in rows if row.images and not row.judged)
-    known = ~np.isin(held.stratum, [number for number, row in enumerate(rows) if not row.judged])
-    if not known.any() or not (judged & held.wrong).any():
-        nobody = "nobody judged an image yet" if not judged.any() else "no wrong image was judged"
-        none = Figure(None, n=len(held), why=nobody)
-        _, number = np.unique(held.source, return_inverse=True)
-        wrong = ratio(np.bincount(number, weights=held.wrong), np.bincount(number))
-        measured = MeansOfSources(wrong[:, None], seed=seed).figure(lambda of: of[..., 0], len(held))
-        return ValidityEffect(measured, none, none, none, none, None, int(judged.sum()), missing, rows)
-    part = Judged(
-        held.source[known],
-        held.wrong[known],
-        held.stratum[known],
-        held.votes_for[known],
-        held.votes[known],
-        None if held.score is None else held.score[known],
+def validity_effect(
+    held: Judged,
+    strata: Sequence[str],
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    weighing: Weighing = "source",
+) -> ValidityEffect:
+    """All of it. `strata` are their names, and `weighing` says what weighs the same."""
+    asked = held.asked
+    rows = tuple(_row(name, held.stratum == number, held) for number, name in enumerate(strata))
+    missing = tuple(row.name for place, row in enumerate(rows) if row.images and not asked[held.stratum == place].any())
+    table = _Table(held, len(strata), weighing)
+    drawn = _Draws(table, seed, resamples)
+    against = contradiction_of(held)
+    why = against
+    if not why and held.wrong.any() and not (asked & held.wrong).any():
+        why = "no wrong image was judged" if asked.any() else "nobody judged an image yet"
+    sources, n = len(table.sources), len(held)
+    measured = _figure(table.wrong_share, drawn.wrong, drawn.wrong, n, sources)
+    none = Figure(None, n=n, why=why)
+    least, most = (Figure(one, n=n, sources=sources, why=_BOUND) for one in table.bounds)
+    discarded = int(held.without_consensus.sum())
+    share = discarded / int(asked.sum()) if asked.any() else None
+    undecided = Figure(share, n=int(asked.sum()), why=_OF_JUDGED if asked.any() else "nobody judged an image yet")
+    effect = ValidityEffect(
+        *(measured, none, none, none, none, least, most, undecided, None),
+        *(int(held.decided.sum()), discarded, None if held.ballots is None else held.ballots.controls),
+        *(missing, rows),
+        contradiction=against,
     )
-    weight = _score_weight(part, len(strata))
-    sums = _Sums(part, len(strata), weight or 0.0)
-    figures, drawn = sums.figures(), sums.resampled(seed, resamples)
-    sources = len(np.unique(part.source))
-
-    def figure(place: int) -> Figure:
-        value, spread = float(figures[0, place]), drawn[:, place]
-        low, high = np.nanquantile(spread, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-        return Figure(value, min(float(low), value), max(float(high), value), len(part), sources)
-
-    with_score = Figure(None, n=len(part), why="the images have no score") if weight is None else figure(3)
-    return ValidityEffect(
-        figure(0), figure(1), figure(2), with_score, figure(4), weight, int(judged.sum()), missing, rows
+    if why:
+        if against or not asked.any():
+            return effect
+        return replace(effect, by_strata=_bounds(drawn.low, drawn.high, n, sources, why))
+    wrong_unknown, right_unknown = (_not_known(table, strata, wrong) for wrong in (1, 0))
+    by_strata = (
+        _bounds(drawn.low, drawn.high, n, sources, wrong_unknown)
+        if wrong_unknown
+        else _figure(table.value, drawn.low, drawn.high, n, sources)
+    )
+    among_why = wrong_unknown or right_unknown
+    among = drawn.among_valid
+    among_valid = (
+        _bounds(*among, n, sources, among_why) if among_why else _figure(table.among_valid, *among, n, sources)
+    )
+    return replace(
+        effect,
+        times_valid=_figure(table.times_valid, drawn.times_valid, drawn.times_valid, n, sources),
+        by_strata=by_strata,
+        with_score=_with_score(table, drawn, wrong_unknown),
+        among_valid=among_valid,
+        score_weight=table.score_weight,
     )
 
 
-def _row(name: str, own: NDArray[np.bool_], judged: NDArray[np.bool_], valid: NDArray[np.bool_]) -> StratumRow:
-    asked, good = int((own & judged).sum()), int((own & valid).sum())
+_BOUND = "a bound on the value, without an interval"
+_OF_JUDGED = "of the judged images alone, without an interval"
+
+
+def _with_score(table: _Table, drawn: _Draws, not_known: str) -> Figure:
+    n, sources = len(table.held), len(table.sources)
+    if table.held.score is None:
+        return Figure(None, n=n, why="the images have no score")
+    if not_known:
+        return Figure(None, n=n, why=not_known)
+    if table.score_weight is None:
+        return Figure(None, n=n, why=f"fewer than {FEWEST_FOR_SCORE} wrong images were judged")
+    return _figure(table.mended, drawn.mended_low, drawn.mended_high, n, sources)
+
+
+def _figure(value: float, low: Floats, high: Floats, n: int, sources: int) -> Figure:
+    """A figure with its interval: the lower end of the draws of its lower bound, the upper end of the upper one."""
+    ends = float(np.nanquantile(low, (1 - CONFIDENCE) / 2)), float(np.nanquantile(high, (1 + CONFIDENCE) / 2))
+    return Figure(value, min(ends[0], value), max(ends[1], value), n, sources)
+
+
+def _bounds(low: Floats, high: Floats, n: int, sources: int, why: str) -> Figure:
+    """Bounds, widened by their own uncertainty, in place of a value that nobody can tell."""
+    return replace(_figure(float(np.nanmedian(low)), low, high, n, sources), value=None, why=why)
+
+
+def _not_known(table: _Table, strata: Sequence[str], wrong: int) -> str:
+    """Why nothing is known of some wrong, or right images, in words; "" where all is known."""
+    cells = np.flatnonzero(table.unknown[wrong::2])
+    if (cells >= len(strata)).any():
+        return "no other image was judged"
+    return f"no image of {_listed([strata[one] for one in cells.tolist()])} was judged" if len(cells) else ""
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    shown = [f"“{name}”" for name in names[:most]]
+    if len(names) > most:
+        shown.append(f"{len(names) - most} other groups" if len(names) > most + 1 else "another group")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
+
+
+def _row(name: str, own: Flags, held: Judged) -> StratumRow:
+    asked, good = int((own & held.decided).sum()), int((own & held.valid).sum())
     return StratumRow(name, int(own.sum()), asked, good, good / asked if asked else None)
 
 
-class _Sums:
-    """Sums over sources. Those with judged images are drawn one by one, of the others the sums alone."""
+class _Table:
+    """The columns of all images as masses by source, and their judged images.
 
-    def __init__(self, held: Judged, strata: int, weight: float) -> None:
-        known, number = np.unique(held.source, return_inverse=True)
-        self._sources, self._strata, self._weight = len(known), strata, weight
-        score = np.zeros(len(held)) if held.score is None else held.score
+    A *cell* is a stratum and whether its images are wrong: 2 * stratum + wrong, and so many cells further on for images
+    outside of what the sample was drawn from. A *pool* is one or several cells, all
+    wrong or all right, of which one share of valid images is estimated.
+    """
 
-        def by_stratum(weights: Floats | None) -> Floats:
-            cells = np.bincount(number * strata + held.stratum, weights, self._sources * strata)
-            return cells.reshape(self._sources, strata).astype(np.float64)
+    def __init__(self, held: Judged, strata: int, weighing: Weighing) -> None:
+        self.held = held
+        self.sources, self.source, sizes = np.unique(held.source, return_inverse=True, return_counts=True)
+        self.of_source = sizes / sizes.mean() if weighing == "case" else np.ones(len(sizes))
+        """The weight of each source, 1 in the mean."""
+        self.weight = (self.of_source / sizes)[self.source]
+        """Of each image: its share of the weight of its source."""
+        self.cell = 2 * held.stratum + held.wrong
+        cells = 2 * strata
+        asked = held.asked
+        inside = np.ones(len(held), bool) if held.outside is None else ~held.outside
+        images, judged = (np.bincount(self.cell[one], minlength=cells) for one in (inside, asked))
+        self.pool, self.raised = np.full(cells, -1), np.ones(cells)
+        pools = list[bool]()
+        for wrong in (True, False):
+            own = np.arange(int(wrong), cells, 2)
+            number, raised = _pools(images[own], judged[own])
+            self.pool[own] = np.where(number >= 0, number + len(pools), -1)
+            self.raised[own] = raised
+            pools += [wrong] * (int(number.max(initial=-1)) + 1)
+        self.of_wrong = np.array(pools, bool)
+        """Of each pool, whether its images are wrong."""
+        if held.outside is not None:
+            self.cell = self.cell + cells * held.outside
+            self.pool, self.raised = np.append(self.pool, np.full(cells, -1)), np.append(self.raised, np.ones(cells))
+            images = np.bincount(self.cell, minlength=2 * cells)
+        self.unknown = (self.pool < 0) & (images > 0)
+        """Of each cell, whether its share of valid images is not known."""
+        self.asked = np.flatnonzero(asked & (self.pool[self.cell] >= 0))
+        """Places of the judged images."""
+        self.asked_pool = self.pool[self.cell[self.asked]]
+        self.asked_weight = self.weight[self.asked] * self.raised[self.cell[self.asked]]
+        self.score = np.zeros(len(held)) if held.score is None else held.score
 
-        wrong = np.bincount(number, weights=held.wrong, minlength=self._sources)
-        rows = np.column_stack([by_stratum(None), by_stratum(held.wrong * score), wrong])
-        """By source: images of each stratum, the scores of the wrong ones of each, and how many are wrong."""
-        asked = np.flatnonzero(held.votes)
-        own, self._place = np.unique(number[asked], return_inverse=True)
-        self._own, self._rest = rows[own], np.delete(rows, own, axis=0)
-        self._stratum = (held.stratum[asked][:, None] == np.arange(strata)).astype(np.float64)
-        self._wrong, self._score = held.wrong[asked].astype(np.float64), score[asked]
-        self._valid = (2 * held.votes_for[asked] > held.votes[asked]).astype(np.float64)
-        judged = self._stratum.sum(axis=0)
-        good = self._valid @ self._stratum
-        self._alike = [
-            (number, 0.5 + float(good[number]), 0.5 + float(judged[number] - good[number]))
-            for number in range(strata)
-            if judged[number] and good[number] in (0, judged[number])
-        ]
-        """Strata whose judged images are all valid, or all not, with the parameters of their posterior."""
+    @property
+    def pools(self) -> int:
+        """Number of pools."""
+        return len(self.of_wrong)
 
-    def figures(self) -> Floats:
-        """As they are: (1, 5), see `_of`."""
-        return self._of(np.ones((1, len(self._own))), self._rest.sum(axis=0)[None], self._valid[None])
-
-    def resampled(self, seed: int, resamples: int) -> Floats:
-        """Of so many resamples: (resamples, 5)."""
-        chance, parts = np.random.default_rng(seed), []
-        for begin in range(0, resamples, TOGETHER):
-            some = min(TOGETHER, resamples - begin)
-            valid = np.repeat(self._valid[None], some, axis=0)
-            for number, good, bad in self._alike:
-                valid[:, self._stratum[:, number] > 0] = chance.beta(good, bad, size=(some, 1))
-            draws = chance.binomial(self._sources, len(self._own) / self._sources, size=some)
-            times = times_drawn(chance, draws, len(self._own))
-            parts.append(self._of(times, self._others(chance, self._sources - draws), valid))
-        return np.concatenate(parts)
-
-    def _others(self, chance: np.random.Generator, draws: NDArray[np.int64]) -> Floats:
-        """The sums over so many draws of sources of which nobody judged an image, (len(draws), columns). Where those
-        are `MANY`, the sums have their normal distribution (central limit theorem), and no source is drawn.
+    @cached_property
+    def masses(self) -> Floats:
+        """By source: the mass of each pool, of unknown wrong and right images, of the scores of each pool, and its own
+        weight.
         """
-        if len(self._rest) < MANY:
-            return times_drawn(chance, draws, len(self._rest)) @ self._rest
+        column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))
+        width = self.pools + 2
+
+        def by_source(weights: Floats) -> Floats:
+            cells = np.bincount(self.source * width + column, weights, len(self.sources) * width)
+            return cells.reshape(len(self.sources), width).astype(np.float64)
+
+        scores = by_source(self.weight * self.score)[:, : self.pools]
+        return np.column_stack([by_source(self.weight), scores, self.of_source])
+
+    @cached_property
+    def mass(self) -> Floats:
+        """The masses of all sources, as shares."""
+        whole: Floats = self.masses.sum(axis=0) / len(self.sources)
+        return whole
+
+    @cached_property
+    def states(self) -> NDArray[np.int8]:
+        """Draws of the state of each judged image, (draws, judged): one where each consensus is the truth."""
+        held = self.held
+        known = np.where(held.valid, VALID, np.where(held.decided, 0, HARD))[self.asked]
+        if held.ballots is None or not held.ballots.telling:
+            return known[None].astype(np.int8)
+        voted = np.isin(self.asked, held.ballots.image)
+        settled = ~voted if held.adjudicated is None else ~voted | held.adjudicated[self.asked]
+        return drawn_states(held.ballots, self.asked, self.asked_pool, np.where(settled, known, -1))
+
+    @cached_property
+    def chance_valid(self) -> Floats:
+        """Of each judged image. One without single votes and without a consensus is as often valid as the others of its
+        pool; one on which single votes say nothing is so in a half of all cases.
+        """
+        valid, hard = (self.states == VALID).mean(axis=0), (self.states == HARD).mean(axis=0)
+        if len(self.states) > 1:
+            half: Floats = valid + hard / 2
+            return half
+        told = self._by_pool((1 - hard) * self.asked_weight)
+        share = np.where(told > 0, self._by_pool(valid * self.asked_weight) / np.maximum(told, 1e-300), 0.5)
+        chance: Floats = valid + hard * share[self.asked_pool]
+        return chance
+
+    def _by_pool(self, values: Floats) -> Floats:
+        return np.bincount(self.asked_pool, values, self.pools).astype(np.float64)
+
+    @cached_property
+    def share_valid(self) -> Floats:
+        """Of each pool."""
+        return ratio(self._by_pool(self.chance_valid * self.asked_weight), self._by_pool(self.asked_weight))
+
+    @property
+    def wrong_share(self) -> float:
+        """Wrong images of all."""
+        return float(self.mass[: self.pools][self.of_wrong].sum() + self.mass[self.pools])
+
+    @property
+    def value(self) -> float:
+        """Wrong and valid images of all."""
+        return float((self.mass[: self.pools] * self.share_valid)[self.of_wrong].sum())
+
+    @property
+    def among_valid(self) -> float:
+        """Wrong images of the valid ones; NaN without a valid one."""
+        both = self.mass[: self.pools] * self.share_valid
+        return float(ratio(both[self.of_wrong].sum(), both.sum()))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Wrong and valid images of all, by each consensus: if none, and if all of the others are valid."""
+        wrong = self.of_wrong
+        size = self._by_pool(self.asked_weight)
+        valid, left = (
+            ratio(self._by_pool(one[self.asked] * self.asked_weight), size)
+            for one in (self.held.valid, self.held.without_consensus)
+        )
+        mass, unknown = self.mass[: self.pools][wrong], float(self.mass[self.pools])
+        return float((mass * valid[wrong]).sum()), float((mass * (valid + left)[wrong]).sum()) + unknown
+
+    @property
+    def times_valid(self) -> float:
+        """Wrong images of all, times the share of valid ones among the judged wrong ones."""
+        own = self.of_wrong[self.asked_pool]
+        return self.wrong_share * float(self.chance_valid[own].mean()) if own.any() else float("nan")
+
+    @cached_property
+    def score_weight(self) -> float | None:
+        """How much of the score makes the interval shortest: the covariance of score and votes over the variance of
+        the score, times 1 / (1 + judged / all), within pools (PPI++, equation 13); 0 to 1. None without a score, and
+        where too few wrong images were judged.
+        """
+        if self.held.score is None or self.of_wrong[self.asked_pool].sum() < FEWEST_FOR_SCORE:
+            return None
+        above = below = 0.0
+        sizes = np.bincount(self.pool[self.cell][self.pool[self.cell] >= 0], minlength=self.pools)
+        for number in np.flatnonzero(self.of_wrong):
+            own = self.asked_pool == number
+            if own.sum() < 2:
+                continue
+            covariance = np.cov(self.score[self.asked[own]], self.chance_valid[own], aweights=self.asked_weight[own])
+            share, size = float(self.mass[number]), float(sizes[number])
+            above += share**2 / own.sum() * covariance[0, 1]
+            below += share**2 / own.sum() * covariance[0, 0] * (1 + own.sum() / size)
+        return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 0.0
+
+    @property
+    def mended(self) -> float:
+        """Wrong and valid images of all by the score, mended by the votes."""
+        wrong, pools = self.of_wrong, self.pools
+        scored = self.mass[pools + 2 : -1]
+        judged = ratio(self._by_pool(self.score[self.asked] * self.asked_weight), self._by_pool(self.asked_weight))
+        more = (self.score_weight or 0.0) * (scored - self.mass[:pools] * judged)
+        return float(np.clip(self.value + more[wrong].sum(), 0.0, self.wrong_share))
+
+
+def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
+    """The pool of each cell, -1 where its share of valid images cannot be known, and how much a judged image counts.
+
+    Each cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one together. A cell without a
+    judged image belongs to these if the sample looks drawn from all cells alike, so that it has none by chance; else
+    nothing is known of it.
+    """
+    number, raised = np.full(len(images), -1), np.ones(len(images))
+    if not judged.any():
+        return number, raised
+    own = (judged > 0) & (judged >= np.minimum(images, FEWEST_OF_STRATUM))
+    few = (images > 0) & ~own
+    if few.any() and _in_proportion(images, judged):
+        for place in np.argsort(np.where(own, judged, judged.max() + 1), kind="stable"):
+            if judged[few].sum() >= FEWEST_OF_STRATUM or not own.any():
+                break
+            own[place], few[place] = False, True
+    else:
+        few &= judged > 0
+        raised[few] = images[few] / judged[few]
+    number[own] = np.arange(int(own.sum()))
+    number[few] = int(own.sum())
+    return number, raised
+
+
+def _in_proportion(images: Numbers, judged: Numbers) -> bool:
+    """Whether the judged images may be a random sample of all, by samples that are: of these, how many are as far off
+    by Pearson's statistic, and how many leave as many images in parts without a judged one.
+    """
+    images, judged = images[images > 0], judged[images > 0]
+    if len(images) == 1:
+        return True
+    drawn = np.random.default_rng(0).multivariate_hypergeometric(images, int(judged.sum()), 2000, "marginals")
+    drawn = np.vstack([judged, drawn])
+    expected = images * judged.sum() / images.sum()
+    for far in (((drawn - expected) ** 2 / expected).sum(axis=1), (drawn == 0) @ images):
+        if (far >= far[0] * (1 - 1e-9)).mean() < PROPORTIONAL / 2:
+            return False
+    return True
+
+
+def all_of_a_part(part: Flags, judged: Flags) -> bool:
+    """Whether the judged images are all of one part, though a random sample of as many would hardly be."""
+    from scipy import stats
+
+    n, inside = int(judged.sum()), int(part.sum())
+    if not n or not part[judged].all():
+        return False
+    return float(stats.hypergeom.pmf(n, len(part), inside, n)) < PROPORTIONAL
+
+
+class _Draws:
+    """Draws of all figures, (draws,) each, in which sources get random weights."""
+
+    wrong: Floats
+    low: Floats
+    """Wrong and valid images of all, where nothing is valid of which nobody can tell."""
+    high: Floats
+    """The same where all of it is valid."""
+    mended_low: Floats
+    mended_high: Floats
+    times_valid: Floats
+    among_valid: tuple[Floats, Floats]
+
+    def __init__(self, table: _Table, seed: int, draws: int) -> None:
+        self._table, self._rng = table, np.random.default_rng(seed)
+        own, self._place = np.unique(table.source[table.asked], return_inverse=True)
+        self._own, self._rest = table.masses[own], np.delete(table.masses, own, axis=0)
+        self._kinds, self._of_kind = distinct_rows(self._rest)
+        self._pool = (table.asked_pool[:, None] == np.arange(table.pools)).astype(np.float64)
+        judged_sources = np.array([len(np.unique(self._place[table.asked_pool == one])) for one in range(table.pools)])
+        weight = np.bincount(table.asked_pool, table.asked_weight, table.pools)
+        self._one_more = ratio(weight, judged_sources)
+        """The weight of the judged images of one more source, by pool."""
+        wrong_ones = self._place[table.of_wrong[table.asked_pool]]
+        self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
+        """The number of judged wrong images of one more source."""
+        begins = range(0, draws, TOGETHER)
+        parts = [self._some(begin, min(TOGETHER, draws - begin)) for begin in begins]
+        names = ("wrong", "low", "high", "mended_low", "mended_high", "times_valid", "among_low", "among_high")
+        columns = dict(zip(names, np.concatenate(parts, axis=1), strict=True))
+        self.among_valid = columns.pop("among_low"), columns.pop("among_high")
+        vars(self).update(columns)
+
+    def _others(self, draws: int) -> Floats:
+        """Sums over the sources without a judged image, (draws, columns)."""
+        if len(self._kinds) <= MANY:
+            return self._rng.gamma(np.broadcast_to(self._of_kind, (draws, len(self._kinds)))) @ self._kinds
         mean, root = self._spread
-        away = np.sqrt(draws)[:, None] * (chance.standard_normal((len(draws), len(mean))) @ root)
-        return np.maximum(draws[:, None] * mean + away, 0.0)
+        drawn: Floats = np.maximum(mean + self._rng.standard_normal((draws, len(mean))) @ root, 0.0)
+        return drawn
 
     @cached_property
     def _spread(self) -> tuple[Floats, Floats]:
-        """Mean of the sources without judged images, and a root of their covariance, which may have no Cholesky one."""
-        mean: Floats = self._rest.mean(axis=0)
-        values, vectors = np.linalg.eigh(self._rest.T @ self._rest / len(self._rest) - np.outer(mean, mean))
-        return mean, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        """Mean of the sums over the others, and a root of their covariance: the weights have the variance 1."""
+        values, vectors = np.linalg.eigh(self._rest.T @ self._rest)
+        return self._rest.sum(axis=0), np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
 
-    def _of(self, times: Floats, others: Floats, valid: Floats) -> Floats:
-        """As measured; times the share that is valid; by the strata; with the score; among the valid ones.
+    def _some(self, begin: int, draws: int) -> Floats:
+        """Draws of all figures, (figures, draws)."""
+        table, rng, pools = self._table, self._rng, self._table.pools
+        weights = rng.standard_exponential((draws, len(self._own)))
+        sums = self._others(draws) + weights @ self._own
+        sums, total = sums[:, :-1], sums[:, -1]
+        # It weighs as the source of a usual test case does.
+        more = rng.standard_exponential(draws) * (table.of_source**2).sum() / table.of_source.sum()
+        total = total + more
+        # One more source: all its images are wrong, or all are right, shared out as the known ones are.
+        is_wrong = rng.random(draws) < 0.5
+        mass = table.mass[: pools + 2]
+        of_wrong = np.append(table.of_wrong, [True, False])
+        for wrong in (True, False):
+            known = np.where(of_wrong == wrong, mass, 0.0)
+            if not known.any():
+                known[pools if wrong else pools + 1] = 1.0
+            added = np.where(is_wrong == wrong, more, 0.0)[:, None] * (known / known.sum())
+            sums[:, : pools + 2] += added
+            scores = ratio(table.mass[pools + 2 : -1], table.mass[:pools])
+            sums[:, pools + 2 :] += added[:, :pools] * np.nan_to_num(scores)
+        shares = sums / total[:, None]
+        mass_of, unknown, scored = shares[:, :pools], shares[:, pools : pools + 2], shares[:, pools + 2 :]
 
-        `times` is how often each source with judged images counts, (resamples, sources), `others` the sums over the
-        other sources, (resamples, columns), and `valid` what people say of the judged images, (resamples, judged).
-        """
-        sums = times @ self._own + others
-        size, scores, wrong = sums[:, : self._strata], sums[:, self._strata : -1], sums[:, -1]
-        total, counts = size.sum(axis=1), times[:, self._place]
-        asked = counts @ self._stratum
+        state = table.states[np.arange(begin, begin + draws) % len(table.states)]
+        counts = weights[:, self._place] * table.asked_weight
+        size = counts @ self._pool
+        valid, hard = (counts * (state == VALID)) @ self._pool, (counts * (state == HARD)) @ self._pool
+        sizes = np.stack([size, size])
+        ends = np.stack([valid, valid + hard])
+        for wrong in (True, False):
+            own = np.flatnonzero(table.of_wrong == wrong)
+            if not len(own):
+                continue
+            # One more judged source, of which none or all is valid, is shared by the pools as their masses are. What a
+            # pool lacks to one source of its own is valid as often as all pools are: it has more than its share of
+            # uncertainty, since few of it are judged, but is not drawn to the middle.
+            share = table.mass[own] / table.mass[own].sum()
+            for mass, chance in ((share, np.full((2, draws, 1), 0.5)), (1 - share, None)):
+                if not (mass > 1e-9).any():
+                    continue
+                if chance is None:
+                    chance = (ratio(ends[:, :, own], sizes[:, :, own]) @ share)[:, :, None]
+                one = rng.gamma(np.maximum(mass, 1e-9), size=(draws, len(own))) * self._one_more[own]
+                luck = rng.random((draws, 1 if mass is share else len(own)))
+                ends[:, :, own] += one * (luck < chance)
+                sizes[:, :, own] += one
+        low, high = ratio(ends, sizes)
 
-        def by_strata(of_judged: Floats, of_all: Floats | None = None) -> Floats:
-            """The mean over all images of what is known of the judged ones, and of what is known of all."""
-            mean = ratio((counts * of_judged) @ self._stratum, asked)
-            if of_all is not None:
-                mean = mean + ratio(of_all, size)
-            found: Floats = np.nansum(np.where(size > 0, size * mean, 0.0), axis=1) / total
-            return found
-
-        good = ratio((counts * self._wrong * valid).sum(axis=1), (counts * self._wrong).sum(axis=1))
-        both = by_strata(self._wrong * valid)
-        mended = by_strata(self._wrong * (valid - self._weight * self._score), self._weight * scores)
-        return np.stack([wrong / total, wrong / total * good, both, mended, ratio(both, by_strata(valid))], axis=1)
-
-
-def _score_weight(held: Judged, strata: int) -> float | None:
-    """How much of the score makes the interval shortest: the covariance of score and votes over the variance of the
-    score, times 1 / (1 + judged / all), within strata (PPI++, equation 13); 0 to 1. None without a score.
-    """
-    if held.score is None:
-        return None
-    valid, judged = 2 * held.votes_for > held.votes, held.votes > 0
-    above = below = 0.0
-    for number in range(strata):
-        own = held.stratum == number
-        asked = own & judged & held.wrong
-        if asked.sum() < 2:
-            continue
-        covariance = np.cov(held.score[asked], valid[asked])
-        size = float(own.sum())
-        above += size**2 / asked.sum() * covariance[0, 1]
-        below += size**2 / asked.sum() * covariance[0, 0] * (1 + asked.sum() / size)
-    return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 0.0
+        own = table.of_wrong
+        both_low = (mass_of * low)[:, own].sum(axis=1)
+        both_high = (mass_of * high)[:, own].sum(axis=1) + unknown[:, 0]
+        right_low = (mass_of * low)[:, ~own].sum(axis=1)
+        right_high = (mass_of * high)[:, ~own].sum(axis=1) + unknown[:, 1]
+        wrong_share = mass_of[:, own].sum(axis=1) + unknown[:, 0]
+        weight = table.score_weight or 0.0
+        judged_score = ratio((counts * table.score[table.asked]) @ self._pool, size)
+        mend = weight * np.nan_to_num(scored - mass_of * judged_score)[:, own].sum(axis=1)
+        plain = weights[:, self._place] * own[table.asked_pool]
+        more_judged = rng.standard_exponential(draws) * self._plain
+        times = ratio(
+            (plain * (state == VALID)).sum(axis=1) + more_judged * (rng.random(draws) < 0.5),
+            (plain * (state != HARD)).sum(axis=1) + more_judged,
+        )
+        return np.stack(
+            [
+                wrong_share,
+                both_low,
+                both_high,
+                np.clip(both_low + mend, 0.0, wrong_share),
+                np.clip(both_high + mend, 0.0, wrong_share),
+                wrong_share * times,
+                ratio(both_low, both_low + right_high),
+                ratio(both_high, both_high + right_low),
+            ]
+        )
 
 
-def times_drawn(chance: np.random.Generator, draws: NDArray[np.int64], sources: int) -> Floats:
-    """How often each of so many sources is drawn in each resample, which makes `draws` draws: (resamples, sources)."""
-    drawn = chance.integers(0, sources, draws.sum(), np.int32) if sources else np.zeros(0, np.int32)
-    drawn += np.repeat((np.arange(len(draws)) * sources).astype(np.int32), draws)
-    return np.bincount(drawn, minlength=len(draws) * sources).reshape(len(draws), sources).astype(np.float64)
-
-
-def expected_width(shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8) -> float:
-    """Expected width of the interval of wrong and valid images. `shares` are those of the strata of all images."""
+def contradiction_of(held: Judged) -> str:
+    """Why two studies cannot both be true, in a sentence; "" where they can, or where there is one study only."""
     from scipy import stats
 
-    variance = sum(share**2 * valid * (1 - valid) / size for share, size in zip(shares, sizes, strict=True) if size)
-    return float(2 * stats.norm.ppf((1 + CONFIDENCE) / 2) * variance**0.5)
+    if held.study is None or len(held.studies) < 2:
+        return ""
+    for judged_all in range(len(held.studies)):
+        own = held.decided & (held.study == judged_all)
+        if not own.any():
+            continue
+        error = float(held.wrong[own].mean())
+        for judged_wrong in range(len(held.studies)):
+            other = held.decided & held.wrong & (held.study == judged_wrong)
+            if judged_wrong == judged_all or not other.any():
+                continue
+            # Not its share of valid images but the most that it leaves likely: a small study contradicts nothing.
+            good, n = int(held.valid[other].sum()), int(other.sum())
+            most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
+            found = contradiction(error, most, int(held.valid[own].sum()), int(own.sum()))
+            if found:
+                return (
+                    f"the studies “{held.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
+                    f"“{held.studies[judged_all]}” contradict each other. {found}"
+                )
+    return ""
 
 
-def sample_sizes(images: Sequence[int], judged: int, least: int = 5) -> tuple[int, ...]:
-    """How many images of each stratum to judge: first `least` of each, the others in proportion to the strata."""
-    sizes = [min(number, least) for number in images]
-    while (left := judged - sum(sizes)) > 0:
+def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int, least: float = LIKELY) -> str:
+    """Why two figures cannot both be true, in a sentence; "" where they can. Where `error` of all images fool the model
+    and at most `valid_of_wrong` of those are valid, at most 1 - error x (1 - valid_of_wrong) of all images are valid:
+    how likely is it then that of `judged` ones `valid` or more are? Below `least` it is told.
+    """
+    from scipy import stats
+
+    most = 1 - error * (1 - valid_of_wrong)
+    chance = float(stats.binom.sf(valid - 1, judged, most)) if judged else 1.0
+    if chance >= least:
+        return ""
+    return (
+        f"These figures cannot both be true: if the model is wrong on {100 * error:.1f} % of the images, and at most "
+        f"{100 * valid_of_wrong:.1f} % of those are valid, at most {100 * most:.1f} % of all images are valid, but "
+        f"{valid:,} of {judged:,} were found to be. Were both samples asked the same question?"
+    )
+
+
+def expected_width(
+    shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
+) -> float:
+    """Expected width of the interval of wrong and valid images. `shares` are those of the strata of wrong images of all
+    images, and `error` is the share of wrong images, whose own interval counts too. Of a stratum of which nothing is
+    judged nothing is known.
+    """
+    from scipy import stats
+
+    pairs = list(zip(shares, sizes, strict=True))
+    variance = sum(share**2 * valid * (1 - valid) / size for share, size in pairs if size)
+    reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    if error is not None and error.low is not None and error.high is not None:
+        variance += (valid * (error.high - error.low) / (2 * reach)) ** 2
+    return float(2 * reach * variance**0.5) + sum(share for share, size in pairs if not size)
+
+
+def sample_sizes(
+    images: Sequence[int], judged: int, least: int = FEWEST_OF_STRATUM, wrong: Sequence[bool] | None = None
+) -> tuple[int, ...]:
+    """How many images of each stratum to judge, never more than `judged` in all: first `least` of each, the others in
+    proportion to the strata. Where that is too many, strata that are `wrong` come first, and the largest of these.
+    """
+    important = wrong or [True] * len(images)
+    sizes, left = [0] * len(images), judged
+    for place in sorted(range(len(images)), key=lambda one: (not important[one], -images[one])):
+        sizes[place] = min(images[place], least, left)
+        left -= sizes[place]
+    while left > 0:
         open_ones = [place for place, number in enumerate(images) if sizes[place] < number]
         if not open_ones:
             break
         total = sum(images[place] for place in open_ones)
         wished = {place: left * images[place] / total for place in open_ones}
-        given = 0
         for place in sorted(open_ones, key=lambda one: -wished[one]):
-            more = min(images[place] - sizes[place], max(1, int(wished[place])), left - given)
+            more = min(images[place] - sizes[place], max(1, int(wished[place])), left)
             sizes[place] += more
-            given += more
-            if given == left:
-                break
+            left -= more
     return tuple(sizes)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,13 @@ from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
 from evaluation.report import answer, segmentation_answer
 from evaluation.segmentation import loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
-from evaluation.validity import Judged, ValidityEffect, validity_effect
+from evaluation.validity import Judged, ValidityEffect, all_of_a_part, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.mask_validity import MaskValidity
 from services.evaluation.scoring import Scored, judged_of, worth_words
 from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
+from services.evaluation.study_votes import StudyVotes, chosen_words, votes_on
 from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import (
     EDIT_TABLES,
@@ -38,7 +39,7 @@ from services.evaluation.types import (
     ModelComparison,
     Pending,
 )
-from storage.curation.case_columns import Outcome
+from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
 
 Numbers = NDArray[np.int64]
@@ -110,6 +111,8 @@ class Evaluation:
     pending: Pending
     votes: Sequence[Outcome]
     """What studies say of test cases."""
+    studies: Sequence[StudyVotes]
+    """These studies, with their single votes."""
     score: Callable[[], Scored | str]
     """Returns how likely people find images valid, or why nobody can tell. Called in a thread beside this one."""
     masks: MaskValidity
@@ -169,6 +172,8 @@ class Evaluation:
         newly = (standing.right == WRONG) & (standing.before[cases.generated.source] == RIGHT)
         tables, against_control = self._edits(after, of_original, of_control, newly, EDIT_TABLES)
         validity, notes = judged.result()
+        if validity is not None:  # the same figure has the same interval wherever it stands
+            validity = replace(validity, as_measured=effect.error_generated)
         self._notes += notes
         words = answer(self.title, effect, validity, [one.row for one in tables["edit type"]])
         evaluated = self._evaluated(words, tables, against_control, validity, cases.labels, effectiveness=effect)
@@ -222,6 +227,8 @@ class Evaluation:
         )
         tables, against_control = self._edits(after, of_original, of_control, stood.right == WRONG, EDIT_TABLES[:3])
         (validity, notes), losses = judged.result(), losing.result()
+        if validity is not None:
+            validity = replace(validity, as_measured=losses.generated)
         if losses.left_out:
             self._notes.append(
                 f"On the originals of {losses.left_out:,} test cases no protected class is found: they have none to "
@@ -334,8 +341,10 @@ class Evaluation:
         """The effect of validity, and notes on it."""
         cases, right, compared = self.cases, standing.right, standing.compared
         known = (right != UNKNOWN) & compared[cases.generated.source]
+        row = cases.generated.row[known]
         judged = judged_of(cases, self.votes)[known]
-        if not (judged >= 0).any():
+        votes = votes_on(cases.table.test_case[row], self.votes, self.studies)
+        if not ((judged >= 0) | votes.undecided).any():
             return None, [
                 "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
             ]
@@ -348,10 +357,28 @@ class Evaluation:
         if isinstance(score, str):
             notes.append(score)
         else:
-            chance = score.chance[cases.generated.row][known]
-        source, wrong, votes = cases.generated.source[known], (right == WRONG)[known], (judged >= 0).astype(np.int64)
-        held = Judged(source, wrong, stratum[known], (judged == 1).astype(np.int64), votes, chance)
-        return validity_effect(held, names), notes
+            chance = score.chance[row]
+        subject = cases.view.subject.filter
+        chosen = chosen_words(votes.studies, subject.words if subject is not None else "")
+        outside = None
+        accepted = cases.table.verdict[row] == ACCEPTED
+        if all_of_a_part(accepted, (judged >= 0) | votes.undecided):
+            outside, chosen = ~accepted, "; ".join(filter(None, ("all of them accepted", chosen)))
+        held = Judged(
+            cases.generated.source[known],
+            (right == WRONG)[known],
+            stratum[known],
+            (judged == 1).astype(np.int64),
+            (judged >= 0).astype(np.int64),
+            chance,
+            undecided=votes.undecided,
+            ballots=votes.ballots,
+            adjudicated=votes.adjudicated,
+            outside=outside,
+            study=votes.study,
+            studies=tuple(one.title for one in votes.studies),
+        )
+        return replace(validity_effect(held, names, weighing=self.weighing), chosen=chosen), notes
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:

@@ -50,6 +50,7 @@ from services.evaluation.results import Evaluation, EvaluationResult, compared, 
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study import StudyPlan, draft_study, plan_study
+from services.evaluation.study_votes import StudyVotesReader
 from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import (
     Cell,
@@ -92,6 +93,7 @@ class EvaluationService:
         self.predicting = Predicting(workspace, require_known)
         self._answers = ModelAnswers(workspace)
         self._masks = MaskChecks(workspace, self._answers, profile.checks)
+        self._study_votes = StudyVotesReader(workspace)
         self.work = WorkQueue(changes, name="work with a model under test")
         """Models that read images; `of(about(asked))` finds that of a question."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
@@ -333,8 +335,9 @@ class EvaluationService:
         mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
         votes, pending = self._workspace.case_columns.outcomes(), self.pending(asked)
         score = partial(self._scored, cases, votes)
+        studies = self._study_votes.of(votes, cases.table.test_case[cases.generated.row])
         return Evaluation(
-            stored, title, cases, mapping, self._answers, pending, votes, score, masks, asked.weighing
+            stored, title, cases, mapping, self._answers, pending, votes, studies, score, masks, asked.weighing
         ).result()
 
     def _scored(self, cases: Cases, votes: list[Outcome]) -> Scored | str:

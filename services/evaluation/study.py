@@ -73,6 +73,13 @@ class StudyPlan:
         )
         if self.kind == "segmentation":
             said += f" Asked is what the template knows to ask: are {listed(_asked_of())} kept?"
+        left = [f"{row.stratum} ({row.images:,})" for row in self.rows if row.images and not row.judged]
+        if left:
+            said += f" Too few are judged for some of each group: none of {listed(left)}."
+        said += (
+            " More votes an image do not mend errors that annotators share, such as always saying yes: control items "
+            "show these, and more control items show them better."
+        )
         if self.not_asked:
             said += f" {self.not_asked:,} test cases show none of them and are left out."
         return said
@@ -84,12 +91,17 @@ def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
     """
     _, number, names, not_asked = _judgeable(found)
     images = np.bincount(number, minlength=len(names)).tolist()
-    sizes = sample_sizes(images, judged)
     total = sum(images)
     # An image that the model gets right is none that is wrong and valid, whatever people say of it.
     kind: TaskKind = found.cases.view.kind or "classification"
-    wrong = [place for place, name in enumerate(names) if name.startswith(f"{STANDING[kind][1]}, ")]
-    width = expected_width([images[one] / total for one in wrong], [sizes[one] for one in wrong], LIKELY_VALID)
+    is_wrong = [name.startswith(f"{STANDING[kind][1]}, ") for name in names]
+    sizes = sample_sizes(images, judged, wrong=is_wrong)
+    wrong = [place for place, one in enumerate(is_wrong) if one]
+    shown = found.evaluated
+    measured = shown.losses.generated if shown.losses is not None else None
+    measured = shown.effectiveness.error_generated if shown.effectiveness is not None else measured
+    shares, asked_of = [images[one] / total for one in wrong], [sizes[one] for one in wrong]
+    width = expected_width(shares, asked_of, LIKELY_VALID, measured)
     rows = tuple(SampleRow(*row) for row in zip(names, images, sizes, strict=True))
     return StudyPlan(rows, width, kind, not_asked)
 

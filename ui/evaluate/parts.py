@@ -21,8 +21,8 @@ MOST_LABELS = 14
 """Labels of a confusion matrix: of more, those that lose most."""
 MOST_NARROW = 6
 """Labels up to which two of them stand side by side on a laptop."""
-_WRONG = {"classification": ("wrong", "error"), "segmentation": ("loses a class", "loses a class")}
-"""What a model does to a test case that it is wrong about, and what the share of those is called."""
+_WRONG = {"classification": "wrong", "segmentation": "loses a class"}
+"""What a model does to a test case that it is wrong about."""
 
 
 def card(title: str, value: Child, more: Child, link: str | None = None, name: str = "", acts: Child = None) -> Html:
@@ -55,8 +55,9 @@ def excess_card(held: Effectiveness | SegmentationEffect, control: Figure, unit:
 def validity_card(found: Evaluated, links: Links) -> Html:
     """How many faults are valid, or the study that would tell."""
     held = found.validity
-    if held is None or held.by_strata.value is None:
-        why = held.by_strata.why if held is not None else "no study has judged an image of these test cases"
+    share = held.by_strata if held is not None else None
+    if held is None or share is None or share.value is None:
+        why = share.why if share is not None else "no study has judged an image of these test cases"
         acts: Child = None
         if isinstance(links.study, str):
             acts = small(links.study)
@@ -65,14 +66,17 @@ def validity_card(found: Evaluated, links: Links) -> Html:
             draft = button("Draft a study", look="s", data_send="draft-evaluation-study", title=plan.words, id="draft")
             told = f"{count_of(plan.judged, 'image')} would tell it to about ± {50 * plan.width:.1f} points"
             acts = el("p", draft, " ", el("small", told, class_="mut"), class_="acts")
-        return card("failures that are valid", CANNOT_TELL, f"{why[:1].upper()}{why[1:]}.", None, "validity", acts)
-    words = (
-        f"{ends_of(held.by_strata)}; as measured {per_cent(held.as_measured.value)}, "
-        f"{count_of(held.judged, 'image')} judged"
-    )
+        if share is None or share.low is None:
+            return card("failures that are valid", CANNOT_TELL, f"{why[:1].upper()}{why[1:]}.", None, "validity", acts)
+        title = f"{_WRONG[found.kind]} and valid, of all test cases"
+        words = f"Cannot be told more closely: {why}."
+        return card(title, f"{ends_of(share)} %", words, links.opened(Cell("wrong")), "validity", acts)
+    words = f"{ends_of(share)}; as measured {per_cent(held.as_measured.value)}, {count_of(held.judged, 'image')} judged"
+    if held.chosen:
+        words += f", a selected sample ({held.chosen})"
     return card(
-        f"{_WRONG[found.kind][0]} and valid, of all test cases",
-        per_cent(held.by_strata.value),
+        f"{_WRONG[found.kind]} and valid, of all test cases",
+        per_cent(share.value),
         words,
         links.opened(Cell("wrong")),
         "validity",
@@ -90,20 +94,13 @@ def validity_table(found: Evaluated) -> Html | None:
     held = found.validity
     if held is None:
         return None
-    wrong, share = _WRONG[found.kind]
     rows = [
         named_row(
             explained(name),
             el("td", per_cent(one.value) if one.value is not None else CANNOT_TELL, class_="n"),
-            el("td", ends_of(one), class_="mut small"),
+            el("td", _told(one), class_="mut small"),
         )
-        for name, one in (
-            ("as measured", held.as_measured),
-            ("times the share judged valid", held.times_valid),
-            (f"{wrong} and valid, by strata", held.by_strata),
-            ("the same with the score of all images", held.with_score),
-            (f"{share} among valid images", held.among_valid),
-        )
+        for name, one in held.figures(_WRONG[found.kind])
     ]
     missing = f"Nobody judged an image of: {', '.join(held.not_judged_in)}." if held.not_judged_in else None
     return box(
@@ -113,6 +110,13 @@ def validity_table(found: Evaluated) -> Html | None:
         small(missing) if missing else None,
         id="validity",
     )
+
+
+def _told(figure: Figure) -> str:
+    """The interval of a figure, the bounds of one that nobody can tell, or why there is neither."""
+    if figure.value is None and figure.low is not None:
+        return f"between {ends_of(figure)} %: {figure.why}"
+    return ends_of(figure)
 
 
 def sources_box(

@@ -122,7 +122,7 @@ def points(value: float | None) -> str:
 
 def ends_of(figure: Figure, difference: bool = False, form: str = "") -> str:
     """The interval in words, such as "34.8 to 41.8", or why there is none."""
-    if figure.value is None or figure.low is None or figure.high is None:
+    if figure.low is None or figure.high is None:
         return figure.why
     if form:
         return f"{signed(figure.low, form)} to {signed(figure.high, form)}"

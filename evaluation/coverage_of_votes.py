@@ -1,0 +1,221 @@
+"""How often the intervals of `validity_effect` hold what is true, in worlds like those that users have. Pure.
+
+Every world has sources with unequal numbers of test cases, more of them where the model is seldom wrong, and a
+correlation within sources of 0.3 in wrong answers and in validity. Each repetition draws sources, images, a sample and
+votes anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from core.figures import Figure, Floats
+from evaluation.validity import Flags, Judged, Numbers, ValidityEffect, sample_sizes, validity_effect
+from evaluation.worker_errors import Ballots
+
+CORRELATION = 0.3
+TYPES = ("weather", "time of day", "colour", "object")
+OF_TYPES, VALID_OF_TYPE = (0.5, 0.3, 0.15, 0.05), (0.9, 0.7, 0.5, 0.4)
+"""Edit types, their shares, and how many of their wrong images are valid."""
+VALID_OF_RIGHT = 0.95
+DRAWS = 1000
+"""Of each repetition: fewer than on the page, which makes no interval shorter but a little less exact."""
+Design = Literal["random", "stratified", "wrong", "accepted"]
+FIGURES = {
+    "by_strata": "wrong and valid",
+    "with_score": "wrong and valid, with the score",
+    "among_valid": "wrong among valid",
+}
+
+
+@dataclass(frozen=True)
+class Crew:
+    """People who judge images."""
+
+    right: tuple[float, ...]
+    """Of each worker, how often they are right."""
+    yes_sayers: int = 0
+    """So many of them, the first, always say that an image is valid."""
+    votes: int = 5
+    consensus: int = 4
+    hard: float = 0.0
+    """Share of invalid images that look valid to half of the people."""
+    controls: float = 0.1
+    """Share of control items of what a worker sees: half of them valid."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Images, a study of them, and who judges them."""
+
+    name: str
+    judged: int
+    design: Design = "random"
+    sources: int = 150
+    wrong: float = 0.33
+    """Share of test cases that the model gets wrong, of each source the same weight."""
+    crew: Crew | None = None
+    """None for people who are always right."""
+    figures: tuple[str, ...] = ("by_strata",)
+
+    @property
+    def wrong_and_valid(self) -> float:
+        """True share of test cases that are wrong and valid."""
+        return self.wrong * float(np.dot(OF_TYPES, VALID_OF_TYPE))
+
+    def truth(self, figure: str) -> float:
+        """The true value of a figure."""
+        both = self.wrong_and_valid
+        return both / (both + (1 - self.wrong) * VALID_OF_RIGHT) if figure == "among_valid" else both
+
+
+_PANEL = Crew((0.95,) * 6 + (0.9,) * 4 + (0.85,) * 2)
+WORLDS: tuple[World, ...] = (
+    World("random study of 10", 10),
+    World("random study of 30", 30),
+    World("random study of 100", 100, figures=("by_strata", "with_score", "among_valid")),
+    World("random study of 100, 80 sources", 100, sources=80),
+    World("stratified study of 10", 10, "stratified"),
+    World("stratified study of 30", 30, "stratified"),
+    World("stratified study of 100", 100, "stratified", figures=("by_strata", "with_score", "among_valid")),
+    World("stratified study of 300", 300, "stratified", 300, figures=("by_strata", "with_score", "among_valid")),
+    World("stratified study of 300, 80 sources", 300, "stratified", 80),
+    World("few wrong (2 %), random study of 100", 100, wrong=0.02, sources=300),
+    World("few wrong (2 %), stratified study of 100", 100, "stratified", wrong=0.02, sources=300),
+    World("98 wrong images judged", 98, "wrong", wrong=0.64),
+    World("100 accepted images judged", 100, "accepted"),
+    World("five votes of a mixed crew", 300, "stratified", 300, crew=_PANEL),
+    World("2 of 5 always say yes, with control items", 100, crew=Crew((0.95,) * 5, 2)),
+    World("hard invalid images", 300, "stratified", 300, crew=replace(_PANEL, hard=0.5)),
+    World("one vote of 90 %", 300, "stratified", 300, crew=Crew((0.9,) * 12, votes=1, consensus=1)),
+)
+
+
+@dataclass(frozen=True)
+class VotesRow:
+    """One figure in one world, over all repetitions."""
+
+    world: str
+    figure: str
+    truth: float
+    with_interval: float
+    """Share of repetitions that give a value with an interval."""
+    with_bounds: float
+    """Share of repetitions that give bounds in place of a value; the others say that nobody can tell."""
+    coverage: float | None
+    """How often intervals and bounds hold the truth; None without any."""
+    width: float | None
+    """Their mean width."""
+    mean: float | None
+    """Of the values."""
+    repetitions: int
+
+
+def votes_table(repetitions: int = 1000, seed: int = 0, worlds: Sequence[World] = WORLDS) -> list[VotesRow]:
+    """Measure how often intervals hold the truth, world by world."""
+    rows = list[VotesRow]()
+    for number, world in enumerate(worlds):
+        found = [one_study(world, np.random.default_rng((seed, number, one)), one) for one in range(repetitions)]
+        rows += [_row(world, figure, [getattr(one, figure) for one in found]) for figure in world.figures]
+    return rows
+
+
+def one_study(world: World, rng: np.random.Generator, seed: int) -> ValidityEffect:
+    """What one study in a world says."""
+    held, names = a_world(world, rng)
+    return validity_effect(held, names, seed, DRAWS)
+
+
+def _row(world: World, name: str, figures: Sequence[Figure]) -> VotesRow:
+    truth = world.truth(name)
+    told = [(one.low, one.high) for one in figures if one.low is not None and one.high is not None]
+    values = [one.value for one in figures if one.value is not None]
+    held = [low <= truth <= high for low, high in told]
+    n = len(figures)
+    return VotesRow(
+        world.name,
+        FIGURES[name],
+        truth,
+        sum(one.value is not None and one.low is not None for one in figures) / n,
+        sum(one.value is None and one.low is not None for one in figures) / n,
+        sum(held) / len(held) if held else None,
+        sum(high - low for low, high in told) / len(told) if told else None,
+        sum(values) / len(values) if values else None,
+        n,
+    )
+
+
+def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, ...]]:
+    """Images of a world with a study, and the names of their strata."""
+    spread = (1 - CORRELATION) / CORRELATION
+    rate = rng.beta(world.wrong * spread, (1 - world.wrong) * spread, world.sources)
+    sizes = 1 + rng.poisson(rng.gamma(1.5, 2.0, world.sources) * (1.5 - rate))
+    source = np.repeat(np.arange(world.sources), sizes)
+    n = len(source)
+    wrong = rng.random(n) < rate[source]
+    kind = rng.choice(len(TYPES), n, p=OF_TYPES)
+    # Two images of a source share their luck with the chance `CORRELATION`.
+    luck = np.where(rng.random(n) < CORRELATION**0.5, rng.random(world.sources)[source], rng.random(n))
+    valid = luck < np.where(wrong, np.array(VALID_OF_TYPE)[kind], VALID_OF_RIGHT)
+    accepted = rng.random(n) < np.where(valid, 0.9, 0.4)
+    stratum = 2 * kind + wrong
+    names = tuple(f"{word}, {one}" for one in TYPES for word in ("right", "wrong"))
+    asked = _sample(world, rng, stratum, wrong, accepted)
+    score = np.clip(0.6 * valid + rng.normal(0.2, 0.25, n), 0, 1)
+    outside = ~accepted if world.design == "accepted" else None
+    held = Judged(source, wrong, stratum, np.zeros(n, np.int64), np.zeros(n, np.int64), score, outside=outside)
+    if world.crew is None:
+        held.votes[asked], held.votes_for[asked] = 1, valid[asked]
+        return held, names
+    return _voted(held, world.crew, rng, asked, valid), names
+
+
+def _sample(
+    world: World,
+    rng: np.random.Generator,
+    stratum: Numbers,
+    wrong: Flags,
+    accepted: Flags,
+) -> Numbers:
+    if world.design == "stratified":
+        images = np.bincount(stratum, minlength=2 * len(TYPES)).tolist()
+        wanted = sample_sizes(images, world.judged, wrong=[bool(one % 2) for one in range(len(images))])
+        parts = [rng.permutation(np.flatnonzero(stratum == one))[:size] for one, size in enumerate(wanted)]
+        return np.sort(np.concatenate(parts))
+    there = {"random": np.ones(len(wrong), bool), "wrong": wrong, "accepted": accepted}[world.design]
+    return np.sort(rng.permutation(np.flatnonzero(there))[: world.judged])
+
+
+def _voted(held: Judged, crew: Crew, rng: np.random.Generator, asked: Numbers, valid: Flags) -> Judged:
+    """The study with the votes of a crew on the images `asked`, and on control items."""
+    workers = len(crew.right)
+    voters = np.argsort(rng.random((len(asked), workers)), axis=1)[:, : crew.votes]
+    hard = ~valid[asked] & (rng.random(len(asked)) < crew.hard)
+    says = _says(crew, rng, voters, valid[asked][:, None], hard[:, None])
+    seen = np.bincount(voters.ravel(), minlength=workers)
+    controls = rng.binomial(seen, crew.controls / (1 - crew.controls)) if crew.controls else np.zeros(workers, np.int64)
+    worker = np.repeat(np.arange(workers), controls)
+    known = rng.random(len(worker)) < 0.5
+    of_controls = _says(crew, rng, worker, known, np.zeros(len(worker), bool))
+    ballots = Ballots(
+        np.concatenate([np.repeat(asked, crew.votes), np.full(len(worker), -1)]),
+        np.concatenate([voters.ravel(), worker]),
+        np.concatenate([says.ravel(), of_controls]),
+        np.concatenate([np.full(says.size, -1), known.astype(np.int64)]),
+    )
+    votes_for = says.sum(axis=1)
+    agreed = np.maximum(votes_for, crew.votes - votes_for) >= crew.consensus
+    held.votes[asked[agreed]], held.votes_for[asked[agreed]] = crew.votes, votes_for[agreed]
+    undecided = np.zeros(len(held), bool)
+    undecided[asked[~agreed]] = True
+    return replace(held, undecided=undecided, ballots=ballots)
+
+
+def _says(crew: Crew, rng: np.random.Generator, worker: Numbers, valid: Flags, hard: Flags) -> Flags:
+    right: Floats = np.where(hard, 0.5, np.array(crew.right)[worker])
+    says = np.where(rng.random(worker.shape) < right, valid, ~valid)
+    return np.asarray(says | (worker < crew.yes_sayers))

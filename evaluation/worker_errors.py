@@ -1,0 +1,148 @@
+"""What is true of judged images, given single votes and each worker's errors. Pure.
+
+A consensus takes every vote for the truth: two workers who always say yes make invalid images valid, or leave them
+without a consensus. Control items have a known answer, so they show how often each worker says "valid" of a valid and
+of an invalid image. The model is that of Dawid and Skene (1979, Applied Statistics 28) with control items as known
+images, fitted by Gibbs sampling, so that the uncertainty of the rates is in every draw. Workers are drawn from a
+population of workers (partial pooling), since each of them sees only a few control items.
+
+A third state beside valid and invalid is "hard": people vote as by a coin, so their votes say nothing of the image.
+Without it, two honest votes of five against three would be taken for a near certainty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.figures import Floats
+
+INVALID, VALID, HARD = 0, 1, 2
+"""States of a judged image; of a hard one nobody can tell."""
+CHAINS, WARM_UP, KEPT = 40, 30, 25
+"""Chains that run side by side, and the steps that each of them leaves out and keeps."""
+MOST_CELLS = 40_000
+"""Chains times images, at most: of many images fewer chains run."""
+FEWEST_CHAINS = 10
+VOTES_THAT_SHOW_HARD = 3
+"""Votes of an image from which on it can be seen that people do not agree on it."""
+_PRIOR = np.array([0.5, 0.5, 0.1])
+"""Of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
+_MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
+"""Of the population of workers: the mean rate of right answers, and how alike workers are (a + b of a beta)."""
+_LEAST = 1e-3
+"""No answer of a worker is taken for impossible."""
+
+
+@dataclass(frozen=True)
+class Ballots:
+    """Single votes, column by column; all columns have one length."""
+
+    image: NDArray[np.int64]
+    """The number of the image; -1 of a control item."""
+    worker: NDArray[np.int64]
+    """The number of the worker, from 0."""
+    valid: NDArray[np.bool_]
+    """Whether the worker said that the image is valid."""
+    known: NDArray[np.int64]
+    """Of a control item 1 if it is valid, 0 if not; -1 of an image to be judged."""
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    @property
+    def controls(self) -> int:
+        """Number of answers to control items."""
+        return int((self.known >= 0).sum())
+
+    @property
+    def votes_of_an_image(self) -> float:
+        """Median number of votes of the judged images; 0 without any."""
+        counts = np.bincount(self.image[self.known < 0])
+        return float(np.median(counts[counts > 0])) if counts.any() else 0.0
+
+    @property
+    def telling(self) -> bool:
+        """Whether the errors of workers can be told: by control items, or since several people judged each image."""
+        return self.controls > 0 or self.votes_of_an_image >= VOTES_THAT_SHOW_HARD
+
+
+def drawn_states(
+    ballots: Ballots, images: NDArray[np.int64], group: NDArray[np.int64], fixed: NDArray[np.int64], seed: int = 0
+) -> NDArray[np.int8]:
+    """Draws of the state of each of `images`, (draws, images), from their distribution given all votes.
+
+    `images` are numbers as in `Ballots.image`, ascending; `group` numbers the group of each, such as its stratum: the
+    shares of the states differ by group. `fixed` is the state of an image that is known without votes, else -1.
+    """
+    rng = np.random.default_rng(seed)
+    control = ballots.known >= 0
+    own = ~control & np.isin(ballots.image, images)
+    workers = int(ballots.worker.max(initial=0)) + 1
+    chains = int(np.clip(MOST_CELLS // max(len(images), 1), FEWEST_CHAINS, CHAINS))
+    states = 3 if ballots.votes_of_an_image >= VOTES_THAT_SHOW_HARD else 2
+
+    place, worker, said = np.searchsorted(images, ballots.image[own]), ballots.worker[own], ballots.valid[own]
+    yes, no = np.zeros((len(images), workers)), np.zeros((len(images), workers))
+    np.add.at(yes, (place[said], worker[said]), 1.0)
+    np.add.at(no, (place[~said], worker[~said]), 1.0)
+    # By truth (invalid, valid): answers to control items that were right, and that were wrong.
+    good, bad = np.zeros((2, workers)), np.zeros((2, workers))
+    right = ballots.valid[control] == (ballots.known[control] == 1)
+    np.add.at(good, (ballots.known[control][right], ballots.worker[control][right]), 1.0)
+    np.add.at(bad, (ballots.known[control][~right], ballots.worker[control][~right]), 1.0)
+
+    voted = (yes + no).sum(axis=1)
+    share = np.divide(yes.sum(axis=1), voted, out=np.full(len(images), 0.5), where=voted > 0)
+    now = (rng.random((chains, len(images))) < share).astype(np.int8)
+    now[:, fixed >= 0] = fixed[fixed >= 0]
+    of_group = (group[:, None] == np.arange(int(group.max(initial=0)) + 1)).astype(np.float64)
+    population = np.stack([np.full((chains, 2), 0.8), np.full((chains, 2), 3.0)])  # mean and size, by truth
+    rates = np.full((chains, 2, workers), 0.8)
+    kept = []
+    for step in range(WARM_UP + KEPT):
+        # Rates of right answers, (chains, 2, workers). A vote on a hard image counts as one on what its coin shows.
+        of_state = [(now == one).astype(np.float64) for one in (INVALID, VALID, HARD)]
+        said_yes, said_no = ([one @ votes for one in of_state] for votes in (yes, no))
+        yes_valid = rng.binomial(said_yes[HARD].astype(np.int64), _odds(rates[:, VALID], 1 - rates[:, INVALID]))
+        no_valid = rng.binomial(said_no[HARD].astype(np.int64), _odds(1 - rates[:, VALID], rates[:, INVALID]))
+        hits = np.stack([said_no[INVALID] + said_no[HARD] - no_valid, said_yes[VALID] + yes_valid])
+        misses = np.stack([said_yes[INVALID] + said_yes[HARD] - yes_valid, said_no[VALID] + no_valid])
+        if not step and ballots.controls:  # or the first rates would be those of votes that are all right
+            hits = misses = np.zeros((2, chains, workers))
+        for truth in (INVALID, VALID):
+            mean, size = population[:, :, truth, None]
+            a, b = hits[truth] + good[truth] + mean * size, misses[truth] + bad[truth] + (1 - mean) * size
+            rates[:, truth] = np.clip(rng.beta(a, b), _LEAST, 1 - _LEAST)
+        population = _population(rates, rng)
+        # Shares of the states by group.
+        counts = np.stack([one @ of_group for one in of_state[:states]])
+        shares = np.maximum(rng.gamma(counts + _PRIOR[:states, None, None]), 1e-300)
+        # States of the images.
+        says_yes = [1 - rates[:, INVALID], rates[:, VALID]]
+        says_yes += [(says_yes[INVALID] + says_yes[VALID]) / 2] * (states > HARD)
+        fit = np.stack([np.log(one) @ yes.T + np.log1p(-one) @ no.T for one in says_yes]) + np.log(shares)[:, :, group]
+        chance = np.exp(fit - fit.max(axis=0)).cumsum(axis=0)
+        now = (rng.random(now.shape) * chance[-1] > chance[:-1]).sum(axis=0).astype(np.int8)
+        now[:, fixed >= 0] = fixed[fixed >= 0]
+        if step >= WARM_UP:
+            kept.append(now)
+    return np.concatenate(kept)
+
+
+def _odds(one: Floats, other: Floats) -> Floats:
+    return one / (one + other)
+
+
+def _population(rates: Floats, rng: np.random.Generator) -> Floats:
+    """Draw mean and size of the population of workers, (2, chains, 2), given their rates, on a grid."""
+    from scipy.special import gammaln
+
+    mean, size = (one.ravel() for one in np.meshgrid(_MEANS, _SIZES, indexing="ij"))
+    a, b = mean * size, (1 - mean) * size
+    constant = rates.shape[-1] * (gammaln(size) - gammaln(a) - gammaln(b))
+    fit = constant + np.log(rates).sum(axis=-1)[..., None] * a + np.log1p(-rates).sum(axis=-1)[..., None] * b
+    drawn = (fit + rng.gumbel(size=fit.shape)).argmax(axis=-1)
+    return np.stack([mean[drawn], size[drawn]])

@@ -1,0 +1,193 @@
+"""Votes of studies on test cases: who said what, what control items show of each worker, and how the images of each
+study were chosen. Read once for each state of a study.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.consensus import counted
+from core.studies import Answers, Question, StudyData
+from evaluation.worker_errors import Ballots
+from storage.curation.case_columns import Outcome
+from storage.workspace import Workspace
+
+NO_CONSENSUS = "no consensus"
+DRAWN, REMOVED = "items drawn", "items removed"
+"""Lines in the log of a study."""
+_FILTER = re.compile(r"that fitted \((.*)\), seed")
+_EQUALLY = re.compile(r"drawn (equally of each [a-z ]+)")
+_ANYWAY = ("kind: ", "test cases alone", "not in a study", "role: ")
+"""Parts of a filter that choose no test case before another."""
+LONGEST_WORDS = 120
+
+
+@dataclass(frozen=True)
+class StudyVotes:
+    """What is known of one study."""
+
+    study: str
+    title: str
+    chosen: tuple[str, ...]
+    """Each way in which its images were chosen that is no random draw from all, in words."""
+    cases: NDArray[np.int64]
+    """Of each single vote the test case; -1 of a control item. All columns have one length."""
+    worker: NDArray[np.int64]
+    valid: NDArray[np.bool_]
+    known: NDArray[np.int64]
+    """Of a control item 1 if it is valid, else 0; -1 of a test case."""
+    adjudicated: frozenset[int]
+    """Test cases on which the study lead has decided."""
+
+
+class StudyVotesReader:
+    """Reads the votes of studies, and keeps them until a study changes. Any thread may call it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._studies = workspace.studies
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[int, StudyVotes]] = {}
+
+    def of(self, outcomes: Sequence[Outcome], test_cases: NDArray[np.int64]) -> tuple[StudyVotes, ...]:
+        """The studies that judged some of these test cases, in their order."""
+        own = np.isin([one.test_case for one in outcomes], test_cases).tolist()
+        titles = {one.study: one.title for one, is_own in zip(outcomes, own, strict=True) if is_own}
+        return tuple(self._of(study, title) for study, title in titles.items())
+
+    def _of(self, study: str, title: str) -> StudyVotes:
+        revision = self._studies.revision(study)
+        with self._lock:
+            kept = self._kept.get(study)
+        if kept is None or kept[0] != revision or kept[1].title != title:
+            log = [(one.event, one.detail) for one in self._studies.log(study, limit=10**6)]
+            kept = revision, votes_of(self._studies.data(study), title, how_chosen(log))
+            with self._lock:
+                self._kept[study] = kept
+        return kept[1]
+
+
+def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Each way in which the images of a study were chosen that is no random draw from all, in words."""
+    ways = list[str]()
+    drawn = [detail for event, detail in log if event == DRAWN]
+    if not drawn:
+        return ("how they were chosen is not recorded",)
+    for detail in drawn:
+        if found := _FILTER.search(detail):
+            parts = [part for part in found[1].split("; ") if not part.startswith(_ANYWAY)]
+            ways += parts
+        if found := _EQUALLY.search(detail):
+            ways.append(found[1])
+    if any(event == REMOVED for event, _ in log):
+        ways.append("some taken out by hand")
+    return tuple(dict.fromkeys(ways))
+
+
+def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
+    """How judged images were chosen, such as “Birds”: review: accepted; "" where all are random draws. What the images
+    of the subject have in common, in words, chooses none of them.
+    """
+    common = set(subject_filter.split("; "))
+    said = list[str]()
+    for one in studies:
+        ways = [way for way in one.chosen if way not in common]
+        if ways:
+            said.append(f"“{one.title}”: {', '.join(ways)}")
+    words = "; ".join(said)
+    return words if len(words) <= LONGEST_WORDS else f"{words[: LONGEST_WORDS - 1]}…"
+
+
+def votes_of(data: StudyData, title: str, chosen: tuple[str, ...]) -> StudyVotes:
+    """The single votes of a study that count, and the answers to its control items."""
+    rules = data.study.rules
+    telling = [one for one in rules.questions if one.valid and not one.follows]
+    items = {item.id: item for item in data.items}
+    excluded = {one.worker for one in data.exclusions}
+    rows = list[tuple[int, str, bool, int]]()
+    for item, votes in counted(data.votes, rules.votes, excluded).items():
+        case = items[item].test_case
+        for vote in votes:
+            said = _says(telling, vote.answers)
+            if case is not None and said is not None:
+                rows.append((case, vote.worker, said, -1))
+    for vote in data.votes:
+        if vote.kind != "control" or vote.worker in excluded or vote.item not in items:
+            continue
+        expected = items[vote.item].expected
+        asked = [one for one in telling if expected.get(one.id)]
+        truth, said = _says(asked, expected), _says(asked, vote.answers)
+        if truth is not None and said is not None:
+            rows.append((-1, vote.worker, said, int(truth)))
+    number = {worker: place for place, worker in enumerate(dict.fromkeys(row[1] for row in rows))}
+    decided = {items[one.item].test_case for one in data.adjudications if one.item in items and one.answer}
+    return StudyVotes(
+        data.study.id,
+        title,
+        chosen,
+        np.array([row[0] for row in rows], np.int64),
+        np.array([number[row[1]] for row in rows], np.int64),
+        np.array([row[2] for row in rows], bool),
+        np.array([row[3] for row in rows], np.int64),
+        frozenset(case for case in decided if case is not None),
+    )
+
+
+def _says(questions: Sequence[Question], answers: Answers) -> bool | None:
+    """Whether these answers say that an image is valid; None where they say nothing of it."""
+    given = [(one, answers[one.id]) for one in questions if answers.get(one.id)]
+    return all(answer in one.valid for one, answer in given) if given else None
+
+
+@dataclass(frozen=True, eq=False)
+class VotesOnCases:
+    """What studies say of the test cases of a subject, in their order."""
+
+    undecided: NDArray[np.bool_]
+    """Judged without a consensus, in all studies that have them."""
+    study: NDArray[np.int64]
+    """Place of the study whose word counts, or -1."""
+    adjudicated: NDArray[np.bool_]
+    ballots: Ballots
+    studies: tuple[StudyVotes, ...]
+
+
+def votes_on(test_cases: NDArray[np.int64], outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
+    """The votes on these test cases. Of several studies of one case the last with a consensus counts, else the last."""
+    place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
+    number = {one.study: at for at, one in enumerate(studies)}
+    study, undecided = np.full(len(test_cases), -1), np.zeros(len(test_cases), bool)
+    for one in outcomes:
+        at = place.get(one.test_case)
+        if at is None or one.study not in number:
+            continue
+        if one.outcome in ("valid", "invalid"):
+            study[at], undecided[at] = number[one.study], False
+        elif one.outcome == NO_CONSENSUS and (study[at] < 0 or undecided[at]):
+            study[at], undecided[at] = number[one.study], True
+    adjudicated = np.zeros(len(test_cases), bool)
+    parts, workers = list[Ballots](), 0
+    judging = tuple(one for at, one in enumerate(studies) if (study == at).any())
+    for held in judging:
+        image = np.array([place.get(case, -1) for case in held.cases.tolist()], np.int64)
+        counts = (held.known >= 0) | ((image >= 0) & (study[image] == number[held.study]))
+        parts.append(Ballots(image[counts], held.worker[counts] + workers, held.valid[counts], held.known[counts]))
+        workers += int(held.worker.max(initial=-1)) + 1
+        own = [place[case] for case in held.adjudicated if case in place and study[place[case]] == number[held.study]]
+        adjudicated[own] = True
+    known = {held.study: at for at, held in enumerate(judging)}
+    renumbered = np.array([known.get(one.study, -1) for one in studies] + [-1])
+    none = Ballots(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, np.int64))
+    together = [none, *parts]
+    ballots = Ballots(
+        np.concatenate([one.image for one in together]),
+        np.concatenate([one.worker for one in together]),
+        np.concatenate([one.valid for one in together]),
+        np.concatenate([one.known for one in together]),
+    )
+    return VotesOnCases(undecided, renumbered[study], adjudicated, ballots, judging)
