@@ -195,6 +195,27 @@ _VALIDITY = (
         ("wrong and valid, by strata", "loses a class and valid, by strata"),
     ),
     Term(
+        "At least and at most",
+        "Between these two the share of wrong and valid test cases lies as far as votes go: if none, and if all, "
+        "of the images are valid of which nobody can tell.",
+        "Of 50 judged wrong images 30 are valid, 15 are not, and people do not agree on 5: at least 60 %, at most "
+        "70 % of the wrong ones.",
+        (
+            "wrong and valid, at least",
+            "wrong and valid, at most",
+            "loses a class and valid, at least",
+            "loses a class and valid, at most",
+        ),
+    ),
+    Term(
+        "Without a consensus",
+        "Judged images on which too few people gave the same answer. Other figures do not leave them out: their "
+        "intervals hold both answers.",
+        "Five people vote and four equal answers are asked for: an image with three votes for and two against has "
+        "no consensus.",
+        ("judged images without a consensus",),
+    ),
+    Term(
         "With the score",
         "The same, where a validity score foretells the votes of all other images and the votes mend its mistakes "
         "(prediction-powered inference). A bad score makes the interval wider, and the figure no less right.",
