@@ -89,6 +89,23 @@ def test_a_filter_shows_what_fits_and_says_how_many(page: Page, server: tuple[st
     expect(chip(page, "review:rejected").locator("s")).to_have_text("rejected")
 
 
+def test_the_question_mark_lists_the_keys_but_not_in_a_field(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    keys = page.locator("#keys-window")
+    page.keyboard.press("?")
+    expect(keys).to_contain_text("accept, and go on")
+    page.keyboard.press("?")
+    expect(keys).to_be_hidden()
+    page.locator("#keys").click()
+    expect(keys).to_be_visible()
+    page.keyboard.press("Escape")
+    page.locator("#search").press_sequentially("?")
+    expect(page.locator("#search")).to_have_value("?")
+    expect(keys).to_be_hidden()
+    page.fill("#search", "")
+    idle(page)
+
+
 def test_words_are_looked_for_as_they_are_typed(page: Page, server: tuple[str, Studio]) -> None:
     found = server[1].workspace.catalogue
     opened(page, server)

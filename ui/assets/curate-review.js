@@ -336,7 +336,7 @@
   const KEYS = {
     a: ACTS.accept, r: reject, t: ACTS.tag, l: ACTS.label, u: undo,
     x: atOnce(() => { if (gallery.current !== null) { toggle(gallery.current); selected(); } }),
-    "?": () => byId("keys-dialog").showModal(), "/": () => { byId("search").focus(); byId("search").select(); },
+    "/": () => { byId("search").focus(); byId("search").select(); },
     Enter: () => gallery.enlarge(!gallery.large),
     Escape: () => { if (gallery.large) gallery.enlarge(false); else if (gallery.chosen.size) clear(); },
     Home: () => gallery.pick(0), End: () => gallery.pick(gallery.count - 1),
@@ -372,7 +372,6 @@
   byId("select-all").addEventListener("click", all);
   byId("undo").addEventListener("click", undo);
   byId("review").addEventListener("click", begin);
-  byId("keys").addEventListener("click", () => byId("keys-dialog").showModal());
 
   // What a page that is gone did not get saved is saved by this one. Whether a page is gone its lock says, where a browser
   // has locks (not over plain http from another machine).

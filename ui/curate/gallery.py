@@ -26,7 +26,7 @@ from ui.curate.detail import detail_panel, no_detail, origin_part
 from ui.curate.filters import filter_column, order_choice
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
-from ui.explore.parts import acts, button, icon, key, muted, text_line, value_row
+from ui.explore.parts import acts, button, help_window, icon, key, muted, text_line, value_row
 from ui.frame import signed_in
 from ui.markup import Html, el
 from ui.replies import add_posted, fetched_at, page_at
@@ -223,7 +223,7 @@ def _toolbar(view: View, totals: Totals) -> Html:
         button(["Select all ", el("span", f"{number:,}", data_count=True)], "", "s", id="select-all"),
         button("Review", "", "s", id="review", title="Decide one after the other, with figures of how steady you are"),
         button([icon("undo"), "Undo", key("U")], "", "s", id="undo", disabled=True),
-        button([el("span", "Keys"), key("?")], "", "s q", id="keys", title="What the keys do"),
+        button([el("span", "Keys"), key("?")], "", "s q", id="keys", data_keys_open=True, title="What the keys do"),
         class_="toolbar",
     )
 
@@ -299,7 +299,7 @@ def _selection_bar() -> Html:
 
 def _dialogs() -> Html:
     lines = [value_row([key(name) for name in names], words) for names, words in KEYS]
-    keys = el("dialog", el("h2", "Keys"), el("table", lines), _closing("Close"), id="keys-dialog", class_="card")
+    keys = help_window("Keys", (), el("table", lines))
     ask = el(
         "dialog",
         el(
@@ -318,7 +318,3 @@ def _dialogs() -> Html:
         class_="card",
     )
     return el("div", keys, ask, class_="windows")
-
-
-def _closing(words: str) -> Html:
-    return el("form", el("button", words, class_="btn"), method="dialog", class_="acts")
