@@ -396,6 +396,7 @@ def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, serv
     page.locator("#compare a").first.click()
     part = page.locator("#part-compared")
     expect(part.locator("thead th a")).to_have_count(2)
+    expect(part.locator(".side-by-side tbody th").filter(has_not=page.locator(".why"))).to_have_count(0)
     rows = {
         row.locator("th").inner_text(): row.locator("td b").all_inner_texts()
         for row in part.locator(".side-by-side tbody tr").all()

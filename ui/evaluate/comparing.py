@@ -71,7 +71,8 @@ def _paired(pair: Pair, compared: ModelComparison) -> list[Child]:
         f"{paired.only_second:,} test cases."
     )
     left = f" Left out, as not both can be compared: {paired.left_out:,}." if paired.left_out else ""
-    return [el("p", strong_figures(compared.answer), id="which-is-better"), small(alone + left)]
+    better = el("p", strong_figures(compared.answer), explained("", "paired difference"), id="which-is-better")
+    return [better, small(alone + left)]
 
 
 def _names(pair: Pair) -> tuple[str, str]:

@@ -85,6 +85,14 @@ _ANSWER = (
         ("error, times the original", "generated over original"),
     ),
 )
+_COMPARED = (
+    Term(
+        "Paired difference",
+        "The figure of the second model less that of the first, on the very same test cases. What is hard for both "
+        "cancels out, so its interval is shorter than the two intervals suggest.",
+        "One is wrong on 30 % (25 to 35), the other on 26 % (21 to 31), and the difference is -4 points (-6 to -2).",
+    ),
+)
 _SOURCES = (
     Term(
         "Intra-class correlation",
@@ -351,6 +359,7 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
     "Validity": _VALIDITY,
     "Segmenters": _SEGMENTERS,
     "Ranking": _RANKING,
+    "Two models": _COMPARED,
     "Retraining": _RETRAINING,
 }
 """All terms, in the order of the page."""
