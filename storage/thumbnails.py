@@ -1,4 +1,5 @@
 """The small pictures of galleries: `thumbs/ab/cd/SHA.webp`, 256 pixels on the longer side, by the hash of the image.
+Beside them, of images whose twins were looked for, `SHA.look`: the bytes of `core.twins.look_of`.
 
 A thumbnail can always be made again from its image. So none is waited for until it is on the disk (no fsync), one that
 cannot be written is no error, backups leave them out, and a file that a power failure cut short is found when it is
@@ -17,10 +18,13 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import sqlite_utils
+from numpy.typing import NDArray
 from PIL import Image
 
 from core.images import StoredImage
+from core.twins import SHAPE, look_of
 from storage.engine.database import Database, Repository, read
 from storage.images import ImageFiles, Images, file_name, remove_temporary
 
@@ -80,6 +84,21 @@ class ThumbnailFiles:
             except OSError as error:
                 log.warning("the thumbnail of %s was not written (%s)", sha, error)
             return data
+
+    def look(self, sha: str) -> NDArray[np.uint8]:
+        """Return the look of an image (`core.twins.SHAPE`), made now if missing. Raises UserError for a missing or
+        damaged image.
+        """
+        path = self._path(sha).with_suffix(".look")
+        try:
+            return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
+        except (OSError, ValueError):  # there is none, or not all of one
+            found = look_of(self._images.load(sha))
+        try:
+            self._put(path, found.tobytes())
+        except OSError as error:
+            log.warning("the look of %s was not written (%s)", sha, error)
+        return found
 
     def fill(self, sha: str) -> bool:
         """Make the thumbnail of an image if there is none; whether it was made.

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
+from core.latest import Latest
 from core.masks import resized
 from core.perceptual_hashes import DISTANCE
 from core.progress import OnCount
@@ -21,6 +22,7 @@ from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID
 from services.test_sets.hashes import compared_of, hashes_of
 from services.test_sets.splits import Unit, leaks_in, proposed, splits_of, units_of
+from services.test_sets.twins import Twins, twins_of
 from services.test_sets.versions import (
     LONGEST_REFERENCE,
     SetCommand,
@@ -183,6 +185,7 @@ class TestSetDrafts:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._sets = workspace, workspace.test_sets
         self._ready: tuple[int, int, Readiness] | None = None
+        self._twins = Latest[Twins](8)
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -306,7 +309,8 @@ class TestSetDrafts:
         hashes = self._sets.hashes(compared)
 
         def units() -> tuple[Unit, ...]:
-            return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()})
+            known = self._twins.get(frozenset(compared)) or ()
+            return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, known)
 
         return Readiness(tuple(self._obstacles(draft, entries, units)), len(compared) - len(hashes))
 
@@ -324,8 +328,10 @@ class TestSetDrafts:
         return SetEntry(case.image, case.source, case.label, "", mask, case.mask_classes, "generated", case.id)
 
     def _units(self, entries: Sequence[SetEntry], on_count: OnCount | None) -> tuple[Unit, ...]:
-        hashes = hashes_of(self._workspace, compared_of(self._workspace, entries), on_count)
-        return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()})
+        compared = compared_of(self._workspace, entries)
+        hashes = hashes_of(self._workspace, compared, on_count)
+        twins = self._twins.once(frozenset(compared), lambda: twins_of(self._workspace, compared, on_count))
+        return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, twins)
 
     def _obstacles(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from core.perceptual_hashes import Groups, join_alike
 from core.test_sets import SetEntry, Split
@@ -17,15 +17,19 @@ Unit = tuple[SetEntry, ...]
 """Images that have to be in one split."""
 
 
-def units_of(entries: Sequence[SetEntry], hashes: Mapping[str, int]) -> tuple[Unit, ...]:
+def units_of(
+    entries: Sequence[SetEntry], hashes: Mapping[str, int], twins: Iterable[tuple[str, str]] = ()
+) -> tuple[Unit, ...]:
     """The images in groups that have to stay together: those of one source, of sources that look alike by their
-    perceptual `hashes` (by the SHA-256 of a source, or of an image whose source is elsewhere), and those whose source
-    was itself made from another one here.
+    perceptual `hashes` (by the SHA-256 of a source, or of an image whose source is elsewhere) or are `twins` of each
+    other, and those whose source was itself made from another one here.
     """
     groups: Groups[str] = Groups()
     for entry in entries:
         groups.join(entry.image, entry.source)
     join_alike(groups, hashes)
+    for one, other in twins:
+        groups.join(one, other)
     units: dict[str, list[SetEntry]] = {}
     for entry in entries:
         units.setdefault(groups.of(entry.image), []).append(entry)

@@ -13,19 +13,17 @@ import pytest
 from core.test_sets import SetEntry
 from evaluation.retraining.data_split import SIDES, Side
 from experiments.paper.shared_images import Pictured, shared
-from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.jobs import Retrainings, parted_of
 from services.evaluation.retraining.training import (
     DataSplit,
     Examples,
     RetrainingPlan,
     RetrainingQuestion,
     ValidCases,
-    part,
     plan,
 )
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
-from services.test_sets.hashes import hashes_of
 from storage.workspace import Workspace
 from tests.support.evaluation_cases import BIRDS, service_of
 
@@ -56,9 +54,8 @@ def planned(
 ) -> tuple[Cases, RetrainingPlan, int]:
     """The plan of a question without votes, and how many images are on two sides."""
     cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
-    looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
     mapping = service.class_map(asked.asked, cases, stored)
-    parted = part(cases, mapping, looks, asked)
+    parted, looks = parted_of(workspace, cases, mapping, asked)
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     made = Examples(mapping, workspace.images.path, lambda _: None)
     found = plan(cases, parted, asked, made, nobody, lambda places: places[::-1])
@@ -86,8 +83,7 @@ def draft(workspace: Workspace, name: str, entries: list[SetEntry]) -> int:
 def sides(workspace: Workspace, service: EvaluationService, asked: RetrainingQuestion) -> tuple[Cases, tuple[str, ...]]:
     """The images of a question, and the side of each source."""
     cases, stored = service.cases(asked.asked.subject), service.predicting.identify(asked.asked.model)
-    looks = {sha: one.perceptual for sha, one in hashes_of(workspace, cases.pictures).items()}
-    return cases, part(cases, service.class_map(asked.asked, cases, stored), looks, asked).side
+    return cases, parted_of(workspace, cases, service.class_map(asked.asked, cases, stored), asked)[0].side
 
 
 def masked(cases: Cases, place: int, changed: dict[str, str] | None = None) -> SetEntry:

@@ -56,6 +56,7 @@ from services.evaluation.service import NOT_JUDGED, EvaluationService, about, ca
 from services.evaluation.subjects import Cases, MaskOf, Numbers
 from services.evaluation.types import EvaluationQuestion
 from services.test_sets.hashes import hashes_of
+from services.test_sets.twins import MOST_TWINS, twins_in, twins_of
 from services.work_queue import WorkQueue, WorkView
 from storage.curation.case_columns import Outcome
 from storage.evaluation.models_under_test import StoredModel
@@ -181,10 +182,8 @@ class Retrainings:
         if misfit:
             raise UserError(misfit)
         on_step(LOOKING, 0, len(cases.pictures))
-        held = hashes_of(self._workspace, cases.pictures, lambda done, total: on_step(LOOKING, done, total))
-        looks = {sha: one.perceptual for sha, one in held.items()}
         mapping = self._evaluations.class_map(asked.asked, cases, stored)
-        parted = part(cases, mapping, looks, asked)
+        parted, looks = parted_of(self._workspace, cases, mapping, asked, lambda *count: on_step(LOOKING, *count))
         kind = stored.identity.kind
         if "ranked" in asked.arms:
             self._evaluations.predicting.read(
@@ -200,12 +199,14 @@ class Retrainings:
             table = self._workspace.case_columns.table()  # after the rows: it has all of them
             held = hashes_of(self._workspace, (row.image for row in rows))
             looks |= {sha: one.perceptual for sha, one in held.items()}
+            learnt_from = [sha for sha, side in zip(cases.originals.shas, parted.side, strict=True) if side != "test"]
+            twins_of_learnt = twins_in(self._workspace, list(held), learnt_from)
             labels = classes_of(rows) if kind == "segmentation" else tuple(sorted({row.label for row in rows} - {""}))
             own = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
             group_of = groups_of_shift(mapping, own)
             made = self._examples(own, lambda names: groups_in_mask(group_of, names), on_step)
             passed_over = [name for name in labels if name not in group_of] if kind == "segmentation" else ()
-            planned = with_shift(planned, cases, parted, looks, rows, table, made, passed_over)
+            planned = with_shift(planned, cases, parted, looks, rows, table, made, passed_over, twins_of_learnt)
         recipe = asked.recipe(planned.originals, kind)
         classes = [{number for label in group for number in mapping.labels[label].classes} for group in mapping.groups]
         groups = tuple(tuple(sorted(one)) for one in classes) if kind == "segmentation" else ()
@@ -333,6 +334,23 @@ class Retrainings:
                 for one in self.kept(asked)
             ],
         }
+
+
+def parted_of(
+    workspace: Workspace,
+    cases: Cases,
+    mapping: ClassMap,
+    asked: RetrainingQuestion,
+    on_count: OnCount | None = None,
+) -> tuple[DataSplit, dict[str, int]]:
+    """The images of a subject by sides, and the perceptual hash of each. Raises UserError as `part`, and for an image
+    whose file is missing or damaged.
+    """
+    held = hashes_of(workspace, cases.pictures, on_count)
+    looks = {sha: one.perceptual for sha, one in held.items()}
+    sources = cases.originals.shas
+    twins = twins_of(workspace, sources, on_count) if len(sources) <= MOST_TWINS else None
+    return part(cases, mapping, looks, asked, twins), looks
 
 
 def retraining_question(asked: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:

@@ -12,6 +12,7 @@ import numpy as np
 
 from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL, ArmRow
 from core.figures import Figure, Floats
+from core.twins import RATES
 from core.types import TaskKind, to_plain
 from core.words import count_of
 from evaluation.report import per_cent, with_interval
@@ -134,6 +135,8 @@ class RetrainingResult:
     notes: tuple[str, ...]
     opened: tuple[OpenedImages, ...]
     trainings: tuple[ArmTraining, ...]
+    twins_together: bool = False
+    """Whether mirrored and cropped copies of a source were on its side. Not in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
         """What opens for a set, or for an arm on it; None where nothing does."""
@@ -270,6 +273,7 @@ def result_of(
         notes=(*cases.left_out, *planned.notes),
         opened=tuple(opened(planned.behind, {BEFORE: as_it_is, **measured}, kind)),
         trainings=tuple(trainings),
+        twins_together=planned.twins_together,
     )
 
 
@@ -360,9 +364,14 @@ def sides_words(found: RetrainingResult) -> str:
     learn, tune, test = (found.sources.get(one, 0) for one in ("train", "tune", "test"))
     split = f" of the split “{found.split}”" if found.split else ""
     unseen = f" No arm learns from an edit of the type “{found.unseen}”." if found.unseen else ""
+    copies = (
+        f"So are sources that are copies of each other. {RATES}"
+        if found.twins_together
+        else "Mirrored and cropped copies of a source were not looked for: they may be on another side."
+    )
     return (
         f"Sources{split}: {learn:,} to learn from, {tune:,} to tune with, {test:,} to measure with. What was made of a "
-        f"source is on its side, and no image is on two or looks like one of another.{unseen}"
+        f"source is on its side, and no image is on two or looks like one of another. {copies}{unseen}"
     )
 
 

@@ -5,7 +5,7 @@ Pure, as `services.evaluation.retraining.training` is.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -57,11 +57,13 @@ def with_shift(
     table: CaseTable,
     made: Examples,
     passed_over: Sequence[str] = (),
+    twins: Collection[str] = (),
 ) -> RetrainingPlan:
     """The same, measured also with the images of a version of a test set: all of them that have a label, or a mask with
     something that is learnt, an original or not, that nobody rejected, and that do not look like one that is learnt
     from or tuned with. `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over`
-    are the classes of their masks whose pixels count nowhere.
+    are the classes of their masks whose pixels count nowhere. `twins` are those that are a copy of a source to learn
+    from or to tune with: mirrored, cropped or the like.
     """
     before = [
         looks[sha]
@@ -76,7 +78,7 @@ def with_shift(
     kept = [row for row in rows if row.is_source or verdicts.get(row.entry) != REJECTED]
     known = [row for row in kept if (row.mask if segments else row.label in place)]
     alike = near_any([looks[row.image] for row in known], before)
-    apart = [row for row, too in zip(known, alike.tolist(), strict=True) if not too]
+    apart = [row for row, too in zip(known, alike.tolist(), strict=True) if not (too or row.image in twins)]
     wanted = [row for row in apart if made.mask((row.mask, row.mask_classes)) is not None] if segments else apart
     notes = list(planned.notes)
     for left, why in (

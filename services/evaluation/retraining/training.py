@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,7 +19,7 @@ from core.errors import UserError
 from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
 from core.perceptual_hashes import Groups, join_alike, near_any
 from core.types import TaskKind
-from core.words import count_of
+from core.words import count_of, few_names
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.arm_statistics import BY_VOTES, GENERATED, RANKED
 from evaluation.retraining.data_split import SIDES, Side, side_of
@@ -52,6 +53,8 @@ NO_TYPE = "none"
 """Of `RetrainingQuestion.unseen`: no edit type is kept from the arms."""
 SEGMENTED_AT_ONCE = 8
 """Images of an update of a short fine-tuning of a segmenter."""
+LARGE_GROUP = 0.25
+"""Share of the sources from which on a group that looks alike is told."""
 MOST_TUNE = 500
 """Originals that the tuning looks at, and as many test cases at most."""
 Numbers = NDArray[np.int64]
@@ -169,6 +172,8 @@ class RetrainingPlan:
     """The edit type that no arm learns from; "" for none."""
     left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
+    twins_together: bool
+    """As of `DataSplit`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +189,8 @@ class DataSplit:
     """Of each test case, whether an edit of it is of the unseen type."""
     notes: tuple[str, ...]
     left_out: tuple[NotMeasured, ...]
+    twins_together: bool = False
+    """Whether sources of which one is a mirrored or cropped copy of the other were looked for, and are on one side."""
 
     def rows(self, which: int, images: Images, side: Side, wanted: Flags | None = None) -> Numbers:
         """The places of those images of a side that can be used; `which` of originals, test cases, reconstructions."""
@@ -191,8 +198,15 @@ class DataSplit:
         return np.flatnonzero(here & self.usable[which] & (True if wanted is None else wanted))
 
 
-def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: RetrainingQuestion) -> DataSplit:
-    """Put the sources on sides, those that look alike on one. `looks` has the perceptual hash of each picture.
+def part(
+    cases: Cases,
+    mapping: ClassMap,
+    looks: Mapping[str, int],
+    asked: RetrainingQuestion,
+    twins: Iterable[tuple[str, str]] | None = None,
+) -> DataSplit:
+    """Put the sources on sides, those that look alike on one. `looks` has the perceptual hash of each picture, `twins`
+    has pairs of sources that are one picture but for a flip, a crop or the like; None if nobody looked for them.
 
     An image of the training side that looks like one that is measured is left out. Raises UserError for a subject of
     which nothing can be learnt, such as one with one source or one label.
@@ -207,7 +221,8 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
     without = sum(int((~one).sum()) for one in usable)
     if without:
         notes.append(f"{count_of(without, 'image', 'is')} left out: without {lacking} that the model can say.")
-    side = _sides(shas, looks, asked.split_seed)
+    side, together = _sides(shas, looks, twins or (), asked.split_seed)
+    notes += _notes_on_groups(together, len(shas), twins is not None)
     for one in SIDES:
         if one not in side:
             words = {"train": "to learn from", "tune": "to tune with", "test": "to measure with"}[one]
@@ -231,6 +246,7 @@ def part(cases: Cases, mapping: ClassMap, looks: Mapping[str, int], asked: Retra
     parted = DataSplit(
         side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ()
     )
+    parted = replace(parted, twins_together=twins is not None, notes=(*parted.notes, *_notes_on_labels(cases, parted)))
     return _with_unseen(parted, cases, asked.unseen)
 
 
@@ -304,6 +320,7 @@ def plan(
         unseen=parted.unseen,
         left_out=tuple(left_out),
         notes=tuple(notes),
+        twins_together=parted.twins_together,
     )
 
 
@@ -388,14 +405,71 @@ def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tu
     return (*originals, *some)
 
 
-def _sides(shas: Sequence[str], looks: Mapping[str, int], seed: int) -> tuple[Side, ...]:
-    """The side of each source. Those that look alike, such as frames of one film, are on that of the first of them."""
+def _sides(
+    shas: Sequence[str], looks: Mapping[str, int], twins: Iterable[tuple[str, str]], seed: int
+) -> tuple[tuple[Side, ...], list[int]]:
+    """The side of each source, and the size of each group of sources that look alike, such as frames of one film. They
+    are on the side of the first of them.
+    """
     groups: Groups[str] = Groups()
     join_alike(groups, {sha: looks[sha] for sha in shas})
+    for one, other in twins:
+        groups.join(one, other)
     first: dict[str, str] = {}
     for sha in sorted(shas):
         first.setdefault(groups.of(sha), sha)
-    return tuple(side_of(first[groups.of(sha)], seed) for sha in shas)
+    sizes = Counter(groups.of(sha) for sha in shas)
+    return tuple(side_of(first[groups.of(sha)], seed) for sha in shas), [size for size in sizes.values() if size > 1]
+
+
+def _notes_on_groups(together: Sequence[int], sources: int, compared: bool) -> list[str]:
+    """What a person has to know of sources that look alike."""
+    notes = []
+    if together:
+        largest = max(together)
+        of_all = f", {largest:,} of them in one group" if len(together) > 1 else ""
+        notes.append(
+            f"{sum(together):,} of {sources:,} sources look like another one, such as its mirror image or a crop of it"
+            f"{of_all}: those that look alike are on one side."
+        )
+        if largest > LARGE_GROUP * sources:
+            notes.append(
+                f"The largest group holds {largest / sources:.0%} of the sources, so the sides are not parted as their "
+                "shares say: the sources are much alike."
+            )
+    if not compared:
+        notes.append(
+            "There are too many sources to look for mirror images and crops among them: these may be on two sides."
+        )
+    return notes
+
+
+def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
+    """In a note each, the labels that are learnt from and not measured with, and the reverse. Of a classification."""
+    if cases.view.kind == "segmentation":
+        return []
+    of_side = {
+        side: {
+            int(label)
+            for which, images in enumerate((cases.originals, cases.generated))
+            for label in np.unique(images.label[parted.rows(which, images, side)])
+        }
+        for side in SIDES
+    }
+    notes = []
+    pairs: tuple[tuple[Side, Side, str], ...] = (
+        ("train", "test", "learnt from and not measured with: what is gained there is not known"),
+        ("test", "train", "measured with and not learnt from: what it gains is from other labels"),
+    )
+    for one, other, words in pairs:
+        alone = [cases.labels[number] for number in sorted(of_side[one] - of_side[other])]
+        if alone:
+            named = few_names([f"“{name}”" for name in alone])
+            notes.append(
+                f"{count_of(len(alone), 'label', 'is')} {words} ({named}). Add sources of it, or part them by another "
+                "seed."
+            )
+    return notes
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:

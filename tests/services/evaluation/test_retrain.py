@@ -25,13 +25,12 @@ from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import ARMS, BY_VOTES, GENERATED, RANKED
 from evaluation.retraining.stored_training import Training, learnt
 from services.evaluation.retraining import jobs as retrainings_module
-from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.jobs import Retrainings, parted_of
 from services.evaluation.retraining.results import GainOverControl, RetrainingResult, result_facts, result_markdown
-from services.evaluation.retraining.training import RetrainingQuestion, kept_under, part
+from services.evaluation.retraining.training import RetrainingQuestion, kept_under
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases
 from services.evaluation.types import EvaluationQuestion, Subject
-from services.test_sets.hashes import hashes_of
 from storage.workspace import Workspace
 from tests.services.evaluation.test_cases import set_of
 from tests.services.evaluation.test_results import judged
@@ -307,8 +306,7 @@ def test_a_segmenter_learns_from_masks_and_is_measured_by_pixels(
     mapping = evaluations.class_map(ROADS, cases, stored)
     pixels = evaluations._answers.segmented(stored, mapping, cases, cases.originals).pixels
     right = np.diagonal(pixels.counts, axis1=1, axis2=2).sum(axis=1) / pixels.counts.sum(axis=(1, 2))
-    looks = {sha: one.perceptual for sha, one in hashes_of(filled, cases.pictures).items()}
-    side = part(cases, mapping, looks, asked).side
+    side = parted_of(filled, cases, mapping, asked)[0].side
     row = found.row(BEFORE, ON_ORIGINAL)
     assert row is not None and row.accuracy.value == pytest.approx(
         right[[one == "test" for one in side]].mean(), abs=0.01
