@@ -97,7 +97,7 @@ def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> 
     kinds = [np.bincount(number[kind], minlength=sources) for kind in (valid, ~valid)]
     fewest = min(np.count_nonzero(kind) for kind in kinds)
     if fewest < FEWEST_SOURCES:
-        why = f"too few to say how sure that is: it takes {FEWEST_SOURCES} sources of valid images and of others"
+        why = f"too few to say: an interval takes {FEWEST_SOURCES} sources of valid images and of others"
         return Figure(area, n=n, sources=sources, why=why)
     twice = np.zeros(sources)  # pairs within a source
     for one in np.flatnonzero(kinds[0] * kinds[1]).tolist():
@@ -106,7 +106,7 @@ def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> 
     without = whole - np.bincount(number, weights=won, minlength=sources) + twice
     odds = special.logit(without / ((len(ones) - kinds[0]) * (len(others) - kinds[1])))
     if not np.isfinite(odds).all() or area in (0.0, 1.0):
-        why = "too few to say how sure that is: images of one source alone have a score on the wrong side"
+        why = "too few to say: images of one source alone have a score on the wrong side"
         return Figure(area, n=n, sources=sources, why=why)
     reach = stats.t.ppf((1 + CONFIDENCE) / 2, fewest - 1) * np.sqrt((sources - 1) * odds.var())
     low, high = special.expit(special.logit(area) + np.array([-reach, reach]))

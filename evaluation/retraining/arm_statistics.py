@@ -151,9 +151,9 @@ class _Mean:
 def _too_few(one: _Mean, seeds: int = FEWEST_SEEDS) -> str:
     """Why there is no interval; "" where there is one."""
     if one.seeds < seeds and one.trained:
-        return f"too few to say how sure that is: it takes {seeds} trainings an arm"
+        return f"too few trainings to say: it takes {seeds} an arm"
     if one.sources < FEWEST_SOURCES:
-        return f"too few to say how sure that is: it takes {FEWEST_SOURCES} sources"
+        return f"too few sources to say: it takes {FEWEST_SOURCES}"
     return ""
 
 
@@ -245,6 +245,6 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
         return Figure(value, n=arm.images, sources=arm.sources, why=why)
     ends = end(-1), end(1)
     if ends[0] is None or ends[1] is None:
-        why = "too few to say how sure that is: the interval has no end"
+        why = "too few sources to say: its interval has no end"
         return Figure(value, n=arm.images, sources=arm.sources, why=why)
     return Figure(value, ends[0], ends[1], arm.images, arm.sources)

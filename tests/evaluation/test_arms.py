@@ -76,10 +76,10 @@ def test_two_trainings_and_four_sources_are_too_few_to_say() -> None:
     for row in Arms(two, "a").rows():
         for figure in (row.accuracy, row.gain) if row.arm == "b" else (row.accuracy,):
             assert figure.value is not None and figure.low is None
-            assert figure.why == "too few to say how sure that is: it takes 3 trainings an arm"
+            assert figure.why == "too few trainings to say: it takes 3 an arm"
     four = {name: {"set": Measured(np.arange(400) % 4, chance.random((5, 400)) < 0.7)} for name in ("a", "b")}
     for row in Arms(four, "a").rows():
-        assert row.accuracy.low is None and row.accuracy.why.endswith("it takes 5 sources")
+        assert row.accuracy.low is None and row.accuracy.why.endswith("it takes 5")
     # A model that no seed changes has an interval over sources, whatever the number of trainings.
     before = replace(two["a"]["set"], trained=False)
     row = Arms({"a": two["a"], "before": {"set": before}}, "a").rows()[1]

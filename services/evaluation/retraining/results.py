@@ -5,7 +5,7 @@ people. Shares are 0 to 1. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -181,32 +181,27 @@ class RetrainingResult:
         return " ".join([*said, *self._elsewhere()])
 
     def _elsewhere(self) -> Iterator[str]:
-        """On unseen edits and on a natural shift: a sentence each on what does better, whichever that is."""
+        """On unseen edits and on a natural shift: a sentence each on whether the arm does better than its controls."""
         unseen = f"edits of the type “{self.unseen}”, which no arm learnt from,"
         for name, where in ((ON_UNSEEN, unseen), (ON_SHIFT, "the natural shift")):
             row = self.row(self.main, name)
             if row is None:
                 continue
             held = {one.control: one.gain for one in self.beside if (one.arm, one.set) == (self.main, name)}
-            words = [_better(self.main, control, gain) for control, gain in (held or {ORIGINAL: row.gain}).items()]
-            yield f"On {where} {'; '.join(words)}."
+            words = [_compared(control, gain) for control, gain in (held or {ORIGINAL: row.gain}).items()]
+            yield f"On {where} “{self.main}” {'; it '.join(words)}."
 
 
-def _better(arm: str, other: str, gain: Figure) -> str:
-    """Which of two arms does better, by the gain of the first over the second."""
+def _compared(other: str, gain: Figure) -> str:
+    """Whether an arm does better or worse than another one, by its gain over it."""
+    figure = with_interval(gain, points=True)
     if gain.value is None:
-        return f"it cannot be told whether “{arm}” or “{other}” does better: {gain.why}"
+        return f"cannot be compared with “{other}”: {gain.why}"
     if gain.low is None or gain.high is None:
-        return f"“{arm}” is {with_interval(gain, points=True)} beside “{other}”"
+        return f"is {figure} beside “{other}”"
     if not gain.clear_of_zero:
-        return (
-            f"it cannot be told whether “{arm}” or “{other}” does better: {with_interval(gain, points=True)} for the "
-            "first"
-        )
-    if gain.value < 0:
-        arm, other = other, arm
-        gain = replace(gain, value=-gain.value, low=-gain.high, high=-gain.low)
-    return f"“{arm}” does better than “{other}”: {with_interval(gain, points=True)}"
+        return f"does neither better nor worse than “{other}” for certain: {figure}"
+    return f"does {'better' if gain.value > 0 else 'worse'} than “{other}”: {figure}"
 
 
 def result_of(
