@@ -537,12 +537,14 @@ class _Model:
             return self._mapped(label, found, levels[0] if levels else "superclass")
         known = {one for one, over in above().items() if one in self._by_id and set(over) & set(ids)}
         kinds = sum(kinds_below().get(one, 0) for one in ids if one in self._by_id)
-        words = f"{len(known)} of {kinds} kinds that WordNet has of it"
+        words = f"{len(known)} of its {kinds:,} kinds in WordNet"
         if len(known) < TOO_FEW_KINDS * kinds:
             whole = tuple(one for one in ids if self._with_ids((one,)) == found)
             return MappedLabel(label, (), None, f"the model knows only {words}", picks=whole[:1])
         few = len(found) == 1 or len(known) < FEW_KINDS * kinds
-        return replace(self._mapped(label, found, "superclass", words if few else named), doubtful=few)
+        return replace(
+            self._mapped(label, found, "superclass", f"the model knows {words}" if few else named), doubtful=few
+        )
 
     def _with_ids(self, ids: Iterable[str]) -> set[int]:
         return {number for one in ids for number in self._by_id.get(one, ())}

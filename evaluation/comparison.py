@@ -61,6 +61,9 @@ def comparison_answer(names: tuple[str, str], found: PairedDifference, wrong: st
     )
     if gap.low is None or gap.high is None:
         return f"{told}The difference is {with_interval(gap, points=True)}: too little to say which is better."
+    if not found.only_first and not found.only_second:
+        ends = f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f} points"
+        return f"{told}They are wrong about the same ones: a difference of {ends} could go unseen in so few."
     if not gap.clear_of_zero:
         return f"{told}The difference, {with_interval(gap, points=True)}, may be chance."
     better, worse = (first, second) if gap.low > 0 else (second, first)

@@ -408,6 +408,7 @@ def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, serv
     errors = [f"{100 * one.error_generated.value:.1f} %" for one in (other, ours) if one.error_generated.value]
     assert rows["error on generated images"] == errors and len(errors) == 2
     expect(page.locator("#same-sources")).to_contain_text(f"small.onnx: {other.cases} test cases")
+    expect(part.locator("#which-is-better")).to_contain_text(re.compile("classifier.* is better|may be chance"))
     expect(page.locator("#not-mapped")).to_contain_text("Not mapped, and so not compared")
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})

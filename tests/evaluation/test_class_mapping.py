@@ -190,7 +190,7 @@ def test_cifar_on_imagenet_and_what_is_unmapped_is_told_with_suggestions() -> No
     assert report.unmapped[1].note == "no class of the model fits"
     (horse,) = [one for one in report.mapped if one.label == "horse"]
     assert (horse.classes, horse.rule, horse.marked) == (("sorrel",), "superclass", True)
-    assert horse.note.endswith("; 1 of 29 kinds that WordNet has of it")
+    assert horse.note.endswith("; the model knows 1 of its 29 kinds in WordNet")
 
 
 def test_street_scenes_of_one_data_set_on_a_model_of_another() -> None:
@@ -275,8 +275,8 @@ def test_a_table_is_also_a_dining_table_and_a_superclass_of_which_little_is_know
     assert {TORCHVISION[n] for n in table.classes} == {"desk", "dining table", "pool table"}
     assert table.doubtful
     (airplane, bird, person) = map_classes(["airplane", "spider", "person"], TORCHVISION).labels
-    assert airplane.doubtful and airplane.note == "1 of 15 kinds that WordNet has of it"
-    assert not person.classes and person.note == "the model knows only 3 of 402 kinds that WordNet has of it"
+    assert airplane.doubtful and airplane.note == "the model knows 1 of its 15 kinds in WordNet"
+    assert not person.classes and person.note == "the model knows only 3 of its 402 kinds in WordNet"
     assert bird.classes
 
 

@@ -391,11 +391,11 @@ def _mapping(report: MappingReport, place: Place) -> list[Child]:
             for row in report.unmapped
         ]
         said.append(_rows_folded(("unmapped label", "why", "map it to"), rows, "unmapped"))
-    marked = [_mapped_row(row) for row in report.mapped if row.marked]
+    marked = [_mapped_row(row, row.note) for row in report.mapped if row.marked]
     if marked:
-        said.append(_rows_folded(("label to look at", "taken for", "why"), marked, "marked"))
+        said.append(_rows_folded(("look at", "taken for", "why"), marked, "marked"))
     if report.mapped:
-        mapped = [_mapped_row(row) for row in report.mapped]
+        mapped = [_mapped_row(row, row.rule + (f"; {row.note}" if row.note else "")) for row in report.mapped]
         table = _rows_folded(("label", "class of the model", "by"), mapped, "mapped")
         said.append(more_line(f"{count_of(len(mapped), 'label')} mapped", table))
     if len(report.left_over) > FEW:
@@ -428,10 +428,9 @@ def _with_line(mapping: str, label: str, model_class: str) -> str:
     return longer if len(longer) <= LONGEST_MAPPING else ""
 
 
-def _mapped_row(row: MappingRow) -> Html:
+def _mapped_row(row: MappingRow, told: str) -> Html:
     names = ", ".join(row.classes[:SHOWN])
     more = f" and {len(row.classes) - SHOWN} more" if len(row.classes) > SHOWN else ""
-    told = row.rule + (f"; {row.note}" if row.note else "")
     return named_row(row.label, el("td", names, more), el("td", told, class_="mut"))
 
 

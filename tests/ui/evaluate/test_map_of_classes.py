@@ -51,7 +51,7 @@ def test_an_ambiguous_label_lists_its_meanings_and_a_click_maps_it() -> None:
 
 def test_a_label_that_is_taken_for_something_stands_in_sight_with_the_reason() -> None:
     marked = re.search(r'<table id="marked">.*?</table>', shown())
-    assert marked is not None and "sorrel" in marked[0] and "1 of 29 kinds that WordNet has of it" in marked[0]
+    assert marked is not None and "sorrel" in marked[0] and "the model knows 1 of its 29 kinds in WordNet" in marked[0]
     assert "house finch" not in marked[0], "a name of one meaning needs no second look"
 
 
