@@ -90,6 +90,11 @@ def require_read(wanted: UnderTestSettings) -> None:
             pixels = name in ("size", "mean", "std", "layout")
             why = f" ({_INSTEAD[wanted.source]})" if pixels and wanted.source in _INSTEAD else ""
             raise UserError(f"A model from {wanted.source} does not take {called}{why}: leave it out.", field=name)
+    if wanted.source == "transformers" and wanted.name and wanted.file:
+        raise UserError(
+            f"Both a repository, {wanted.name}, and a folder, {wanted.file}, are named: leave one of them out.",
+            field="file",
+        )
 
 
 def classes_given(wanted: UnderTestSettings) -> tuple[str, ...]:

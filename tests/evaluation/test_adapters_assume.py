@@ -269,19 +269,21 @@ def test_a_network_of_one_size_gets_it_and_refuses_another(tmp_path: Path) -> No
 def test_an_architecture_of_timm_is_not_lost_to_torchvision(tmp_path: Path) -> None:
     import timm
 
+    from evaluation.adapters.architectures import find_network
+
     name = "efficientnet_b1"
-    net = timm.create_model(name, num_classes=3)
-    found = ModelUnderTest(checkpoint(tmp_path, name, net)).identity
+    plain = checkpoint(tmp_path, name, timm.create_model(name, num_classes=3))
+    found = ModelUnderTest(plain).identity
     assert found.name == f"timm:{name}"
     assert dict(found.assumptions)["Note"] == (
         f"torchvision and timm both have an architecture {name}; these weights fit timm's alone."
     )
-    named = ModelUnderTest(checkpoint(tmp_path, name, net).model_copy(update={"name": f"timm:{name}"})).identity
+    named = find_network(plain.model_copy(update={"name": f"timm:{name}"})).identity
     assert named.name == found.name and "Note" not in dict(named.assumptions)
     with pytest.raises(UserError, match=f"does not fit torchvision:{name}"):
-        ModelUnderTest(checkpoint(tmp_path, name, net).model_copy(update={"name": f"torchvision:{name}"}))
+        find_network(plain.model_copy(update={"name": f"torchvision:{name}"}))
     with pytest.raises(UserError, match="no classifier or segmenter 'squeezenet1_1' in timm"):
-        ModelUnderTest(checkpoint(tmp_path, name, net).model_copy(update={"name": "timm:squeezenet1_1"}))
+        find_network(plain.model_copy(update={"name": "timm:squeezenet1_1"}))
 
 
 def test_a_name_of_both_libraries_whose_weights_fit_both_is_told(tmp_path: Path) -> None:
@@ -392,6 +394,12 @@ def test_names_that_a_model_has_twice_are_told_and_stay_apart(tmp_path: Path) ->
         ("timm", {"model": "resnet18", "std": STD}, "std", "prepared as timm prepares it"),
         ("timm", {"model": "resnet18", "file": "/models/mine.pt"}, "file", "does not take a file"),
         ("transformers", {"model": "a/b", "size": "256"}, "size", "preprocessor_config.json says"),
+        (
+            "transformers",
+            {"model": "a/b", "file": "/models/b"},
+            "file",
+            "Both a repository, a/b, and a folder, /models/b",
+        ),
         ("file", {"file": "/m.pt", "layout": "channels last"}, "layout", "does not take a layout"),
         ("http", {"model": "http://127.0.0.1:9", "mean": MEAN}, "mean", "its server prepares its images"),
         ("profile", {"model": "resnet18"}, "source", "profile's own model does not take a name"),
