@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,14 +126,14 @@ class _Mean:
     @cached_property
     def ends(self) -> tuple[float, float]:
         """The interval of the mean."""
-        from scipy import stats
-
         of_sources, share = self.table.mean(axis=0), self.value
         if share in (0.0, 1.0):
+            from scipy import stats
+
             exact = stats.binomtest(round(share * self.sources), self.sources).proportion_ci(CONFIDENCE)
             return float(exact.low), float(exact.high)
         reach = _reach(self.variances, self.seeds, self.sources)
-        normal = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+        normal = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
         worth = share * (1 - share) * (normal / reach) ** 2 if reach > 0 else float(self.sources)
         if min((of_sources < 1).sum(), (of_sources > 0).sum()) < RARE:
             worth = min(worth, float(self.sources))
@@ -172,13 +173,19 @@ def _variances(table: Floats) -> Floats:
 
 def _reach(variances: Floats, seeds: int, sources: int) -> float:
     """Half the width of the interval of a mean with such variances."""
+    by_sources, by_seeds, left = variances
+    square = _student(sources - 1) ** 2 * by_sources
+    if by_seeds > left:  # what is left is in the part by sources already
+        square += _student(seeds - 1) ** 2 * (by_seeds - left)
+    return float(np.sqrt(max(square, 0.0)))
+
+
+@lru_cache
+def _student(freedom: int) -> float:
+    """How many standard errors Student's t reaches with such degrees of freedom."""
     from scipy import stats
 
-    by_sources, by_seeds, left = variances
-    square = stats.t.ppf((1 + CONFIDENCE) / 2, sources - 1) ** 2 * by_sources
-    if by_seeds > left:  # what is left is in the part by sources already
-        square += stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1) ** 2 * (by_seeds - left)
-    return float(np.sqrt(max(square, 0.0)))
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
 
 
 def _difference(one: _Mean, other: _Mean) -> Figure:

@@ -100,7 +100,7 @@ def rank(
         why = "finds no protected class on the original" if segments else "cannot say the label"
         notes.append(f"Of {int(not_said.sum()):,} test cases the model {why}: they come last.")
     judged = judged_of(cases, votes)
-    valid, valid_from, note = _chance_valid(cases, score, passed)
+    valid, valid_from, note = _chance_valid(cases, score, passed, bool((judged >= 0).any()))
     # Votes on an image outrank what is foretold of it.
     valid = np.where(judged >= 0, judged, valid)
     invalid = judged == 0
@@ -237,10 +237,14 @@ def _unsure_notes(entropy: Floats | None, read: NDArray[np.bool_], segments: boo
     ]
 
 
-def _chance_valid(cases: Cases, score: Scored | str, passed: Floats) -> tuple[Floats, ValidFrom, str]:
-    """How likely people find each test case valid, what that was learnt from, and a sentence on it."""
+def _chance_valid(cases: Cases, score: Scored | str, passed: Floats, judged: bool) -> tuple[Floats, ValidFrom, str]:
+    """How likely people find each test case valid, what that was learnt from, and a sentence on it. `judged`: people
+    judged some of them.
+    """
     if not isinstance(score, str):
         said = "How likely a test case is valid is foretold from its checks, as the votes of studies teach it."
+        if not judged:
+            said += f" None of these was judged: it was learnt from other images of a {cases.task}."
         return score.chance[cases.generated.row], "votes", said
     told = np.isfinite(passed)
     if told.any():

@@ -43,6 +43,7 @@ def test_what_an_arm_has_won_is_found_with_its_interval() -> None:
     assert won.share.value == pytest.approx(0.25 / 0.40, abs=0.1) and won.share.low is not None and won.share.low > 0.4
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_is_true_whatever_differs_seeds_or_sources() -> None:
     """A bootstrap of seeds and sources covered 80 % with two seeds and 84 % with three, and 72 % at 99 % accuracy."""
     for seeds, accuracy, layout, spread in (

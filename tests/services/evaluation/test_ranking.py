@@ -157,6 +157,9 @@ def test_images_that_people_find_invalid_come_last_and_are_no_faults(service: Ev
     assert learnt.known == len(unsure) - len(invalid), "no order is judged by images that votes put at its end"
     assert 0 < ranked(votes).orders[0].all_faults < ranked([]).orders[0].all_faults
 
+    elsewhere = score_images(cases.table, checks, votes[:100], cases.task)
+    unjudged = rank(found, unsure, gini, elsewhere, kept, (), 5)
+    assert unjudged.notes[-1].endswith("None of these was judged: it was learnt from other images of a classification.")
     few = ranked(votes[:10])
     assert few.valid_from == "checks" and "that takes 20 images" in few.notes[-1]
     assert {one.valid for one in few.first} == {0.0, 1.0}, "the share of its checks that passed"
