@@ -198,12 +198,15 @@ def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
     with counting("training images") as on_count:
         found = check_folder(workspace, version, Path(options.folder), on_count)
     lines = [_leak(row) for row in found.rows]
-    same = sum(row.found == "same" for row in found.leaks)
+    same, copies = (sum(row.found == kind for row in found.leaks) for kind in ("same", "copy"))
     not_compared = len(found.rows) - len(found.leaks)
     lines.append(
         f"{found.files} images were compared with {found.compared} of “{version.words}” and their sources: {same} are "
-        f"the same, {len(found.leaks) - same} look alike, {not_compared} could not be compared."
+        f"the same, {len(found.leaks) - same - copies} look alike, {copies} are mirrored, cropped or marked copies, "
+        f"{not_compared} could not be compared."
     )
+    if not found.copies:
+        lines.append("Copies were not looked for: the version has too many images.")
     if version.splits.get("train"):
         lines.append("Images of the split “train” are meant to be trained on, and were left out.")
     if found.others:

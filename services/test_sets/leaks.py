@@ -1,25 +1,35 @@
 """Whether a model was trained on images of a test set: a folder of its training images, looked through file by file.
 
-A file that holds the pixels of an image, or that looks like one, is a row of the report; so is one that cannot be read.
+A file that holds the pixels of an image, that looks like one, or that is a mirrored, cropped, shifted or marked copy of
+one is a row of the report; so is one that cannot be read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.images import image_sha, read_image
 from core.perceptual_hashes import NearHashes, perceptual_hash
 from core.progress import OnCount
 from core.test_sets import Role, SetVersion
+from core.twins import look_of, twins_between
 from formats.files import is_image
 from services.test_sets.hashes import hashes_of, images_here
+from services.test_sets.twins import MOST_TWINS, looks_of
 from storage.engine.rows import whole
 from storage.workspace import Workspace
+
+_AT_ONCE = 2000
+"""Files that are compared together with the images of a test set."""
+Look = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -28,13 +38,13 @@ class LeakRow:
 
     file: str
     """Its path below the folder."""
-    found: Literal["same", "alike", "not compared"]
+    found: Literal["same", "alike", "copy", "not compared"]
     image: str = ""
     """The SHA-256 of the image of the test set that it is, or comes closest to."""
     role: Role = "generated"
     """Of that image; "source": the test set holds what was made from it."""
     distance: int = 0
-    """Bits by which their perceptual hashes differ."""
+    """Bits by which their perceptual hashes differ; 0 of a copy, which they do not find."""
     reason: str = ""
     """Why it was not compared, in a sentence."""
 
@@ -52,6 +62,8 @@ class LeakReport:
     """Files with no ending of an image, which were not."""
     compared: int
     """Images of the test set that they were compared with, and their sources."""
+    copies: bool
+    """Whether copies were looked for: not in a test set of more than `MOST_TWINS` images and sources."""
 
     @property
     def leaks(self) -> tuple[LeakRow, ...]:
@@ -63,7 +75,8 @@ def check_folder(
     workspace: Workspace, version: SetVersion, folder: Path, on_count: OnCount | None = None
 ) -> LeakReport:
     """Compare every image below `folder`, links followed, with the images of a version and with their sources: by their
-    pixels, upright and in RGB, and by how they look. What is in the split “train” may be trained on, and is left out.
+    pixels, upright and in RGB, by how they look, and whether one is a copy of the other. What is in the split “train”
+    may be trained on, and is left out.
 
     Raises UserError where there is no such folder, or a file of the version is missing.
     """
@@ -78,13 +91,21 @@ def check_folder(
             files.append(path)
         else:
             others += 1
+    unknown: list[tuple[str, Look]] = []
     for number, path in enumerate(sorted(files), start=1):
         row = _look(path, folder, index)
-        if row is not None:
+        if isinstance(row, LeakRow):
             rows.append(row)
+        else:
+            unknown.append((_named(path, folder), row))
+        if len(unknown) == _AT_ONCE or number == len(files):
+            rows += index.copies(unknown)
+            unknown = []
         if on_count is not None:
             on_count(number, len(files))
-    return LeakReport(version, tuple(sorted(rows, key=lambda row: row.file)), len(files), others, index.size)
+    return LeakReport(
+        version, tuple(sorted(rows, key=lambda row: row.file)), len(files), others, index.size, index.finds_copies
+    )
 
 
 class _Index:
@@ -103,6 +124,9 @@ class _Index:
             self._pixels.setdefault(held.pixels, (sha, roles[sha]))
             self._perceptual.setdefault(held.perceptual, (sha, roles[sha]))
             self._near.add(held.perceptual)
+        self.finds_copies = self.size <= MOST_TWINS
+        self._roles = dict(sorted(roles.items()))
+        self._looks = looks_of(workspace, list(self._roles)) if self.finds_copies else looks_of(workspace, [])
 
     def same(self, pixels: str) -> tuple[str, Role] | None:
         return self._pixels.get(pixels)
@@ -115,8 +139,19 @@ class _Index:
         closest = min(near, key=lambda value: (near[value], self._perceptual[value]))
         return *self._perceptual[closest], near[closest]
 
+    def copies(self, files: Sequence[tuple[str, Look]]) -> list[LeakRow]:
+        """Those of these files that are copies of an image."""
+        if not files or not len(self._looks):
+            return []
+        shas, found = list(self._roles), dict[int, LeakRow]()
+        for place, image in twins_between(np.stack([look for _, look in files]), self._looks).tolist():
+            sha = shas[image]
+            found.setdefault(place, LeakRow(files[place][0], "copy", sha, self._roles[sha]))
+        return list(found.values())
 
-def _look(path: Path, folder: Path, index: _Index) -> LeakRow | None:
+
+def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
+    """The row of a file that is found by its hashes or cannot be compared; else its look."""
     file = _named(path, folder)
     if not path.is_file():  # a link to nothing, or a pipe, which would keep whoever reads it waiting
         return LeakRow(file, "not compared", reason="It is no file, or a link to none.")
@@ -128,7 +163,7 @@ def _look(path: Path, folder: Path, index: _Index) -> LeakRow | None:
     if same is not None:
         return LeakRow(file, "same", *same)
     alike = index.alike(perceptual_hash(picture))
-    return LeakRow(file, "alike", *alike) if alike is not None else None
+    return LeakRow(file, "alike", *alike) if alike is not None else look_of(picture)
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, str]]:

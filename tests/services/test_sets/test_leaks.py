@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.twins import cropped, drawn, flipped
 from cli.test_sets import main
 from core.errors import UserError
 from core.test_sets import SetVersion
+from demo.scene import random_scene
 from formats.layouts import LAYOUTS
 from formats.reading import read
 from formats.types import Example
@@ -87,6 +89,28 @@ def test_every_kind_of_file_gets_its_row(workspace: Workspace, version: SetVersi
     assert (found.files, found.others, found.compared) == (12, 1, 3)
     assert counted == [(number, 12) for number in range(1, 13)]
     assert [row.file for row in found.rows] == sorted(row.file for row in found.rows)
+
+
+def test_a_mirrored_and_a_cropped_image_of_the_set_are_found_in_the_training_images(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = drawn(random_scene(5, "road"), 128)
+    set_id = workspace.test_sets.create("Roads")
+    TestSetDrafts(workspace).add(set_id, run_of(workspace, source, [10]))
+    version = TestSetDrafts(workspace).release(ReleaseTestSet(test_set=set_id))
+    folder = tmp_path / "training"
+    folder.mkdir()
+    flipped(source).save(folder / "flipped.png")
+    cropped(source, 0.05).save(folder / "cropped.jpg")
+    drawn(random_scene(6, "road"), 128).save(folder / "other.png")
+    found = check_folder(workspace, version, folder)
+    sha = workspace.test_sets.entries(version.number)[0].source
+    assert [(row.file, row.found, row.image, row.role) for row in found.leaks] == [
+        ("cropped.jpg", "copy", sha, "source"),
+        ("flipped.png", "copy", sha, "source"),
+    ]
+    assert main(["--workspace", str(workspace.folder), "leaks", "Roads", str(folder)]) == 1
+    assert "0 look alike, 2 are mirrored, cropped or marked copies" in capsys.readouterr().out
 
 
 def test_what_is_meant_to_be_trained_on_is_no_leak(workspace: Workspace, tmp_path: Path) -> None:
