@@ -34,6 +34,7 @@ from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, Weighing
 from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
+from evaluation import coverage
 from evaluation.report import LOSES, edits_markdown
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
@@ -51,7 +52,8 @@ from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
 from services.test_sets.versions import version_of
 from storage.workspace import DATABASE, Workspace
 
-TRAININGS = "trainings"
+TRAININGS, COVERAGE = "trainings", "coverage"
+MOST_REPETITIONS = 100_000
 SOURCES = ("torchvision", "timm", "transformers")
 
 
@@ -62,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
+    if options.command == COVERAGE:
+        return _covered(options.repetitions)
     folder = Path(options.workspace)
     share_cores()
     try:
@@ -86,6 +90,25 @@ def _run(arguments: Sequence[str] | None) -> int:
         return TERMINATED
     except (Cancelled, KeyboardInterrupt):
         return INTERRUPTED
+
+
+def _covered(repetitions: int) -> int:
+    """Print how often intervals cover, which takes no workspace."""
+    line, pace = ProgressLine(), Pace(1)
+
+    def on_count(done: int, total: int) -> None:
+        nonlocal pace
+        pace = pace if pace.total == total else Pace(total)
+        line(Progress("worlds", done, total, pace.seconds_left(done)))
+
+    try:
+        report = coverage.report(repetitions, on_count)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        line.clear()
+    print(report)
+    return 0
 
 
 def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
@@ -266,6 +289,9 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "rank":
             sub.add_argument("--most", type=_most, default=20, help="so many are listed, the first ones (20)")
+    words = "how often the intervals of figures hold the truth, in worlds whose truth is known (a quarter of an hour)"
+    sub = commands.add_parser(COVERAGE, help=words, description=words)
+    sub.add_argument("--repetitions", type=_repetitions, default=coverage.REPETITIONS, help="of each world (1,000)")
     words = "what was trained further and lies in the workspace: whose it is, and what it takes on the disk"
     sub = commands.add_parser(TRAININGS, help=words, description=words)
     add_workspace_option(sub)
@@ -287,6 +313,12 @@ def _add_training(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--shift", metavar="VERSION", help="a test set that is measured with too, as a natural shift")
     for name in ("unseen", "split-seed", "updates", "batch", "rate"):
         sub.add_argument(f"--{name}", help=said[name.replace("-", "_")])
+
+
+def _repetitions(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_REPETITIONS):
+        raise argparse.ArgumentTypeError(f"say a number from 1 to {MOST_REPETITIONS:,}")
+    return int(text)
 
 
 def _most(text: str) -> int:

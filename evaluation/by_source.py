@@ -10,7 +10,7 @@ Functions here import scipy.stats themselves: it takes half a second, and storag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -43,6 +43,16 @@ def one_split(splits: Sequence[str]) -> str:
     return splits[0] if splits else ""
 
 
+@dataclass(frozen=True)
+class Unseen:
+    """What a source that was not seen may be: the worst or the best that there is, column by column."""
+
+    worst: Floats
+    best: Floats
+    together: NDArray[np.int64]
+    """Columns with the same number, from 0, are worst or best together."""
+
+
 class MeansOfSources:
     """Means over sources of several shares, and samples of what they may be in truth.
 
@@ -53,8 +63,14 @@ class MeansOfSources:
     arXiv 1905.06208), which is made for few values between two ends.
     """
 
-    def __init__(self, shares: Floats, weights: Floats | None = None, seed: int = 0) -> None:
-        """`shares` are (sources, k), each 0 to 1. Without `weights`, (sources,), each source weighs the same."""
+    def __init__(
+        self, shares: Floats, weights: Floats | None = None, seed: int = 0, unseen: Unseen | None = None
+    ) -> None:
+        """`shares` are (sources, k), each 0 to 1, or with `unseen` something else. Without `weights`, (sources,), each
+        source weighs the same.
+        """
+        columns = np.arange(shares.shape[1])
+        self._unseen = unseen or Unseen(np.zeros(len(columns)), np.ones(len(columns)), columns)
         self._sources = len(shares)
         weights = np.ones(len(shares)) if weights is None else weights
         self._sums = np.column_stack([shares * weights[:, None], weights])
@@ -62,18 +78,21 @@ class MeansOfSources:
         # Not `cached_property`: in Python 3.11 that has one lock for all objects, and threads wait for each other.
         self._drawn: Floats | None = None
 
-    def figure(self, statistic: Statistic, n: int) -> Figure:
-        """A figure with its interval. `n` is the number of images, which is only told."""
-        if not self._sources:
+    def figure(self, statistic: Statistic, n: int, counted: int | None = None) -> Figure:
+        """A figure with its interval. `n` is the number of images, and `counted` how many sources the figure is of,
+        where the others add nothing to it; both are only told.
+        """
+        sources = self._sources if counted is None else counted
+        if not sources:
             return Figure(None, why="there is nothing to count")
         whole = self._sums.sum(axis=0)
         value = float(statistic(whole[:-1] / whole[-1]))
         if not np.isfinite(value):
-            return Figure(None, n=n, sources=self._sources, why="it is undefined for these images")
-        if self._sources < FEWEST_SOURCES:
-            return Figure(value, n=n, sources=self._sources, why=ONE_SOURCE)
+            return Figure(None, n=n, sources=sources, why="it is undefined for these images")
+        if sources < FEWEST_SOURCES:
+            return Figure(value, n=n, sources=sources, why=ONE_SOURCE)
         low, high = self.ends(statistic)
-        return Figure(value, min(low, value), max(high, value), n, self._sources)
+        return Figure(value, min(low, value), max(high, value), n, sources)
 
     def ends(self, statistic: Statistic) -> tuple[float, float]:
         """The ends of the interval of a figure, also where the figure itself is undefined; infinite ones too."""
@@ -96,8 +115,9 @@ class MeansOfSources:
             # alike, since the interval of what never happens hangs on these alone.
             place = fate.permutation(SAMPLES)
             own = -np.log((place + 0.5) / SAMPLES) * weight_of_unseen
-            ends = fate.integers(0, 2, (sums.shape[1] - 1, SAMPLES // 2))
-            unseen = (place & 1)[:, None] ^ ends[:, place >> 1].T
+            ends = fate.integers(0, 2, (int(self._unseen.together.max(initial=-1)) + 1, SAMPLES // 2))
+            best = ((place & 1)[:, None] ^ ends[:, place >> 1].T)[:, self._unseen.together]
+            unseen = np.where(best, self._unseen.best, self._unseen.worst)
             total = _weights(self._seed)[:, : len(sums)] @ sums
             self._drawn = (total[:, :-1] + own[:, None] * unseen) / (total[:, -1] + own)[:, None]
         return self._drawn
@@ -126,33 +146,6 @@ def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -
         return replace(found, why=zero)
     low, _ = means.ends(statistic)
     return replace(found, low=low, why=f"{zero}; at least {low:.1f} times")
-
-
-def jackknifed(sums: Floats, statistic: Statistic, n: int, counted: int, seed: int = 0) -> Figure:
-    """A figure of sums over sources, (sources, k), such as a mIoU, with the interval of the jackknife (Efron and Stein
-    1981, Annals of Statistics 9) and Student's t. `n` is the number of images, and `counted` how many sources the
-    figure is of, where the others add nothing to it; both are only told.
-    """
-    from scipy import stats
-
-    if not counted:
-        return Figure(None, why="there is nothing to count")
-    whole = sums.sum(axis=0)
-    value = float(statistic(whole))
-    if not np.isfinite(value):
-        return Figure(None, n=n, sources=counted, why="it is undefined for these images")
-    if counted < FEWEST_SOURCES:
-        return Figure(value, n=n, sources=counted, why=ONE_SOURCE)
-    units = sums[sums.any(axis=1)]
-    if len(units) > GROUPS:
-        order = np.random.default_rng(seed).permutation(len(units))
-        units = np.add.reduceat(units[order], np.arange(GROUPS) * len(units) // GROUPS, axis=0)
-    without = statistic(whole - units)
-    without = without[np.isfinite(without)]
-    parts = len(without)
-    error = ((parts - 1) / parts * ((without - without.mean()) ** 2).sum()) ** 0.5 if parts > 1 else np.inf
-    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, max(parts - 1, 1)) * error)
-    return Figure(value, value - reach, value + reach, n, counted)
 
 
 def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:

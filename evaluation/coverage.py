@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure, Floats
+from core.progress import OnCount
 from evaluation.by_source import MeansOfSources, means_of_groups, ratio_of
+from evaluation.segmentation import means_of_overlaps, miou_of_set
 
 SOURCES = (5, 10, 30, 100, 500)
 ERRORS = (0.0, 0.001, 0.005, 0.02, 0.1, 0.5, 0.98, 1.0)
@@ -24,6 +26,11 @@ SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2,
 LEAST, MOST = 0.93, 0.98
 """Between them a coverage is as promised."""
 REPETITIONS = 1000
+NOTHING = "generated less reconstructed, where edits do nothing"
+AT_ONCE = 50
+"""Repetitions of a mIoU that are drawn together."""
+PARTS = 20
+"""Parts of an image that a segmenter is right or wrong about."""
 LARGEST_CHANGE = 0.9
 """The probability of the true class before edits, of which an edit takes up to all."""
 
@@ -121,15 +128,34 @@ def _change(world: World, chance: np.random.Generator, repetitions: int) -> tupl
     return _groups(change, -1.0), -LARGEST_CHANGE * world.error / 2
 
 
+def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
+    """The mIoU, where the error is the share of the pixels of each class that is said to be of the next one. Parts of
+    an image are right or wrong as a whole, and classes are of different size on each source.
+    """
+    classes, figures = 4, list[Figure]()
+    for begin in range(0, repetitions, AT_ONCE):
+        some = min(AT_ONCE, repetitions - begin)
+        rank = chance.random((world.sources, some))
+        parts, hard = PARTS * world.sizes(chance, rank.shape), world.latent(chance, world.error, rank)
+        wrong = chance.binomial(parts[..., None], hard[..., None], (*rank.shape, classes)) / parts[..., None]
+        area = chance.lognormal(0.0, 0.7, wrong.shape)
+        lost = area * wrong
+        overlaps = np.concatenate([area - lost, area + np.roll(lost, 1, axis=-1)], axis=-1)
+        means = means_of_overlaps([overlaps[:, at] for at in range(some)], np.ones(world.sources))
+        figures += [means.figure(lambda of, at=at: miou_of_set(of, at, classes), 0) for at in range(some)]  # type: ignore[misc]
+    return figures, (1 - world.error) / (1 + world.error)
+
+
 Measured = Callable[[World, np.random.Generator, int], tuple[list[Figure], float]]
 FIGURES: Mapping[str, Measured] = {
     "error": _error,
     "error, each test case weighs the same": _error_by_case,
     "error of a class": _error_of_class,
-    "generated less reconstructed, where edits do nothing": _excess,
+    NOTHING: _excess,
     "generated less original": _difference,
     "generated over original": _factor,
     "change by an edit": _change,
+    "mIoU": _miou,
 }
 
 
@@ -153,6 +179,21 @@ def covered(figure: str, world: World, repetitions: int = REPETITIONS, seed: int
     )
 
 
+def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _total: None) -> str:
+    """All figures in all worlds as Markdown. `on_count` is told how many worlds are done, of how many."""
+    every, lines = (
+        tuple(worlds()),
+        [f"# How often 95 % intervals cover\n\n{repetitions:,} repetitions of each world.\n"],
+    )
+    for number, figure in enumerate(FIGURES):
+        found = list[Covered]()
+        for world in every:
+            on_count(number * len(every) + len(found), len(FIGURES) * len(every))
+            found.append(covered(figure, world, repetitions))
+        lines += table(figure, found)
+    return "\n".join(lines)
+
+
 def table(figure: str, found: Sequence[Covered]) -> list[str]:
     """The coverage of one figure as Markdown: rows are sources, cases and correlation, columns are errors."""
     errors = sorted({one.world.error for one in found})
@@ -173,10 +214,13 @@ def summary(found: Sequence[Covered]) -> str:
     inside = sum(LEAST <= one.covers <= MOST for one in found)
     above = sum(one.covers > MOST for one in found)
     below = sum(one.covers < LEAST for one in found)
-    return (
+    said = (
         f"Of {len(found)} worlds {inside} are covered in {LEAST:.0%} to {MOST:.0%} of the repetitions, {above} more "
-        f"often, and {below} less often."
+        f"often, and {below} less often; least often in {100 * min(one.covers for one in found):.1f} %."
     )
+    if found and found[0].figure == NOTHING:
+        said += f" In at most {100 * max(one.claims for one in found):.1f} % an effect is claimed that is not there."
+    return said
 
 
 def _drawn(

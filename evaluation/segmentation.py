@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass, Weighing
 from core.figures import Figure, Floats, ratio
 from core.predictions import DROPPED
-from evaluation.by_source import jackknifed, one_split
+from evaluation.by_source import MeansOfSources, Unseen, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
 
 IGNORED = 255
@@ -152,25 +152,21 @@ def segmentation_effect(
         return np.ones(len(source)) if name == "kept" else cases_of[source] / alike
 
     weighed = {name: weights(name) for name in sets}
-    overlaps = [_by_source(one.source, _overlaps(one) * weighed[name][:, None], both) for name, one in sets.items()]
-    sums = np.concatenate(overlaps, axis=1)
-    width = 2 * len(names)
-    begin = {name: width * place for place, name in enumerate(sets)}
+    of_source = cases_of[both].astype(np.float64) if weighing == "case" else np.ones(len(both))
+    means = means_of_overlaps(
+        [_by_source(one.source, _overlaps(one) * weighed[name][:, None], both) for name, one in sets.items()], of_source
+    )
+    place = {name: at for at, name in enumerate(sets)}
 
     def figure(name: str, less: str = "") -> Figure:
         if name not in sets:
             return Figure(None, why="there are no reconstructions of these sources")
-        columns = [slice(begin[one], begin[one] + width) for one in (name, less) if one]
-        own = np.concatenate([sums[:, one] for one in columns], axis=1)
         n, counted = len(sets[name]), len(np.unique(sets[name].source))
-
-        def statistic(held: Floats) -> Floats:
-            first, *second = (
-                _mean_of_ratios(*np.split(one, 2, axis=-1)) for one in np.split(held, len(columns), axis=-1)
-            )
-            return first - second[0] if second else first
-
-        return jackknifed(own, statistic, n, counted)
+        if not less:
+            return means.figure(lambda of: miou_of_set(of, place[name], len(names)), n, counted)
+        return means.figure(
+            lambda of: miou_of_set(of, place[name], len(names)) - miou_of_set(of, place[less], len(names)), n, counted
+        )
 
     before, after, of_control = (
         np.tensordot(weighed[name], sets[name].counts, 1) if name in sets else None
@@ -196,6 +192,26 @@ def segmentation_effect(
         confusion_original=_shares(before),
         confusion_generated=_shares(after),
     )
+
+
+def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources:
+    """Means over sources of overlaps in several sets, each (sources, 2 x classes): the intersection, then the union of
+    each class, summed over the images of a source with their weights; `weights` are those of the sources.
+
+    Of a source that was not seen a segmenter finds all or nothing of each class, which is as large as on other sources.
+    """
+    classes = sets[0].shape[1] // 2
+    usual = np.concatenate([np.nan_to_num(ratio(one.sum(axis=0), one.any(axis=1) @ weights)) for one in sets])
+    union = np.tile(np.arange(2 * classes) >= classes, len(sets))
+    best = np.where(union, usual, np.roll(usual, -classes))
+    unseen = Unseen(np.where(union, best, 0.0), best, np.repeat(np.arange(len(sets)), 2 * classes))
+    return MeansOfSources(np.concatenate(sets, axis=1) / weights[:, None], weights, unseen=unseen)
+
+
+def miou_of_set(means: Floats, place: int, classes: int) -> Floats:
+    """The mIoU of one of several sets, (...), of the means of their overlaps, (..., sets x 2 x classes)."""
+    own = means[..., 2 * classes * place : 2 * classes * (place + 1)]
+    return _mean_of_ratios(*np.split(own, 2, axis=-1))
 
 
 def _overlaps(pixels: Pixels) -> Floats:

@@ -10,12 +10,10 @@ from core.evaluation_results import ClassRow, Effectiveness
 from core.figures import Figure
 from evaluation.by_source import (
     GROUPS,
-    ONE_SOURCE,
     MeansOfSources,
     adjusted,
     clustering,
     distinct_rows,
-    jackknifed,
     means_of_groups,
     one_split,
     ratio_of,
@@ -105,17 +103,6 @@ def test_a_ratio_of_a_mean_that_is_never_seen_has_a_bound() -> None:
     assert (alone.value, alone.low, alone.why) == (None, None, "never wrong")
 
 
-def test_the_jackknife_of_a_mean_is_the_interval_of_student() -> None:
-    from scipy import stats
-
-    values = np.random.default_rng(3).gamma(2.0, 1.0, 12)
-    sums = np.stack([values, np.ones(12)], axis=1)
-    found = jackknifed(sums, lambda of: of[..., 0] / of[..., 1], 60, 12)
-    low, high = stats.t.interval(0.95, 11, loc=values.mean(), scale=stats.sem(values))
-    assert (found.value, found.low, found.high) == pytest.approx((values.mean(), low, high))
-    assert jackknifed(sums[:1], lambda of: of[..., 0] / of[..., 1], 5, 1).why == ONE_SOURCE
-
-
 @pytest.mark.parametrize("rows", [0, 1, 400])
 def test_rows_that_are_alike_are_found_as_numpy_finds_them(rows: int) -> None:
     held = np.random.default_rng(2).integers(-1, 2, (rows, 3)).astype(float)
@@ -133,6 +120,7 @@ def test_rows_that_are_alike_are_found_as_numpy_finds_them(rows: int) -> None:
         ("generated less original", World(5, "equal", 0.1, 0.3)),
         ("generated over original", World(30, "skewed", 0.02, 0.3)),
         ("change by an edit", World(20, "equal", 0.1, 0.0)),
+        ("mIoU", World(10, "skewed", 0.02, 0.3)),
     ],
 )
 def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World) -> None:
@@ -150,7 +138,8 @@ def test_the_table_of_coverage_marks_what_does_not_cover() -> None:
     lines = table("error", found)
     assert lines[2] == "| sources | test cases | correlation | 0 % | 10 % |"
     assert lines[4] == "| 5 | equal | 0.3 | 100.0 | **90.0** (40 %) |"
-    assert summary(found).endswith("0 are covered in 93% to 98% of the repetitions, 1 more often, and 1 less often.")
+    words = "0 are covered in 93% to 98% of the repetitions, 1 more often, and 1 less often; least often in 90.0 %."
+    assert summary(found) == f"Of 2 worlds {words}"
 
 
 def test_means_of_many_groups_are_those_of_each_group() -> None:
