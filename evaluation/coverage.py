@@ -180,18 +180,31 @@ def covered(figure: str, world: World, repetitions: int = REPETITIONS, seed: int
 
 
 def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _total: None) -> str:
-    """All figures in all worlds as Markdown. `on_count` is told how many worlds are done, of how many."""
-    every, lines = (
-        tuple(worlds()),
-        [f"# How often 95 % intervals cover\n\n{repetitions:,} repetitions of each world.\n"],
+    """All figures in all worlds as Markdown. `on_count` is told how many worlds and tables are done, of how many."""
+    from evaluation.coverage_of_score import score_markdown, score_table
+    from evaluation.coverage_of_training import training_markdown, training_table
+    from evaluation.coverage_of_votes import votes_markdown, votes_table
+
+    every, done = tuple(worlds()), 0
+    others: tuple[Callable[[], list[str]], ...] = (
+        lambda: votes_markdown(votes_table(repetitions)),
+        lambda: score_markdown(score_table(repetitions, 0)),
+        lambda: training_markdown(training_table(repetitions, 0)),
     )
-    for number, figure in enumerate(FIGURES):
+    total = len(FIGURES) * len(every) + len(others)
+    lines = ["# How often 95 % intervals cover", "", f"{repetitions:,} repetitions of each world.", ""]
+    for figure in FIGURES:
         found = list[Covered]()
         for world in every:
-            on_count(number * len(every) + len(found), len(FIGURES) * len(every))
+            on_count(done, total)
             found.append(covered(figure, world, repetitions))
+            done += 1
         lines += table(figure, found)
-    return "\n".join(lines)
+    for other in others:
+        on_count(done, total)
+        lines += other()
+        done += 1
+    return "\n".join(lines).rstrip("\n")
 
 
 def table(figure: str, found: Sequence[Covered]) -> list[str]:

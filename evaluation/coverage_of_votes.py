@@ -124,6 +124,22 @@ def votes_table(repetitions: int = 1000, seed: int = 0, worlds: Sequence[World] 
     return rows
 
 
+def votes_markdown(found: Sequence[VotesRow]) -> list[str]:
+    """The rows as a table of Markdown."""
+    lines = ["## Votes of studies", ""]
+    lines += ["| study | figure | truth | mean | covers | width | intervals | bounds |"]
+    lines += ["| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for row in found:
+        cells = [f"{100 * row.truth:.1f} %", *(_percent(one) for one in (row.mean, row.coverage, row.width))]
+        cells += [_percent(row.with_interval), _percent(row.with_bounds)]
+        lines.append(f"| {row.world} | {row.figure} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
 def one_study(world: World, rng: np.random.Generator, seed: int) -> ValidityEffect:
     """What one study in a world says."""
     held, names = a_world(world, rng)
