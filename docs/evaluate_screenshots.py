@@ -17,6 +17,7 @@ from cli.test_sets import main as test_sets
 from core.image_filter import ImageFilter
 from core.studies import NewItem
 from docs.camera import Camera
+from services.evaluation.study_votes import DRAWN
 from storage.workspace import Workspace
 from tests.support.browser import browsing
 from tests.support.evaluation_cases import fill
@@ -62,6 +63,7 @@ def _judge(workspace: Workspace, cases: tuple[int, ...]) -> None:
     study = studies.create("Is the label still right?", rules())
     items = [NewItem(workspace.test_cases.get(one).image_sha, label="label", test_case=one) for one in drawn]
     studies.add_items(study, items)
+    studies.note(DRAWN, f"{JUDGED} of {len(cases)} test cases at random", study)
     studies.start(study)
     valid = {one: chance.random() < VALID for one in drawn}
     for worker in crew(studies, study, 2):

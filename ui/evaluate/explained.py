@@ -229,7 +229,6 @@ _VALIDITY = (
         "(prediction-powered inference). A bad score makes the interval wider, and the figure no less right.",
         "The score foretells 80 % valid. Where people voted it foretold 5 points too much: 75 %.",
         (
-            "the same with the score of all images",
             "wrong and valid, with the score",
             "loses a class and valid, with the score",
         ),
