@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from core.evaluation_results import Effectiveness, SegmentationEffect
 from core.figures import Figure, Floats
 from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES
-from evaluation.effectiveness import RIGHT, WRONG, effectiveness
+from evaluation.effectiveness import WRONG, effectiveness
 from evaluation.segmentation import Pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
+from experiments.paper.intervals import mean_of, share_of
 from experiments.paper.reading import Read
-from experiments.paper.world import PLANTED, PLANTED_TYPES, SPLIT
+from experiments.paper.size import Family
+from experiments.paper.world import LEFT_OUT, LEFT_OUT_TYPES, SPLIT, TAUGHT_WRONG
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class TypeRow:
 
     name: str
     cases: int
-    planted: bool
+    left_out: bool
     """Whether it brings about what was left out of the training."""
     generated: Figure
     excess: Figure
@@ -35,24 +37,54 @@ class TypeRow:
 class Breaking:
     """All of RQ2 for one family; only one of the first two is there."""
 
+    family: Family
     classifier: Effectiveness | None
     segmenter: SegmentationEffect | None
+    errors: tuple[Figure, Figure]
+    """On originals and on reconstructions; of a segmenter the share of wrong pixels."""
     types: tuple[TypeRow, ...]
     """The weakest first."""
-    by_type: tuple[SensitivityRow, ...]
-    """The change of the probability of the true class, or of the share of right pixels, beside the reconstruction."""
-    by_alternative: tuple[SensitivityRow, ...]
+    by_word: tuple[SensitivityRow, ...]
+    """By what an edit brings in: the change of the probability of the true class, or of the share of right pixels,
+    beside the reconstruction."""
+    by_thing: tuple[SensitivityRow, ...]
+    """The same by word and class, such as "red bird"; of a segmenter by word alone."""
 
     @property
-    def weakest_types(self) -> tuple[str, ...]:
-        """As many of the types that hurt, the weakest first, as were planted."""
-        return tuple(row.name for row in self.by_type if row.hurts)[: len(PLANTED_TYPES)]
+    def taught_wrong(self) -> tuple[str, ...]:
+        """The names in `by_thing` of what the training teaches wrongly."""
+        return tuple(thing(one.word, one.label if self.classifier else "") for one in TAUGHT_WRONG[self.family])
 
     @property
-    def planted_rows(self) -> tuple[SensitivityRow, ...]:
-        """Of the alternatives with a figure, as many of the weakest as were planted among them."""
-        known = [row for row in self.by_alternative if row.change.value is not None]
-        return tuple(known[: sum(row.name in PLANTED for row in known)])
+    def left_out_named(self) -> Figure:
+        """The share of the left-out conditions that are named: that hurt, as sure as the whole table can be."""
+        return _named(self.by_word, LEFT_OUT)
+
+    @property
+    def others_named(self) -> Figure:
+        """The same of all other words."""
+        planted = {*LEFT_OUT, *self.taught_wrong}
+        return _named(self.by_word, [row.name for row in self.by_word if row.name not in planted])
+
+    @property
+    def taught_wrong_named(self) -> Figure:
+        """The same of the things that are taught wrongly."""
+        return _named(self.by_thing, self.taught_wrong)
+
+    @property
+    def other_things_named(self) -> Figure:
+        """The same of all other things under a condition that is not left out."""
+        names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
+        return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
+
+
+def _named(rows: Sequence[SensitivityRow], wanted: Sequence[str]) -> Figure:
+    return share_of(sum(row.hurts and row.name in wanted for row in rows), len(wanted))
+
+
+def thing(word: str, label: str) -> str:
+    """A class with a word, as a table names it."""
+    return f"{word} {label}".strip()
 
 
 def breaking(found: Read) -> Breaking:
@@ -72,16 +104,19 @@ def _classifier(found: Read) -> Breaking:
     rows = []
     for name, own in _masks(found):
         part = effectiveness(original, generated.where(own), control, found.label, OBJECT_CLASSES, splits)
-        rows.append(TypeRow(name, part.cases, name in PLANTED_TYPES, part.error_generated, part.excess))
+        rows.append(TypeRow(name, part.cases, name in LEFT_OUT_TYPES, part.error_generated, part.excess))
     before = _of_controls(found, true_control)
     wrong_before = _of_controls(found, (control.right == WRONG).astype(np.float64))
     changes = Changes(found.of_case, true, before, (generated.right == WRONG) & (wrong_before == 0))
+    labels = [found.sources[one.source].scene.label for one in found.cases]
     return Breaking(
+        found.family,
         whole,
         None,
+        (whole.error_original, whole.error_reconstructed),
         tuple(sorted(rows, key=lambda row: -(row.generated.value or 0.0))),
-        by_name(changes, [(one,) for one in found.edit_types]),
-        by_name(changes, [(one,) for one in found.alternatives]),
+        by_name(changes, [(word,) for word in found.alternatives]),
+        by_name(changes, [(thing(word, label),) for word, label in zip(found.alternatives, labels, strict=True)]),
     )
 
 
@@ -92,20 +127,21 @@ def _segmenter(found: Read) -> Breaking:
     rows = []
     for name, own in _masks(found):
         part = segmentation_effect(original, generated.where(own), control, found.kept[own], SEMANTIC_CLASSES, splits)
-        rows.append(TypeRow(name, part.cases, name in PLANTED_TYPES, part.miou_generated, part.excess))
+        rows.append(TypeRow(name, part.cases, name in LEFT_OUT_TYPES, part.miou_generated, part.excess))
     after, before = right_pixels(generated), _of_controls(found, right_pixels(control))
     changes = Changes(found.of_case, after, before, np.zeros(len(after), bool))
     return Breaking(
+        found.family,
         None,
         whole,
+        (mean_of(1 - right_pixels(original)), mean_of(1 - right_pixels(control))),
         tuple(sorted(rows, key=lambda row: row.generated.value or 0.0)),
-        by_name(changes, [(one,) for one in found.edit_types]),
-        by_name(changes, [(one,) for one in found.alternatives]),
+        *[by_name(changes, [(word,) for word in found.alternatives])] * 2,
     )
 
 
 def by_name(changes: Changes, names: Sequence[Sequence[str]]) -> tuple[SensitivityRow, ...]:
-    """A row for each name of the test cases, such as their edit types: one with several counts in each."""
+    """A row for each name of the test cases, such as what their edits bring in: one with several counts in each."""
     number: dict[str, int] = {}
     pairs = [(case, number.setdefault(name, len(number))) for case, own in enumerate(names) for name in own]
     case, group = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -124,39 +160,3 @@ def _of_controls(found: Read, values: Floats) -> Floats:
     held = np.full(len(found.sources), np.nan)
     held[found.of_control] = values
     return held[found.of_case]
-
-
-def right_before_edit(found: Read) -> NDArray[np.bool_]:
-    """Whether the classifier is right about the source of each case."""
-    return np.asarray(found.answers()[0][0].right[found.of_case] == RIGHT)
-
-
-def factor_of(whole: Effectiveness) -> tuple[float | None, str]:
-    """How many times the error on originals that on generated images is, with its interval; as `times_of` where the
-    model is right about every original.
-    """
-    factor = whole.factor
-    if factor.value is None:
-        return times_of(whole.error_original, whole.error_generated.value)
-    ends = f" ({factor.low:.1f} to {factor.high:.1f})" if factor.low is not None and factor.high is not None else ""
-    return factor.value, f"{factor.value:.1f} times{ends}"
-
-
-def times_of(original: Figure, error: float | None) -> tuple[float | None, str]:
-    """How many times the error on originals another error is. Where the model is right about every original, the upper
-    end of the exact interval of its error (Clopper and Pearson 1934) stands for it: the factor is at least that.
-    """
-    if original.value is None or error is None:
-        return None, f"cannot tell: {original.why or 'there is nothing to compare'}"
-    if original.value > 0:
-        return error / original.value, f"{error / original.value:.1f} times"
-    most = 1 - 0.025 ** (1 / original.n)
-    words = (
-        f"at least {error / most:.1f} times: right about all {original.n:,} originals, so at most {most:.2%} are wrong"
-    )
-    return error / most, words
-
-
-def named_planted(rows: Sequence[SensitivityRow]) -> int:
-    """How many of some rows are of planted conditions."""
-    return sum(row.name in PLANTED for row in rows)

@@ -1,48 +1,165 @@
-"""The goals of the paper's questions on the drawn world, each with the figure beside it: reached, missed, or nobody can
-tell. No goal is claimed without its figure.
+"""The goals of the paper's questions, as `goals.toml` states them, each beside what was measured: reached, missed, or
+nobody can tell.
+
+A goal is judged by the worse end of its interval. The goals of a run are those that stood there when it began.
 """
 
 from __future__ import annotations
 
+import subprocess
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Literal
 
-from core.evaluation_results import Effectiveness
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL
 from core.figures import Figure
 from evaluation.report import CANNOT_TELL, per_cent, with_interval
-from evaluation.retraining.arm_statistics import CONTROLS
-from experiments.paper import retraining as rq3
-from experiments.paper.breaking import Breaking, factor_of, times_of
-from experiments.paper.prioritising import Prioritising
+from evaluation.retraining.arm_statistics import GENERATED
+from experiments.paper.breaking import Breaking
+from experiments.paper.prioritising import LABEL_FIRST, OURS, WRONG_FIRST, Prioritising
 from experiments.paper.retraining import Retraining
-from experiments.paper.size import Size
-from experiments.paper.validity import PAPERS_WAY, Validity
-from experiments.paper.world import FAMILIES, PLANTED_TYPES, Family
-from study.intervals import wilson
+from experiments.paper.size import FAMILIES, Family, Size
+from experiments.paper.validity import ERRING, Validity
 
+GOALS = Path(__file__).resolve().with_name("goals.toml")
 TITLES: Mapping[Family, str] = {"object": "classifier", "road": "segmenter"}
-STUDIES, TIMES, POINTS, CELLS, HALF, LOSS = 300, 5.0, 0.10, 0.90, 0.5, 0.01
-MINUTES, EVALUATION = 60.0, 5.0
-SOURCES, CAPTIONS, SEEDS = 500, 5, 5
-MAIN_ARM = rq3.GENERATED
+MAIN_ARM = GENERATED
 """The paper's arm; goals are held against it, and not against the best of several."""
+Unit = Literal["share", "points", "times", "minutes"]
+
+
+class Rule(BaseModel):
+    """A goal as it is stated."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    question: str
+    goal: str
+    models: Annotated[tuple[str, ...], Field(strict=False)] = ("",)
+    """Those of which it has to be true, each by itself."""
+    figure: str
+    unit: Unit = "share"
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    beside: str = ""
+    beside_is: str = ""
+    beside_unit: Unit = "share"
+    missed_by: str = Field(min_length=10)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Rule:
+        if self.at_least is None and self.above is None and self.at_most is None:
+            raise ValueError("a goal needs at_least, above or at_most: nothing could miss it")
+        return self
+
+    @property
+    def wanted(self) -> str:
+        """The bounds in words."""
+        bounds = (("at least", self.at_least), ("more than", self.above), ("at most", self.at_most))
+        return ", ".join(f"{word} {_plain(bound, self.unit)}" for word, bound in bounds if bound is not None)
+
+    def reached_by(self, figure: Figure) -> bool | None:
+        """Whether the worse end of its interval is within the bounds; None where it has none, or one without any width:
+        images that are all alike are no certainty. Minutes are counted, and have none.
+        """
+        counted = self.unit == "minutes"
+        low, high = (figure.value, figure.value) if counted else (figure.low, figure.high)
+        if figure.value is None or low is None or high is None or (low == high and not counted):
+            return None
+        enough = (self.at_least is None or low >= self.at_least) and (self.above is None or low > self.above)
+        return enough and (self.at_most is None or high <= self.at_most)
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One goal and what was measured."""
+    """One goal of one model, and what was measured."""
 
-    question: str
-    what: str
-    wanted: str
-    measured: str
-    reached: bool | None
-    """None where nobody can tell."""
+    rule: Rule
+    model: str
+    figure: Figure
+    beside: Figure | None
+    judged: bool = True
+    """False where the goals were in no commit when the run began."""
+
+    @property
+    def what(self) -> str:
+        """Its sentence."""
+        return f"{self.model}: {self.rule.goal}" if self.model else self.rule.goal
+
+    @property
+    def reached(self) -> bool | None:
+        """None where nobody can tell, which is not reached."""
+        return self.rule.reached_by(self.figure) if self.judged else None
 
     @property
     def words(self) -> str:
         """In a word."""
         return CANNOT_TELL if self.reached is None else "reached" if self.reached else "MISSED"
+
+    @property
+    def measured(self) -> str:
+        """The figure with its interval, and what stands beside it."""
+        return in_unit(self.figure, self.rule.unit)
+
+    @property
+    def compared(self) -> str:
+        """What stands beside it."""
+        if self.beside is None:
+            return "-"
+        return f"{self.rule.beside_is}: {in_unit(self.beside, self.rule.beside_unit)}"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """The goals of a run, as they stood in the repository when it began."""
+
+    rules: tuple[Rule, ...]
+    digest: str
+    """The SHA-256 of their file."""
+    commit: str
+    """The commit in which they last changed, with its date; "" where they were not committed."""
+
+    @property
+    def words(self) -> str:
+        """Where they come from, for a report."""
+        which = f"`experiments/paper/{GOALS.name}` (SHA-256 {self.digest[:12]})"
+        if self.commit:
+            return f"The goals are those of {which}, last changed in commit {self.commit}, before this run began."
+        return (
+            f"**The goals of {which} were in no commit when this run began: nobody can tell whether they were written "
+            "before its figures, so they judge nothing.**"
+        )
+
+
+def stated(text: str, commit: str) -> Stated:
+    """Read the text of a file of goals. Raises ValueError for one that states none, or a goal without a bound."""
+    rules = tuple(Rule.model_validate(one) for one in tomllib.loads(text).get("goals", ()))
+    if not rules:
+        raise ValueError("the file states no goal")
+    return Stated(rules, sha256(text.encode()).hexdigest(), commit)
+
+
+def commit_of(file: Path) -> str:
+    """The commit in which a file last changed, such as "1a2b3c4 of 2026-11-26"; "" where it differs from that, is in no
+    commit, or there is no git to ask.
+    """
+    if _git(file, "status", "--porcelain", "--", file.name) != "":
+        return ""
+    return _git(file, "log", "-1", "--format=%h of %cs", "--", file.name) or ""
+
+
+def _git(file: Path, *command: str) -> str | None:
+    """What git says; None where it cannot be asked."""
+    try:
+        done = subprocess.run(["git", *command], cwd=file.parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
 
 
 @dataclass(frozen=True)
@@ -54,187 +171,107 @@ class Results:
     breaking: Mapping[Family, Breaking]
     prioritising: Prioritising
     retraining: Mapping[Family, Retraining]
-    cases: Mapping[Family, int]
-    full: Mapping[Family, int]
-    """Sources that have `CAPTIONS` test cases or more."""
+    cases: Mapping[Family, Mapping[int, int]]
+    """By number of test cases, how many sources have so many."""
     minutes: Mapping[str, float]
     """What each stage took."""
 
 
-def goals(held: Results) -> tuple[Goal, ...]:
-    """All of them, in the order of the questions."""
-    return (*_extent(held), *_validity(held), *_breaking(held), *_retraining(held), *_time(held))
+def goals(held: Results, wanted: Stated) -> tuple[Goal, ...]:
+    """All of them, as they are stated. Goals that were in no commit judge nothing."""
+    found = figures(held)
 
+    def figure(model: str, name: str) -> Figure:
+        return found.get(f"{model}: {name}" if model else name, Figure(None, why="it was not measured"))
 
-def _extent(held: Results) -> Iterator[Goal]:
-    for family in FAMILIES:
-        cases, full = held.cases[family], held.full[family]
-        yield Goal(
-            "set",
-            f"{TITLES[family]}: sources and test cases",
-            f"{SOURCES} x {CAPTIONS} or more",
-            f"{held.size.sources:,} sources, {cases:,} test cases, at least {CAPTIONS} of {full:,} sources",
-            full >= SOURCES,
+    return tuple(
+        Goal(
+            rule,
+            model,
+            figure(model, rule.figure),
+            figure(model, rule.beside) if rule.beside else None,
+            bool(wanted.commit),
         )
+        for rule in wanted.rules
+        for model in rule.models
+    )
 
 
-def _validity(held: Results) -> Iterator[Goal]:
-    for family in FAMILIES:
-        for row in held.validity[family].coverage:
-            if row.figure == PAPERS_WAY:
-                continue  # it claims something else, and is shown beside
-            share = row.share
-            ends = wilson(row.held, row.studies) if row.studies else None
-            told = f"{CANNOT_TELL}: no study gave an interval"
-            if share is not None and ends is not None and ends.low is not None and ends.high is not None:
-                told = f"{per_cent(share)} of {row.studies:,} studies ({100 * ends.low:.1f} to {100 * ends.high:.1f})"
-            enough = share is not None and row.studies >= STUDIES
-            if share is not None and not enough:
-                told += f", fewer than {STUDIES}"
-            yield Goal(
-                "RQ1",
-                f"{TITLES[family]}: 95 % intervals hold the truth: {row.figure}",
-                "93 to 97 %",
-                told,
-                0.93 <= share <= 0.97 if share is not None and enough else None,
-            )
-    for family in FAMILIES:
-        score = held.validity[family].score
-        told, reached = f"{CANNOT_TELL}: {held.validity[family].score_why}", None
-        if score is not None:
-            known = score.auc.value is not None and score.auc.low is not None
-            told, reached = _plain(score.auc), True if known else None
-        yield Goal("RQ1", f"{TITLES[family]}: AUC of the automatic score against the truth", "stated", told, reached)
+def figures(held: Results) -> dict[str, Figure]:
+    """What goals are held against, by model and name."""
+    found = {
+        f"{TITLES[family]}: {name}": figure
+        for family in FAMILIES
+        for part in (_validity(held.validity[family]), _breaking(held.breaking[family]), _arms(held.retraining[family]))
+        for name, figure in part
+    }
+    ranked = held.prioritising
+    for order in ranked.orders:
+        found[f"classifier: weak cells found by {order}"] = ranked.share_found(order)
+    for other in (WRONG_FIRST, LABEL_FIRST):
+        found[f"classifier: {OURS} over {other}"] = ranked.more_than(other)
+    found["minutes in all"] = Figure(sum(held.minutes.values()))
+    found["minutes of evaluation"] = Figure(held.minutes.get("reading", 0.0) + held.minutes.get("figures", 0.0))
+    return found
 
 
-def _breaking(held: Results) -> Iterator[Goal]:
-    whole = held.breaking["object"].classifier
+def _validity(found: Validity) -> Iterator[tuple[str, Figure]]:
+    for row in found.coverage:
+        yield f"coverage{'' if row.annotators == ERRING else ' without errors'}: {row.figure}", row.share
+    score = found.score
+    yield "AUC", Figure(None, why=found.score_why) if score is None else score.auc
+    yield "AUC of one score for all", Figure(0.5, 0.5, 0.5)
+    yield "valid of accepted, over accepting all", found.over_accepting_all
+    yield "share of valid images", Figure(None if score is None or not score.images else score.valid / score.images)
+
+
+def _breaking(found: Breaking) -> Iterator[tuple[str, Figure]]:
+    whole = found.classifier or found.segmenter
     assert whole is not None
-    times, told = factor_of(whole)
-    yield Goal(
-        "RQ2",
-        "classifier: error on generated images over that on originals",
-        "at least 5 times",
-        told,
-        _at_least_times(times, whole),
-    )
-    error, excess = whole.error_original.value, whole.excess.value
-    beyond, told = times_of(whole.error_original, error + excess if error is not None and excess is not None else None)
-    yield Goal(
-        "RQ2",
-        "classifier: the same, of what the edits alone add (error on originals plus excess over reconstructions)",
-        "at least 5 times",
-        f"{told}; excess {with_interval(whole.excess, points=True)}",
-        _at_least_times(beyond, whole),
-    )
-    roads = held.breaking["road"].segmenter
-    assert roads is not None
-    for name, figure in (
-        ("mIoU, generated less original", roads.difference),
-        ("mIoU, generated less reconstructed", roads.excess),
-    ):
-        yield Goal(
-            "RQ2",
-            f"segmenter: {name}",
-            "down by 10 points or more",
-            with_interval(figure, points=True),
-            None if figure.value is None else figure.value <= -POINTS,
-        )
-    for family in FAMILIES:
-        named = held.breaking[family].weakest_types
-        yield Goal(
-            "RQ2",
-            f"{TITLES[family]}: the edit types named as weakest",
-            f"those left out of training: {' and '.join(sorted(PLANTED_TYPES))}",
-            " and ".join(named) or f"{CANNOT_TELL}: no edit type hurts for certain",
-            set(named) == set(PLANTED_TYPES) if named else None,
-        )
-    share, found = held.prioritising.share_found, held.prioritising
-    yield Goal(
-        "RQ2",
-        "classifier: planted weak cells found at 5 % of the images by the ranking",
-        "at least 90 %",
-        f"{per_cent(share)} of {len(found.weak)} cells; {found.shown} of them have a valid fault among all images"
-        if share is not None
-        else f"{CANNOT_TELL}: no cell is weak",
-        _from(share, CELLS),
-    )
+    original, reconstructed = found.errors
+    before, after = original.value, reconstructed.value
+    yield "error on originals", original
+    yield "error on reconstructions", reconstructed
+    yield "excess", whole.excess
+    if found.segmenter is not None:
+        before, after = found.segmenter.miou_original.value, found.segmenter.miou_reconstructed.value
+    if found.classifier is not None:
+        yield "factor", found.classifier.factor
+        yield "factor of reconstructions", Figure(after / before if before and after is not None else None)
+    yield "reconstructions less originals", Figure(None if before is None or after is None else after - before)
+    yield "left-out conditions named", found.left_out_named
+    yield "other words named", found.others_named
+    yield "things taught wrongly named", found.taught_wrong_named
+    yield "other things named", found.other_things_named
 
 
-def _retraining(held: Results) -> Iterator[Goal]:
-    for family in FAMILIES:
-        found, who = held.retraining[family], f"{TITLES[family]}, {MAIN_ARM}"
-        back = next(
-            (one.share for one in found.won_back if one.arm == MAIN_ARM), Figure(None, why="there is no such set")
-        )
-        yield Goal(
-            "RQ3",
-            f"{who}: share of the lost accuracy that is won back",
-            "at least half",
-            with_interval(back),
-            _from(back.value, HALF),
-        )
-        kept = found.row(MAIN_ARM, rq3.ON_ORIGINAL).gain
-        yield Goal(
-            "RQ3",
-            f"{who}: accuracy on originals beside “{rq3.ORIGINAL}”",
-            "at most 1 point less",
-            with_interval(kept, points=True),
-            None if kept.value is None else kept.value >= -LOSS,
-        )
-        for control in CONTROLS:
-            more = found.beside_controls.get((MAIN_ARM, control), Figure(None, why="there is no such set"))
-            yield Goal(
-                "RQ3",
-                f"{who}: accuracy on generated images of unseen sources beside “{control}”",
-                "more, for certain",
-                with_interval(more, points=True),
-                None if more.low is None else more.low > 0,
-            )
-        yield Goal(
-            "RQ3",
-            f"{TITLES[family]}: trainings of each arm",
-            f"at least {SEEDS}",
-            f"{found.seeds}, of {found.recipe.updates} updates each",
-            found.seeds >= SEEDS,
-        )
-        yield Goal(
-            "RQ3",
-            f"{TITLES[family]}: images on two sides, by hash or by look",
-            "none",
-            "none" if not found.shared else f"{len(found.shared)} or more, such as {found.shared[0].one.name}",
-            not found.shared,
-        )
+def _arms(found: Retraining) -> Iterator[tuple[str, Figure]]:
+    back = {one.arm: one.share for one in found.won_back}
+    rows = {(one.arm, one.set): one for one in found.rows}
+    for name, arm in (("won back", MAIN_ARM), ("won back by augmentation", AUGMENTED)):
+        yield name, back.get(arm, Figure(None, why="there is no such set"))
+    for name, arm in (("gain on originals", MAIN_ARM), ("gain on originals by augmentation", AUGMENTED)):
+        if (arm, ON_ORIGINAL) in rows:
+            yield name, rows[arm, ON_ORIGINAL].gain
+    for control, name in ((AUGMENTED, "augmentation"), (CONTROL, "reconstructions"), (ORIGINAL, "originals alone")):
+        for on in (ON_GENERATED, ON_UNSEEN, ON_SHIFT):
+            if (control, on) in rows:
+                yield f"accuracy with {name}: {on}", rows[control, on].accuracy
+            if (MAIN_ARM, control, on) in found.beside:
+                yield f"generated over {name}: {on}", found.beside[MAIN_ARM, control, on]
 
 
-def _time(held: Results) -> Iterator[Goal]:
-    whole = sum(held.minutes.values())
-    own = held.minutes.get("reading", 0.0) + held.minutes.get("figures", 0.0)
-    yield Goal("time", "the whole", "at most 60 minutes", f"{whole:.1f} minutes", whole <= MINUTES)
-    yield Goal(
-        "time",
-        "evaluation without generating and retraining: predictions, checks, truth, studies, tables",
-        "under 5 minutes",
-        f"{own:.1f} minutes",
-        own < EVALUATION,
-    )
-
-
-def _at_least_times(times: float | None, whole: Effectiveness) -> bool | None:
-    """Whether it is so many times the error on originals. Where there is no such error, `times` is the least that it
-    can be: too little of it says nothing.
-    """
-    if times is None or (times < TIMES and whole.error_original.value == 0):
-        return None
-    return times >= TIMES
-
-
-def _from(value: float | None, least: float) -> bool | None:
-    return None if value is None else value >= least
-
-
-def _plain(figure: Figure) -> str:
+def in_unit(figure: Figure, unit: Unit) -> str:
+    """A figure with its interval; where it has none, why."""
     if figure.value is None:
-        return f"{CANNOT_TELL}: {figure.why}"
-    ends = f" ({figure.low:.3f} to {figure.high:.3f})" if figure.low is not None and figure.high is not None else ""
-    return f"{figure.value:.3f}{ends}, n = {figure.n:,} images of {figure.sources:,} sources"
+        return f"{CANNOT_TELL}{f': {figure.why}' if figure.why else ''}"
+    if unit in ("share", "points") and figure.low is not None:
+        return with_interval(figure, points=unit == "points")
+    ends = f" ({figure.low:.1f} to {figure.high:.1f})" if figure.low is not None and figure.high is not None else ""
+    return f"{_plain(figure.value, unit)}{ends or (f' ({figure.why})' if figure.why else '')}"
+
+
+def _plain(value: float, unit: Unit) -> str:
+    if unit == "share":
+        return per_cent(value)
+    return f"{100 * value:+.1f} points" if unit == "points" else f"{value:.1f} {unit}"

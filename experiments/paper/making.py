@@ -14,8 +14,8 @@ from core.batches import Pass
 from core.errors import UserError
 from core.types import CounterfactualCaption
 from demo.scene import PROTECTED_ROAD_CLASSES
-from experiments.paper.size import Size
-from experiments.paper.world import Family, mask_classes
+from experiments.paper.size import Family, Size
+from experiments.paper.world import QUOTAS, Quota, mask_classes
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
@@ -29,10 +29,12 @@ from services.batches.work import Worker
 from storage.workspace import Workspace
 
 SEED = 1
+ALTERNATIVES = 5
+"""Of a keyword: of a weather and an hour alone a source can have more test cases than the largest quota."""
 CHOICES = 12
 """Captions that are written of a source, among which so many are drawn that edit types are even."""
 _PLAN = """
-name = "The paper's questions: {family}, {recipe}"
+name = "The paper's questions: {family}, {what}"
 [data]
 root = "{root}"
 layout = "csv"
@@ -46,9 +48,11 @@ seed = {seed}
 settings = {{ "generation.steps" = {steps}{settings} }}
 """
 _EDITS = """
+[choose]
+attributes = {{ quota = ["{captions}"] }}
 [edits]
 captions_a_source = {captions}
-types = {{ weather = 1, "time of day" = 1, attribute = 1, background = 1 }}
+types = {{ {types} }}
 """
 
 
@@ -78,39 +82,40 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
     made = list[Made]()
     with Workspace(folder / "workspace") as workspace:
         service = BatchService(workspace)
-        for recipe in (DILLEMA.name, RECONSTRUCTION.name):
-            number = service.plan(plan_from_text(plan_text(family, data, recipe, size), folder / "plan.toml"))
+        for quota in (*QUOTAS, None):
+            number = service.plan(plan_from_text(plan_text(family, data, size, quota), folder / "plan.toml"))
             if service.status(number).batch.approved is None:
                 workspace.batches.approve(number, ahead=True)
             order = service.order(number)
-            progress = _Progress(f"{family}, {recipe}")
+            progress = _Progress(service.status(number).batch.name)
             outcome = Engine(workspace, number, order, partial(_pool, size.workers), tell=progress.tell).run()
             if outcome != "done":
                 raise UserError(f"The batch “{service.status(number).batch.name}” was stopped: start again to go on.")
-            made += _made(workspace, number, recipe)
+            made += _made(workspace, number, recipe_of(quota))
     return tuple(made)
 
 
-def plan_text(family: Family, data: Path, recipe: str, size: Size) -> str:
-    """The plan of one batch."""
+def recipe_of(quota: Quota | None) -> str:
+    """The recipe by which a quota is made; None stands for the control."""
+    return RECONSTRUCTION.name if quota is None else DILLEMA.name
+
+
+def plan_text(family: Family, data: Path, size: Size, quota: Quota | None) -> str:
+    """The plan of one batch: the test cases of the sources of a quota, or a reconstruction of every source."""
     if family == "object":
         task, options = 'kind = "classification"', ""
     else:
         listed = ", ".join(f'"{name}"' for name in PROTECTED_ROAD_CLASSES)
         task, options = f'kind = "segmentation"\nprotected = [{listed}]', f', mask_classes = "{mask_classes()}"'
-    edited = recipe == DILLEMA.name
-    settings = f', "counterfactuals.captions" = {max(CHOICES, size.captions)}' if edited else ""
-    text = _PLAN.format(
-        family=family,
-        recipe=recipe,
-        root=data,
-        task=task,
-        options=options,
-        seed=SEED,
-        steps=size.steps,
-        settings=settings,
-    )
-    return text + (_EDITS.format(captions=size.captions) if edited else "")
+    what, settings, edits = "reconstructions", "", ""
+    if quota is not None:
+        what, settings = (
+            f"{quota.captions} a source",
+            f', "counterfactuals.captions" = {CHOICES}, "alternatives.per_keyword" = {ALTERNATIVES}',
+        )
+        edits = _EDITS.format(captions=quota.captions, types=", ".join(f'"{one}" = 1' for one in quota.types))
+    about = {"family": family, "what": what, "root": data, "task": task, "options": options, "seed": SEED}
+    return _PLAN.format(**about, recipe=recipe_of(quota), steps=size.steps, settings=settings) + edits
 
 
 def _pool(workers: int, order: Order) -> Pool:

@@ -35,14 +35,10 @@ from evaluation.segmentation import Pixels, confusion
 from experiments.demo_report.walk import Walk, edited_slots
 from experiments.paper import world
 from experiments.paper.making import Made
-from experiments.paper.world import Family, Source
+from experiments.paper.size import Family
+from experiments.paper.world import Source
 from pipeline.profiles.profile import load_profile
 
-UNDER_TEST = Path(__file__).resolve().parents[2] / "demo" / "under_test"
-WEIGHTS: dict[Family, Path] = {
-    "object": UNDER_TEST / "classifier.safetensors",
-    "road": UNDER_TEST / "segmenter.safetensors",
-}
 VALID, BROKEN, CANNOT_TELL = 1, 0, -1
 _WORDS: dict[str, tuple[str, ...]] = {
     "weather": WEATHERS,
@@ -59,6 +55,8 @@ class Read:
     """All that is known of the images of a family. The sources are numbered from 0, in their order."""
 
     family: Family
+    weights: Path
+    """Of the model under test."""
     sources: tuple[Source, ...]
     cases: tuple[Made, ...]
     controls: tuple[Made, ...]
@@ -197,11 +195,11 @@ def judge_all(family: Family, cases: Sequence[Made], workers: int) -> list[Judge
         return list(processes.map(partial(judged, family), cases, chunksize=20))
 
 
-def predict(family: Family, files: Sequence[tuple[str, int]]) -> tuple[Floats, tuple[str, ...]]:
+def predict(family: Family, weights: Path, files: Sequence[tuple[str, int]]) -> tuple[Floats, tuple[str, ...]]:
     """What the model under test of a family says of images, given by file and the number of their source: as
     `Read.said` has it; and its classes.
     """
-    model = ModelUnderTest(UnderTestSettings(source="file", file=str(WEIGHTS[family])))
+    model = ModelUnderTest(UnderTestSettings(source="file", file=str(weights)))
     classes = model.identity.classes
     batches = model.predict_many(partial(_opened, file) for file, _ in files)
     if family == "object":
@@ -232,8 +230,8 @@ def _opened(file: str) -> Image.Image:
         return opened.convert("RGB")
 
 
-def read(family: Family, data: Path, made: Sequence[Made], workers: int) -> Read:
-    """Read all images of a family, whose sources lie in the folder `data`."""
+def read(family: Family, weights: Path, data: Path, made: Sequence[Made], workers: int) -> Read:
+    """Read all images of a family, whose sources lie in the folder `data`, with the model under test."""
     cases = tuple(one for one in made if not one.control and len(one.told.edits) == 1)
     controls = tuple(one for one in made if one.control)
     numbers = sorted({one.source for one in made})
@@ -244,12 +242,13 @@ def read(family: Family, data: Path, made: Sequence[Made], workers: int) -> Read
         [(one.image, one.source) for one in cases],
         [(one.image, one.source) for one in controls],
     )
-    said, classes = predict(family, [file for group in groups for file in group])
+    said, classes = predict(family, weights, [file for group in groups for file in group])
     ends = np.cumsum([len(group) for group in groups])
     found = judge_all(family, cases, workers)
     names = tuple(sorted({name for one in found for name in one.checks}))
     return Read(
         family,
+        weights,
         sources,
         tuple(replace(one, source=place[one.source]) for one in cases),
         tuple(replace(one, source=place[one.source]) for one in controls),

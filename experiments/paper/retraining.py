@@ -23,33 +23,31 @@ from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINA
 from core.figures import Figure, Floats
 from core.perceptual_hashes import near_any, perceptual_hash
 from core.settings import UnderTestSettings
-from core.types import TaskKind
 from demo.scene import OBJECT_CLASSES, Scene
 from evaluation.retraining.arm_statistics import (
     ARMS,
     BY_VOTES,
+    CONTROLS,
     GENERATED,
     RANKED,
     Arms,
     Measured,
     WonBack,
-    beside_controls,
 )
 from evaluation.retraining.data_split import SIDES, Side
 from evaluation.retraining.stored_training import Training, learnt, right_of
 from evaluation.retraining.training import Arm, Augmentation, Example, TrainingRecipe
 from evaluation.segmentation import mean_iou
-from experiments.paper.annotators import vote
 from experiments.paper.prioritising import doubtful_first, ours
-from experiments.paper.reading import CANNOT_TELL, VALID, WEIGHTS, Numbers, Read, one_thread
+from experiments.paper.reading import CANNOT_TELL, VALID, Numbers, Read, one_thread
 from experiments.paper.shared_images import Pictured, Shared, shared
-from experiments.paper.size import Size
-from experiments.paper.validity import sides_of
-from experiments.paper.world import Family, mask_file, side
+from experiments.paper.size import Family, Size
+from experiments.paper.under_test import KINDS
+from experiments.paper.validity import sides_of, votes_on
+from experiments.paper.world import mask_file, side
 
 UNSEEN = "weather"
 """The edit type that no arm learns from."""
-KINDS: Mapping[Family, TaskKind] = {"object": "classification", "road": "segmentation"}
 _BATCH: Mapping[Family, int] = {"object": 16, "road": 8}
 # Optimiser and rates were set on runs with 60 and 24 other sources, as the report says.
 _WAYS: Mapping[Family, Literal["sgd", "adam"]] = {"object": "adam", "road": "sgd"}
@@ -65,8 +63,8 @@ class Retraining:
 
     rows: tuple[ArmRow, ...]
     won_back: tuple[WonBack, ...]
-    beside_controls: Mapping[tuple[str, str], Figure]
-    """By arm and control: how much more the arm is right about the generated images of unseen sources."""
+    beside: Mapping[tuple[str, str, str], Figure]
+    """By arm, control and set: how much more the arm is right than the control."""
     miou: Mapping[tuple[str, str], float]
     """Of a segmenter, by arm and set: the mean over the seeds."""
     examples: Mapping[str, int]
@@ -177,7 +175,7 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
         *parts.original("tune")[0],
         *parts.made(rows["tune", False][:: max(1, len(rows["tune", False]) // _MOST_TUNE)])[0],
     )
-    model = UnderTestSettings(source="file", file=str(WEIGHTS[family]))
+    model = UnderTestSettings(source="file", file=str(found.weights))
     trainings = {
         (arm.name, seed): Training(
             model, arm, seed, recipe, tune, sets, folder / family / f"{ARMS.index(arm.name)}-{seed}"
@@ -201,7 +199,12 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
     return Retraining(
         compared.rows(),
         compared.won_back(ON_ORIGINAL, ON_GENERATED) if ON_GENERATED in sets and ON_ORIGINAL in sets else (),
-        beside_controls(measured),
+        {
+            (row.arm, control, row.set): row.gain
+            for control in CONTROLS
+            for row in Arms(measured, control).rows()
+            if row.arm != control
+        },
         _miou(said, sets, size.seeds) if kind == "segmentation" else {},
         {arm.name: len(arm.examples) for arm in arms},
         {name: len(own) for name, own in sets.items()},
@@ -216,8 +219,7 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
     """What each arm learns from: the originals of the training side, and what is made of them."""
     found, rows = parts.found, parts.rows["train", False]
     originals, _ = parts.original("train")
-    cast = vote(found.truth[rows] == VALID, seed=7)
-    accepted = rows[cast.valid & (found.truth[rows] != CANNOT_TELL)]
+    accepted = rows[votes_on(found, rows, seed=7).valid & (found.truth[rows] != CANNOT_TELL)]
     order = ours(found, rows) if found.family == "object" else doubtful_first(found, rows)
     learnt_from: Mapping[str, Sequence[Example]] = {
         ORIGINAL: (),

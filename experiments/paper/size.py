@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+Family = Literal["object", "road"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
 
 
 @dataclass(frozen=True)
@@ -14,8 +19,8 @@ class Size:
     """Of each task."""
     workers: int
     """Processes; with one, all is done in the process that asks."""
-    captions: int
-    """Test cases of a source, at most; each has one edit."""
+    lessons: Mapping[Family, tuple[int, int]]
+    """Scenes that a model under test learns from, and optimiser updates."""
     steps: int
     """Denoising steps of an image."""
     shift: int
@@ -36,9 +41,9 @@ class Size:
 
 FULL = Size(
     "full",
-    sources=506,  # of a few the captioner is so wrong that fewer than five test cases come: 500 are to have them
+    sources=500,
     workers=2,
-    captions=5,
+    lessons={"object": (1500, 300), "road": (500, 200)},
     steps=5,
     shift=200,
     judged=300,
@@ -52,7 +57,7 @@ SMALL = Size(
     "small",
     sources=12,
     workers=1,
-    captions=5,
+    lessons={"object": (40, 2), "road": (20, 2)},
     steps=2,
     shift=4,
     judged=30,

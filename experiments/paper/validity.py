@@ -4,8 +4,8 @@ an automatic score is worth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +15,22 @@ from core.validity_score import Agreement
 from evaluation.effectiveness import WRONG
 from evaluation.validity import Judged, ValidityEffect, sample_sizes, validity_effect
 from evaluation.validity_score import agreement, cross_fitted, learn
-from experiments.paper.annotators import vote
+from experiments.paper.annotators import Votes, flawless, hard_images, vote
+from experiments.paper.intervals import RESAMPLES, over_sources, share_of
 from experiments.paper.reading import CANNOT_TELL, VALID, Numbers, Read
 from experiments.paper.size import Size
 from experiments.paper.world import side
 from study.intervals import wilson
 
-RESAMPLES = 1000
-"""Of the bootstrap of each of many studies."""
 FIGURES = {
     "wrong and valid, by strata": "by_strata",
     "wrong and valid, with the score": "with_score",
     "error among valid images": "among_valid",
+    "error times the share judged valid (the paper's way)": "times_valid",
 }
-"""What is known of validity by a study, and where it stands in `ValidityEffect`: these intervals claim 95 %."""
-PAPERS_WAY = "error times the share judged valid (the paper's way)"
+"""What a study makes of an error, and where it stands in `ValidityEffect`."""
 SHARE = "share of valid images (Wilson)"
+ERRING, FLAWLESS = "simulated annotators who err", "simulated annotators who never err"
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,13 @@ class Coverage:
     """Of how many repeated studies the interval of a figure holds the truth."""
 
     figure: str
+    annotators: str
+    """`ERRING`, or `FLAWLESS`: then sampling alone is uncertain."""
     truth: float | None
-    studies: int
-    """That gave an interval."""
-    held: int
+    share: Figure
+    """Of the studies that gave an interval, with an interval of its own."""
     width: float | None
     """The mean width of the interval."""
-
-    @property
-    def share(self) -> float | None:
-        """How often it holds the truth, 0 to 1; None without a study."""
-        return self.held / self.studies if self.studies else None
 
 
 @dataclass(frozen=True)
@@ -86,11 +82,15 @@ class Validity:
     study: StudyResult
     effect: ValidityEffect | None
     """What one study makes of the error rate of a classifier."""
+    truths: Mapping[str, float]
+    """What the figures of `effect` would be if all images were judged without an error."""
     coverage: tuple[Coverage, ...]
     score: Agreement | None
     """How far the automatic score, learnt on one study, agrees with the truth of images of other sources; None where
     there are too few broken images to learn from."""
     score_why: str
+    over_accepting_all: Figure
+    """How much larger the share of valid images is among those that the score accepts than among all."""
 
 
 def strata(found: Read, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
@@ -106,25 +106,32 @@ def wrong_cases(found: Read) -> NDArray[np.bool_]:
     return np.asarray(found.answers()[1][0].right == WRONG)
 
 
+def votes_on(found: Read, rows: Numbers, seed: int) -> Votes:
+    """What simulated annotators say of some cases."""
+    valid = found.truth == VALID
+    return vote(valid[rows], hard_images(valid)[rows], seed)
+
+
 def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | None:
     """How likely people find each case valid, learnt from the votes of a study on some of them; None where it has too
     few votes of either kind.
     """
-    cast = vote(found.truth == VALID, seed)
-    wanted = learnt_on & cast.known & (found.truth != CANNOT_TELL)
+    rows = np.flatnonzero(learnt_on & (found.truth != CANNOT_TELL))
+    cast = votes_on(found, rows, seed)
     try:
-        return learn(found.checks, found.measured[wanted], cast.valid[wanted])(found.measured)
+        return learn(found.checks, found.measured[rows[cast.known]], cast.valid[cast.known])(found.measured)
     except ValueError:
         return None
 
 
 def score_of_each(found: Read, seed: int) -> Floats | None:
     """The same by the votes on other sources, for each of them; None as above."""
-    cast = vote(found.truth == VALID, seed)
-    known = cast.known & (found.truth != CANNOT_TELL)
-    score = np.full(len(known), float(cast.valid[known].mean()) if known.any() else 0.5)
+    rows = np.flatnonzero(found.truth != CANNOT_TELL)
+    cast = votes_on(found, rows, seed)
+    rows, valid = rows[cast.known], cast.valid[cast.known]
+    score = np.full(len(found.cases), float(valid.mean()) if len(valid) else 0.5)
     try:
-        score[known] = cross_fitted(found.checks, found.measured[known], cast.valid[known], found.of_case[known])
+        score[rows] = cross_fitted(found.checks, found.measured[rows], valid, found.of_case[rows])
     except ValueError:
         return None
     return score
@@ -146,17 +153,29 @@ def validity(found: Read, size: Size) -> Validity:
         why = "the votes find too few broken images on the training side to learn from"
     elif not shown.any():
         why = "there is no image of the test side"
-    else:
-        agreed = agreement(score[shown], found.truth[shown] == VALID, found.of_case[shown])
+    more = Figure(None, why=why)
+    if score is not None and shown.any():
+        accepted, valid = score[shown], found.truth[shown] == VALID
+        agreed = agreement(accepted, valid, found.of_case[shown])
+        accepts = accepted >= agreed.threshold
+        more = over_sources(
+            found.of_case[shown],
+            lambda rows: (
+                float(valid[rows][accepts[rows]].mean() - valid[rows].mean()) if accepts[rows].any() else np.nan
+            ),
+        )
     broken = [name for one in found.why for name in one]
+    is_classifier = found.family == "object"
     return Validity(
         by_type=tuple(_shares(found)),
         broken_by=tuple(sorted(((name, broken.count(name)) for name in set(broken)), key=lambda one: -one[1])),
         study=_study(found, size, seed=2),
-        effect=_effect(found, size, score) if found.family == "object" else None,
-        coverage=coverage(found, size, score) if found.family == "object" else share_coverage(found, size),
+        effect=_known(found, score).asked(size, seed=3) if is_classifier else None,
+        truths=_known(found, score).truths() if is_classifier else {},
+        coverage=(*(coverage(found, size, score) if is_classifier else ()), *share_coverage(found, size)),
         score=agreed,
         score_why=why,
+        over_accepting_all=more,
     )
 
 
@@ -186,8 +205,7 @@ def _study(found: Read, size: Size, seed: int) -> StudyResult:
     known = np.flatnonzero(found.truth != CANNOT_TELL)
     asked = known[_one_a_source(found.of_case[known], chance)]
     asked = np.sort(chance.permutation(asked)[: size.judged])
-    truth = found.truth[asked] == VALID
-    cast = vote(truth, seed)
+    truth, cast = found.truth[asked] == VALID, votes_on(found, asked, seed)
     decided = int(cast.known.sum())
     return StudyResult(
         len(asked),
@@ -198,97 +216,107 @@ def _study(found: Read, size: Size, seed: int) -> StudyResult:
     )
 
 
-def _effect(found: Read, size: Size, score: Floats | None) -> ValidityEffect:
-    known = found.truth != CANNOT_TELL
-    numbers, names = strata(found, wrong_cases(found))
-    rows = np.flatnonzero(known)
-    return _asked(
-        found.of_case[rows],
-        wrong_cases(found)[rows],
-        numbers[rows],
-        names,
-        found.truth[rows] == VALID,
-        score[rows] if score is not None else None,
-        size,
-        seed=3,
-    )
+@dataclass(frozen=True)
+class _Known:
+    """Images of which it is known whether the classifier is wrong, and what is true of them."""
+
+    source: Numbers
+    wrong: NDArray[np.bool_]
+    stratum: Numbers
+    strata: tuple[str, ...]
+    valid: NDArray[np.bool_]
+    hard: NDArray[np.bool_]
+    score: Floats | None
+
+    def drawn(self, rows: Numbers, source: Numbers) -> _Known:
+        """Some of them, maybe several times, as images of other sources."""
+        score = None if self.score is None else self.score[rows]
+        return _Known(
+            source, self.wrong[rows], self.stratum[rows], self.strata, self.valid[rows], self.hard[rows], score
+        )
+
+    def asked(self, size: Size, seed: int, annotators: str = ERRING) -> ValidityEffect:
+        """A study of a sample of them, stratified; what is true of the others nobody asks."""
+        chance = np.random.default_rng(seed)
+        parts = [np.flatnonzero(self.stratum == one) for one in range(len(self.strata))]
+        bad = [name.startswith("wrong") for name in self.strata]
+        sizes = sample_sizes([len(part) for part in parts], size.judged, wrong=bad)
+        asked = np.sort(np.concatenate([chance.permutation(one)[:n] for one, n in zip(parts, sizes, strict=True)]))
+        erring = annotators == ERRING
+        return self._effect(
+            asked, vote(self.valid[asked], self.hard[asked], seed) if erring else flawless(self.valid[asked]), seed
+        )
+
+    def truths(self) -> dict[str, float]:
+        """The figures of a study of all images by people who never err."""
+        found = self._effect(np.arange(len(self.valid)), flawless(self.valid), 0)
+        values = {title: getattr(found, name).value for title, name in FIGURES.items()}
+        return {title: value for title, value in values.items() if value is not None}
+
+    def _effect(self, asked: Numbers, cast: Votes, seed: int) -> ValidityEffect:
+        votes_for, votes = np.zeros(len(self.source), np.int64), np.zeros(len(self.source), np.int64)
+        votes_for[asked], votes[asked] = cast.votes_for, cast.votes
+        undecided, ballots = np.zeros(len(self.source), bool), cast.ballots
+        undecided[asked[~cast.known]] = True
+        if ballots is not None:
+            ballots = replace(ballots, image=np.where(ballots.image < 0, -1, asked[ballots.image]))
+        held = Judged(self.source, self.wrong, self.stratum, votes_for, votes, self.score, undecided, ballots)
+        return validity_effect(held, self.strata, seed, RESAMPLES)
 
 
-def _asked(
-    source: Numbers,
-    wrong: NDArray[np.bool_],
-    stratum: Numbers,
-    names: Sequence[str],
-    valid: NDArray[np.bool_],
-    score: Floats | None,
-    size: Size,
-    seed: int,
-    resamples: int = RESAMPLES,
-) -> ValidityEffect:
-    """A study of a sample of these images, stratified; what is true of the others nobody asks."""
-    chance = np.random.default_rng(seed)
-    wanted = sample_sizes([int((stratum == one).sum()) for one in range(len(names))], size.judged)
-    asked = np.concatenate(
-        [chance.permutation(np.flatnonzero(stratum == one))[:number] for one, number in enumerate(wanted)]
-    )
-    cast = vote(valid[asked], seed)
-    votes_for, votes = np.zeros(len(source), np.int64), np.zeros(len(source), np.int64)
-    votes_for[asked], votes[asked] = cast.votes_for, cast.votes
-    held = Judged(source, wrong, stratum, votes_for, votes, score)
-    return validity_effect(held, names, seed, resamples)
+def _known(found: Read, score: Floats | None) -> _Known:
+    wrong, valid = wrong_cases(found), found.truth == VALID
+    numbers, names = strata(found, wrong)
+    whole = _Known(found.of_case, wrong, numbers, names, valid, hard_images(valid), score)
+    rows = np.flatnonzero(found.truth != CANNOT_TELL)
+    return whole.drawn(rows, found.of_case[rows])
 
 
-def coverage(found: Read, size: Size, score: Floats | None) -> tuple[Coverage, ...]:
+def coverage(found: Read, size: Size, score: Floats | None) -> Iterator[Coverage]:
     """How often the intervals of repeated studies hold the truth. The test cases that there are stand for all there
     could be: each study draws sources from them with replacement, takes a stratified sample of their images, and asks
     annotators of its own.
     """
-    known = found.truth != CANNOT_TELL
-    numbers, names = strata(found, wrong_cases(found))
-    wrong, valid = wrong_cases(found), found.truth == VALID
-    truths = {
-        "by_strata": float((wrong & valid)[known].mean()),
-        "with_score": float((wrong & valid)[known].mean()),
-        "times_valid": float((wrong & valid)[known].mean()),
-        "among_valid": float(wrong[known & valid].mean()) if (known & valid).any() else float("nan"),
-    }
-    of_source = [np.flatnonzero(known & (found.of_case == one)) for one in range(len(found.sources))]
-    of_source = [rows for rows in of_source if len(rows)]
-    tallies: dict[str, list[tuple[bool, float]]] = {name: [] for name in truths}
+    known = _known(found, score)
+    truths = known.truths()
+    of_source = [np.flatnonzero(known.source == one) for one in np.unique(known.source)]
+    tallies = {(title, one): list[tuple[bool, float]]() for title in FIGURES for one in (ERRING, FLAWLESS)}
     for number in range(size.studies):
         chance = np.random.default_rng((5, number))
-        drawn = [of_source[int(one)] for one in chance.integers(0, len(of_source), size.study_sources)]
-        rows = np.concatenate(drawn)
-        source = np.repeat(np.arange(len(drawn)), [len(one) for one in drawn])
-        own = score[rows] if score is not None else None
-        held = _asked(source, wrong[rows], numbers[rows], names, valid[rows], own, size, number)
-        for name, truth in truths.items():
-            figure: Figure = getattr(held, name)
-            if figure.low is not None and figure.high is not None:
-                tallies[name].append((figure.low <= truth <= figure.high, figure.high - figure.low))
-    named = {**FIGURES, PAPERS_WAY: "times_valid"}
-    rows_of = [_tallied(title, truths[name], tallies[name]) for title, name in named.items()]
-    return (*rows_of, *share_coverage(found, size))
+        rows = [of_source[int(one)] for one in chance.integers(0, len(of_source), size.study_sources)]
+        source = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+        drawn = known.drawn(np.concatenate(rows), source)
+        for annotators in (ERRING, FLAWLESS):
+            effect = drawn.asked(size, number, annotators)
+            for title, truth in truths.items():
+                figure: Figure = getattr(effect, FIGURES[title])
+                if figure.low is not None and figure.high is not None:
+                    held = (figure.low <= truth <= figure.high, figure.high - figure.low)
+                    tallies[title, annotators].append(held)
+    for (title, annotators), tally in tallies.items():
+        yield _tallied(title, annotators, truths.get(title), tally)
 
 
-def share_coverage(found: Read, size: Size) -> tuple[Coverage, ...]:
+def share_coverage(found: Read, size: Size) -> Iterator[Coverage]:
     """The same of the plain share of valid images: one image a source, and Wilson's interval."""
-    known = np.flatnonzero(found.truth != CANNOT_TELL)
-    of_source = [known[found.of_case[known] == one] for one in range(len(found.sources))]
-    of_source = [rows for rows in of_source if len(rows)]
-    truth = float(np.mean([(found.truth[rows] == VALID).mean() for rows in of_source])) if of_source else float("nan")
-    tally = []
-    for number in range(size.studies):
-        chance = np.random.default_rng((6, number))
-        sources = chance.integers(0, len(of_source), size.judged)
-        asked = np.array([chance.choice(of_source[int(one)]) for one in sources])
-        cast = vote(found.truth[asked] == VALID, 100_000 + number)
-        held = wilson(int(cast.valid.sum()), int(cast.known.sum()))
-        if held.low is not None and held.high is not None:
-            tally.append((held.low <= truth <= held.high, held.high - held.low))
-    return (_tallied(SHARE, truth, tally),)
+    rows = np.flatnonzero(found.truth != CANNOT_TELL)
+    of_source = [rows[found.of_case[rows] == one] for one in np.unique(found.of_case[rows])]
+    truth = float(np.mean([(found.truth[rows] == VALID).mean() for rows in of_source]))
+    for annotators in (ERRING, FLAWLESS):
+        tally = []
+        for number in range(size.studies):
+            chance = np.random.default_rng((6, number))
+            sources = chance.integers(0, len(of_source), size.judged)
+            asked = np.array([chance.choice(of_source[int(one)]) for one in sources])
+            erring = annotators == ERRING
+            cast = votes_on(found, asked, 100_000 + number) if erring else flawless(found.truth[asked] == VALID)
+            held = wilson(int(cast.valid.sum()), int(cast.known.sum()))
+            if held.low is not None and held.high is not None:
+                tally.append((held.low <= truth <= held.high, held.high - held.low))
+        yield _tallied(SHARE, annotators, truth, tally)
 
 
-def _tallied(name: str, truth: float, tally: Sequence[tuple[bool, float]]) -> Coverage:
+def _tallied(name: str, annotators: str, truth: float | None, tally: Sequence[tuple[bool, float]]) -> Coverage:
     width = float(np.mean([width for _, width in tally])) if tally else None
-    return Coverage(name, truth if np.isfinite(truth) else None, len(tally), sum(held for held, _ in tally), width)
+    share = share_of(sum(held for held, _ in tally), len(tally), "no study gave an interval")
+    return Coverage(name, annotators, truth, share, width)

@@ -4,6 +4,10 @@ without its figure; that it goes on where it was; that what it calls true and un
 
 from __future__ import annotations
 
+import random
+import re
+import subprocess
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +20,13 @@ from core.types import CounterfactualCaption, Edit
 from demo.language import caption
 from experiments.paper import __main__ as paper
 from experiments.paper import world
-from experiments.paper.annotators import CREW, vote
-from experiments.paper.breaking import times_of
+from experiments.paper.annotators import CREW, VOTES, control_answers, hard_images, kept_workers, vote
+from experiments.paper.goals import GOALS, Goal, Rule, commit_of, stated
+from experiments.paper.intervals import over_sources
 from experiments.paper.making import Made
+from experiments.paper.prioritising import WRONG_FIRST, Cell, _found, _wrong_first
 from experiments.paper.reading import BROKEN, CANNOT_TELL, VALID, judged, slots_of
-from experiments.paper.size import SMALL
+from experiments.paper.size import FAMILIES, SMALL
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,7 +49,7 @@ def test_what_a_stage_has_found_is_asked_for_once(tmp_path: Path) -> None:
 
 
 def test_sources_are_fair_days_that_stay_on_their_side() -> None:
-    for family in world.FAMILIES:
+    for family in FAMILIES:
         sources = [world.source(family, number) for number in range(200)]
         assert {one.scene.look.weather for one in sources} == {"sunny", "cloudy"}
         assert {one.scene.look.time for one in sources} == {"day"}
@@ -78,24 +84,123 @@ def test_an_edit_that_the_world_does_not_know_is_of_no_slot() -> None:
     assert CANNOT_TELL not in (VALID, BROKEN)
 
 
-def test_simulated_votes_are_as_good_as_the_crew() -> None:
-    truth = np.arange(600) % 3 > 0
-    cast = vote(truth, 1)
-    agreed = (cast.valid == truth)[cast.known]
-    assert agreed.mean() > 0.99 and 0.02 < 1 - cast.known.mean() < 0.2  # some are discarded
-    assert (cast.votes[cast.known] == 5).all() and not cast.votes_for[~cast.known].any()
-    again, other = vote(truth, 1), vote(truth, 2)
-    assert (again.votes_for == cast.votes_for).all() and (other.votes_for != cast.votes_for).any()
-    right = 1 - np.abs(cast.votes_for / 5 - truth)[cast.known].mean()
-    assert right > np.mean([one.accuracy for one in CREW]) - 0.02
+def test_annotators_err_together_on_hard_images_and_control_items_find_only_those_who_always_say_yes() -> None:
+    broken = np.zeros(600, bool)
+    nowhere, everywhere = np.zeros(600, bool), np.ones(600, bool)
+    easy, fooled = vote(broken, nowhere, 1), vote(broken, everywhere, 1)
+    assert (easy.known & easy.valid).mean() < 0.01
+    assert (fooled.known & fooled.valid).mean() > 0.5  # they agree, and are wrong: more votes would not help
+    kept = [[CREW[one] for one in kept_workers(control_answers(random.Random(seed)))] for seed in range(50)]
+    assert min(len(one) for one in kept) >= VOTES
+    share = {one: sum(crew.count(one) for crew in kept) / (50 * CREW.count(one)) for one in (CREW[0], CREW[-1])}
+    assert share[CREW[0]] > 0.95 and share[CREW[-1]] < 0.65  # who always says yes slips through at times
+    again, other = vote(broken, nowhere, 1), vote(broken, nowhere, 2)
+    assert (again.votes_for == easy.votes_for).all() and (again.votes == easy.votes).all()
+    assert (other.votes != easy.votes).any()
 
 
-def test_a_factor_over_no_error_at_all_is_a_least_one() -> None:
-    times, words = times_of(Figure(0.0, n=500, sources=500), 0.2)
-    assert times == pytest.approx(0.2 / (1 - 0.025 ** (1 / 500)))  # Clopper and Pearson, worked out by hand
-    assert words.startswith("at least 27.2 times: right about all 500 originals")
-    assert times_of(Figure(0.05, n=100), 0.2)[0] == pytest.approx(4.0)
-    assert times_of(Figure(None, why="there is nothing to count"), 0.2) == (
-        None,
-        "cannot tell: there is nothing to count",
-    )
+def test_hard_images_are_mostly_broken_ones_and_stay_the_same() -> None:
+    valid = np.arange(4000) % 2 > 0
+    hard = hard_images(valid)
+    assert 0.3 < hard[~valid].mean() < 0.4 and 0.03 < hard[valid].mean() < 0.07
+    assert (hard == hard_images(valid)).all()
+
+
+def test_sources_have_unequal_quotas_in_every_class() -> None:
+    by_class: dict[int, Counter[int]] = {}
+    for number in range(500):
+        by_class.setdefault(number % 10, Counter())[world.source("object", number).quota.captions] += 1
+    assert {tuple(sorted(one.items())) for one in by_class.values()} == {((3, 20), (4, 20), (8, 10))}
+
+
+def test_lessons_are_fair_days_and_teach_wrongly_what_is_planted() -> None:
+    for family in FAMILIES:
+        lessons = [world.lesson(family, number) for number in range(1500)]
+        assert {scene.look.weather for scene, _ in lessons} == {"sunny", "cloudy"}
+        assert {scene.look.time for scene, _ in lessons} == {"day"}
+        assert all(wrong is None or wrong.shown_by(scene) for scene, wrong in lessons)
+        for one in world.TAUGHT_WRONG[family]:
+            if one.share == world.ALWAYS:
+                assert all(wrong == one for scene, wrong in lessons if one.shown_by(scene))
+            else:
+                shown = [wrong == one for scene, wrong in lessons if one.shown_by(scene)]
+                assert 0 < sum(shown) < len(shown)
+
+
+RULES = stated(GOALS.read_text(encoding="utf-8"), "abc of today").rules
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.figure for rule in RULES])
+def test_a_goal_is_judged_by_the_worse_end_of_its_interval(rule: Rule) -> None:
+    """Every goal can be reached and missed; without an interval nobody can tell."""
+    least = rule.at_least if rule.at_least is not None else rule.above
+    low = least + 0.01 if least is not None else (rule.at_most or 0) - 0.2
+    high = rule.at_most - 0.01 if rule.at_most is not None else low + 0.1
+    if rule.unit == "minutes":
+        assert rule.reached_by(Figure(high)) is True and rule.reached_by(Figure(high + 0.02)) is False
+        return
+    middle = (low + high) / 2
+    assert rule.reached_by(Figure(middle, low, high)) is True
+    assert rule.reached_by(Figure(middle)) is None
+    if least is not None:
+        assert rule.reached_by(Figure(middle, least - 0.001, high)) is False
+    if rule.at_most is not None:
+        assert rule.reached_by(Figure(middle, low, rule.at_most + 0.001)) is False
+    if rule.above is not None:
+        assert rule.reached_by(Figure(rule.above, rule.above, rule.above + 0.1)) is False
+    assert rule.reached_by(Figure(middle, middle, middle)) is None  # as where all images are alike
+
+
+def test_a_goal_without_a_bound_is_refused() -> None:
+    text = '[[goals]]\nquestion = "RQ1"\ngoal = "AUC"\nfigure = "AUC"\nmissed_by = "nothing at all"\n'
+    with pytest.raises(ValueError, match="nothing could miss it"):
+        stated(text, "")
+
+
+def test_a_run_keeps_the_goals_that_it_began_with_and_says_whether_they_were_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "repository"
+    file = repository / "goals.toml"
+    repository.mkdir()
+    file.write_bytes(GOALS.read_bytes())
+
+    def git(*command: str) -> None:
+        who = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
+        subprocess.run(["git", *who, *command], cwd=repository, check=True, capture_output=True)
+
+    assert commit_of(file) == ""  # no repository
+    git("init")
+    assert commit_of(file) == ""  # in no commit
+    git("add", "goals.toml")
+    git("commit", "-m", "State the goals")
+    assert re.fullmatch(r"[0-9a-f]{7,} of \d{4}-\d\d-\d\d", commit_of(file))
+    monkeypatch.setattr(paper, "GOALS", file)
+    work = paper.Work(tmp_path / "work", SMALL)
+    assert work.goals.commit and "before this run began" in work.goals.words
+    file.write_text(file.read_text(encoding="utf-8").replace("at_least = 0.9\n", "at_least = 0.1\n"), encoding="utf-8")
+    assert commit_of(file) == ""  # changed since
+    assert paper.Work(tmp_path / "work", SMALL).goals == work.goals, "the bar was lowered after the run began"
+    late = paper.Work(tmp_path / "late", SMALL).goals
+    assert "they judge nothing" in late.words
+    goal = Goal(RULES[0], "classifier", Figure(0.95, 0.94, 0.96), None, judged=bool(late.commit))
+    assert goal.reached is None and goal.words == "cannot tell"
+
+
+def test_over_sources_counts_a_source_as_one() -> None:
+    """Ten sources, each with a hundred images that are all alike, say as much as ten images."""
+    values = np.repeat(np.arange(10) % 2, 100).astype(float)
+    found = over_sources(np.repeat(np.arange(10), 100), lambda rows: float(values[rows].mean()))
+    assert found.value == 0.5 and found.low is not None and found.high is not None
+    assert found.high - found.low > 0.4
+
+
+def test_an_order_by_chance_stands_for_the_mean_of_many() -> None:
+    wrong = np.arange(100) < 40
+    first = _wrong_first(wrong, np.random.default_rng(0))
+    assert set(first[:40]) == set(range(40)) and sorted(first) == list(range(100))
+    fault: list[Cell | None] = [("bird", "red")] * 2 + [("kite", "foggy")] * 20 + [None] * 78
+    found = _found(WRONG_FIRST, lambda chance: _wrong_first(wrong, chance), fault, [("bird", "red"), ("kite", "foggy")])
+    rare, common = found.cells[0.05]
+    assert rare == pytest.approx(1 - 38 * 37 * 36 * 35 * 34 / (40 * 39 * 38 * 37 * 36), abs=0.12)  # hypergeometric
+    assert common > 0.9 and found.images[0.05] == 5

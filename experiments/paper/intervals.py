@@ -1,0 +1,48 @@
+"""Intervals of figures for which the evaluation has none of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.figures import Figure, Floats
+from study.intervals import wilson
+
+RESAMPLES = 1000
+Rows = NDArray[np.int64]
+
+
+def over_sources(source: Rows, statistic: Callable[[Rows], float], resamples: int = RESAMPLES) -> Figure:
+    """A figure of some images, given by their rows, with a percentile interval from a bootstrap in which sources are
+    drawn with replacement, each with all its images (Davison and Hinkley 1997, section 3.8).
+    """
+    value, (names, place) = statistic(np.arange(len(source))), np.unique(source, return_inverse=True)
+    if not np.isfinite(value):
+        return Figure(None, n=len(source), sources=len(names), why="there is nothing to count")
+    rows = [np.flatnonzero(place == one) for one in range(len(names))]
+    chance = np.random.default_rng(0)
+    drawn = [
+        statistic(np.concatenate([rows[one] for one in chance.integers(0, len(rows), len(rows))]))
+        for _ in range(resamples)
+    ]
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
+    return Figure(float(value), float(low), float(high), len(source), len(names))
+
+
+def mean_of(values: Floats) -> Figure:
+    """The mean of values that do not depend on each other, with Student's t interval."""
+    from scipy import stats
+
+    if len(values) < 2:
+        return Figure(None, n=len(values), why="there are fewer than two to compare")
+    mean, spread = float(values.mean()), float(values.std(ddof=1))
+    reach = float(stats.t.ppf(0.975, len(values) - 1)) * spread / len(values) ** 0.5
+    return Figure(mean, mean - reach, mean + reach, len(values))
+
+
+def share_of(count: int, n: int, nothing: str = "there is nothing to count") -> Figure:
+    """A share with its Wilson interval; `nothing` says why there is none of 0 things."""
+    found = wilson(count, n)
+    return Figure(found.value, found.low, found.high, n, why="" if n else nothing)
