@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from core.figures import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated, ModelComparison
-from ui.evaluate.edits import SHOWN_ROWS
+from ui.evaluate.edits import rows_in_sight
 from ui.evaluate.explained import explained
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.result import strong_figures
 from ui.evaluate.segmenter import change_of
 from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
-from ui.explore.parts import first_rows, head_table, heading, muted, named_row, small
+from ui.explore.parts import head_table, heading, muted, named_row, small
 from ui.markup import Child, Html, el
 
 Pair = tuple[Evaluated, Evaluated]
@@ -164,7 +164,8 @@ def _edits(pair: Pair, table: EditTable) -> Html | None:
         name: tuple(held[name].change if name in held else nothing for held in rows)
         for name in dict.fromkeys([*rows[0], *rows[1]])
     }
-    return _two_dots(f"Which edits hurt, by {table}", both)
+    cases = {name: max(held[name].n for held in rows if name in held) for name in both}
+    return _two_dots(f"Which edits hurt, by {table}", both, cases)
 
 
 def _classes(pair: Pair) -> Html | None:
@@ -173,7 +174,9 @@ def _classes(pair: Pair) -> Html | None:
     names = dict.fromkeys([*rows[0], *rows[1]])
     both = {name: tuple(held.get(name, nothing) for held in rows) for name in names}
     what = "error" if pair[0].effectiveness is not None else "IoU"
-    return _two_dots(f"By class, {what} generated less original", both, in_points=True) if both else None
+    sizes = [_class_sizes(held) for held in pair]
+    cases = {name: max(of.get(name, 0) for of in sizes) for name in both}
+    return _two_dots(f"By class, {what} generated less original", both, cases, in_points=True) if both else None
 
 
 def _class_changes(held: Evaluated) -> dict[str, Figure]:
@@ -183,15 +186,29 @@ def _class_changes(held: Evaluated) -> dict[str, Figure]:
     return {one.name: change_of(one) for one in found}
 
 
-def _two_dots(title: str, both: dict[str, tuple[Figure, ...]], in_points: bool = False) -> Html:
+def _class_sizes(held: Evaluated) -> dict[str, int]:
+    """Test cases of each class; of a segmenter, whose figures are of all pixels, those of the whole set."""
+    if held.effectiveness is not None:
+        return {row.label: row.cases for row in held.effectiveness.classes}
+    found = held.segmentation
+    return {one.name: found.cases for one in found.classes} if found is not None else {}
+
+
+def _two_dots(
+    title: str, both: Mapping[str, tuple[Figure, ...]], cases: Mapping[str, int], in_points: bool = False
+) -> Html:
+    """A row for each name with a dot for each model; `cases` are its test cases."""
     axis = change_axis([one for figures in both.values() for one in figures])
     say = points if in_points else signed
     drawn = [
-        named_row(
-            name,
-            el("td", change_plot(figures, axis), class_="plot-cell"),
-            [el("td", say(one.value), class_="n", title=one.why or None) for one in figures],
+        (
+            cases[name],
+            named_row(
+                name,
+                el("td", change_plot(figures, axis), class_="plot-cell"),
+                [el("td", say(one.value), class_="n", title=one.why or None) for one in figures],
+            ),
         )
         for name, figures in both.items()
     ]
-    return el("div", el("h3", title), first_rows((), drawn, SHOWN_ROWS, class_="edits stacks"))
+    return el("div", el("h3", title), rows_in_sight((), drawn, class_="edits stacks"))

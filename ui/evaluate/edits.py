@@ -9,7 +9,7 @@ from services.evaluation.types import Cell, EditRow, EditTable, Evaluated
 from ui.evaluate.explained import explained
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.words import Links, ends_of, linked, p_words, per_cent, signed
-from ui.explore.parts import first_rows, head_table, more_line, muted, named_row, press, small
+from ui.explore.parts import first_rows, more_line, muted, named_row, press, small
 from ui.markup import Attribute, Child, Html, el
 from ui.study.plots import Axis
 
@@ -26,13 +26,15 @@ SizedRow = tuple[int, Html]
 
 
 def rows_in_sight(head: Sequence[Child], rows: Sequence[SizedRow], **attributes: Attribute) -> list[Child]:
-    """A table whose first rows stand in sight. Further ones unfold, and so do those of too few test cases."""
+    """A table whose first rows stand in sight; further ones unfold, and so do those of too few test cases. `head` may
+    be empty.
+    """
     enough = [row for cases, row in rows if cases >= FEWEST_CASES]
     few = [row for cases, row in rows if cases < FEWEST_CASES]
     shown = first_rows(head, enough, SHOWN_ROWS, **attributes) if enough else []
     if few:
         words = f"{len(few):,}{' more' if enough else ''} with fewer than {FEWEST_CASES} test cases"
-        shown.append(more_line(words, head_table(head, few, **attributes), data_few=True))
+        shown.append(more_line(words, first_rows(head, few, len(few), **attributes), data_few=True))
     return shown
 
 

@@ -14,9 +14,10 @@ from tests.support.evaluation_cases import fill, scenes_that_are_read
 from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 from ui.evaluate.choosing import subjects_part
+from ui.evaluate.comparing import comparison_part
 from ui.evaluate.edits import MOST_ROWS, edits_part
 from ui.evaluate.page import report_html
-from ui.evaluate.words import Links
+from ui.evaluate.words import Links, Place
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +55,9 @@ def test_rows_of_too_few_test_cases_are_folded_on_the_page_and_in_the_report(
         assert "word 25" in in_sight and "word 20" in in_sight and "word 19" not in in_sight
         assert "2 more with fewer than 20 test cases" in folded and "word 19" in folded and "word 3" in folded
         assert not folded.split(">")[0].count("open"), "it is closed until somebody opens it"
+    beside = str(comparison_part((found, found), (Place(version=1), Place(version=2))))
+    in_sight, folded = beside[beside.index("by alternative") :].split("<details", 1)
+    assert "word 20" in in_sight and "word 19" not in in_sight and "2 more with fewer than 20 test cases" in folded
     alone = str(edits_part(replace(found, edits={"alternative": rows[2:]}), Links()))
     assert "2 with fewer than 20 test cases" in alone and alone.count("<table") == 1
 
