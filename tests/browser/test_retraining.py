@@ -92,6 +92,8 @@ def test_begun_cancelled_gone_on_with_and_read(
 
     monkeypatch.setattr(retrainings, "learnt", held)
     opened(page, server)
+    page.locator("#sides > summary").click()
+    expect(page.locator("#sides")).to_contain_text("this finds all flips, crops of 5 % at each edge")
     ask(page, updates="a few")
     expect(page.locator("[data-problem=updates]")).to_contain_text("“updates” cannot be taken")
     ask(page)

@@ -12,7 +12,7 @@ from core.model_sections import in_bytes
 from core.types import TaskKind
 from core.words import count_of
 from services.evaluation.retraining.jobs import KeptResult, RetrainingChoices
-from services.evaluation.retraining.results import OpenedImages, RetrainingResult, sides_words
+from services.evaluation.retraining.results import HOW_PARTED, OpenedImages, RetrainingResult, sides_words
 from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
@@ -64,6 +64,7 @@ def retraining_part(
             "The model is trained further on some of the sources and on what was made of them, and measured on sources "
             "that it has not learnt from. All arms have equal updates: they differ in their images alone."
         ),
+        more_line("How sources are parted", [small(words) for words in HOW_PARTED], id="sides"),
     ]
     if work is not None and active:
         body.append(_progress(work, doing))

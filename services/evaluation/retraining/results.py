@@ -17,7 +17,7 @@ from core.types import TaskKind, to_plain
 from core.words import count_of
 from evaluation.report import per_cent, with_interval
 from evaluation.retraining.arm_statistics import CONTROLS, GENERATED, Arms, Measured, WonBack, beside_controls
-from evaluation.retraining.data_split import Side
+from evaluation.retraining.data_split import SHARES, Side
 from evaluation.retraining.stored_training import right_of
 from evaluation.retraining.training import Augmentation, TrainingRecipe
 from evaluation.segmentation import mean_iou
@@ -31,6 +31,13 @@ MOST_OPENED = 1000
 """Entries behind a number: more nobody looks at, and all of them are kept with each result."""
 LOWEST = 10
 """Of a segmenter one of so many images opens, those of which fewest pixels are right."""
+HOW_PARTED = (
+    f"Of the sources {100 * SHARES['train']:.0f} % are learnt from, {100 * SHARES['tune']:.0f} % tuned with and "
+    f"{100 * SHARES['test']:.0f} % measured with. What was made of a source is on its side. Sources that look alike "
+    "are on one side, and so are copies: mirrored, cropped, shifted, scaled, saved again, or with a mark upon them.",
+    RATES,
+)
+"""How sources are parted, for people: a paragraph each."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +323,7 @@ def result_markdown(found: RetrainingResult) -> str:
         f"{'pixels' if found.kind == 'segmentation' else 'images'}; each source weighs the same. Intervals (95 %) are "
         "over seeds and sources.",
         "",
-        sides_words(found),
+        f"{sides_words(found)}{f' {RATES}' if found.twins_together else ''}",
         "",
         "## What each arm learns from",
         "",
@@ -360,7 +367,7 @@ def sides_words(found: RetrainingResult) -> str:
     split = f" of the split “{found.split}”" if found.split else ""
     unseen = f" No arm learns from an edit of the type “{found.unseen}”." if found.unseen else ""
     copies = (
-        f"So are sources that are copies of each other. {RATES}"
+        "Copies of a source, such as its mirror image, are on its side as far as they are found."
         if found.twins_together
         else "Mirrored and cropped copies of a source were not looked for: they may be on another side."
     )

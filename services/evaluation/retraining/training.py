@@ -434,8 +434,8 @@ def _notes_on_groups(together: Sequence[int], sources: int, compared: bool) -> l
         )
         if largest > LARGE_GROUP * sources:
             notes.append(
-                f"The largest group holds {largest / sources:.0%} of the sources, so the sides are not parted as their "
-                "shares say: the sources are much alike."
+                f"The largest group holds {100 * largest / sources:.0f} % of the sources, so the sides are not parted "
+                "as their shares say: the sources are much alike."
             )
     if not compared:
         notes.append(
@@ -466,8 +466,7 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
         if alone:
             named = few_names([f"“{name}”" for name in alone])
             notes.append(
-                f"{count_of(len(alone), 'label', 'is')} {words} ({named}). Add sources of it, or part them by another "
-                "seed."
+                f"{count_of(len(alone), 'label', 'is')} {words} ({named}). Add sources, or part them by another seed."
             )
     return notes
 

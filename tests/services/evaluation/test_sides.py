@@ -11,15 +11,18 @@ from PIL import Image
 
 from benchmarks.twins import cropped, flipped
 from core.errors import UserError
-from core.types import Task
+from core.twins import RATES
+from core.types import Task, from_plain, to_plain
 from demo.render import render
 from demo.scene import OBJECT_CLASSES, random_scene
-from services.evaluation.retraining.jobs import parted_of
+from services.evaluation.retraining.jobs import Retrainings, parted_of
+from services.evaluation.retraining.results import RetrainingResult, result_markdown
 from services.evaluation.retraining.training import RetrainingQuestion, part
 from services.test_sets.drafts import ReleaseTestSet, SplitTestSet, TestSetDrafts
 from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.evaluation_cases import BIRDS, service_of
+from tests.support.retrain_cases import QUICK, quiet
 from tests.support.workspaces import workspace_in
 
 ASKED = RetrainingQuestion(BIRDS, unseen="none")
@@ -108,3 +111,21 @@ def test_a_label_that_is_on_one_side_only_is_told(tmp_path: Path) -> None:
         assert told["train"][0].startswith("1 label is learnt from and not measured with")
         assert told["test"][0].startswith("1 label is measured with and not learnt from")
         service.close()
+
+
+def test_a_result_of_the_released_version_says_that_copies_were_not_looked_for(
+    copied: tuple[Path, list[tuple[str, str]]],
+) -> None:
+    with Workspace(copied[0]) as workspace:
+        service = service_of(workspace)
+        trained = Retrainings(workspace, service)
+        found = trained.retrain(replace(QUICK, unseen="none"), quiet)
+        service.close()
+    assert found.twins_together and "as far as they are found" in result_markdown(found)
+    assert RATES in result_markdown(found)
+    kept = to_plain(found)
+    del kept["twins_together"]
+    older: RetrainingResult = from_plain(RetrainingResult, kept)
+    assert older.sides == found.sides, "the sides that it was made with"
+    assert "copies of a source were not looked for: they may be on another side" in result_markdown(older)
+    assert RATES not in result_markdown(older)
