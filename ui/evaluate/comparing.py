@@ -51,7 +51,7 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
             class_="card-head",
         ),
         _paired(pair, compared) if compared is not None else None,
-        muted(second.answer),
+        muted(strong_figures(second.answer)),
         table,
         _same_sources(pair),
         el("div", [*both, _classes(pair)], class_="eval-columns"),
