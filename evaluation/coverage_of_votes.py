@@ -3,6 +3,9 @@
 Every world has sources with unequal numbers of test cases, more of them where the model is seldom wrong, and a
 correlation within sources of 0.3 in wrong answers and in validity. Each repetition draws sources, images, a sample and
 votes anew.
+
+Two kinds of studies hold the truth more often than in 98 %. Bounds, as of accepted images alone, hold both extremes of
+what nobody can tell. Of ten judged images some three are wrong: few outcomes are possible, and each has its interval.
 """
 
 from __future__ import annotations

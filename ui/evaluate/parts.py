@@ -71,7 +71,8 @@ def validity_card(found: Evaluated, links: Links) -> Html:
         title = f"{_WRONG[found.kind]} and valid, of all test cases"
         words = f"Cannot be told more closely: {why}."
         return card(title, f"{ends_of(share)} %", words, links.opened(Cell("wrong")), "validity", acts)
-    words = f"{ends_of(share)}; as measured {per_cent(held.as_measured.value)}, {count_of(held.judged, 'image')} judged"
+    asked = count_of(held.judged + held.discarded, "image")
+    words = f"{ends_of(share)}; as measured {per_cent(held.as_measured.value)}, {asked} judged"
     if held.chosen:
         words += f", a selected sample ({held.chosen})"
     return card(
@@ -105,7 +106,7 @@ def validity_table(found: Evaluated) -> Html | None:
     missing = f"Nobody judged an image of: {', '.join(held.not_judged_in)}." if held.not_judged_in else None
     return box(
         "What validity does to it",
-        muted(f"{count_of(held.judged, 'image')} judged by people"),
+        muted(f"{count_of(held.judged + held.discarded, 'image')} judged by people"),
         el("table", el("tbody", rows)),
         small(missing) if missing else None,
         id="validity",

@@ -106,6 +106,7 @@ def test_workers_who_always_say_yes_do_not_make_faults_valid(workspace: Workspac
     assert f"On {invalid} of these images ({100 * invalid / len(truth):.1f} %) people reached no consensus" in answer
     assert "Without control items" not in answer and "selected sample" not in answer
     page = join([validity_card(evaluated, Links()), validity_table(evaluated)])
+    assert page.count(f"{len(truth)} images judged") == 2
     rows = {row["figure"]: row for row in csv.DictReader(io.StringIO(file_of(evaluated, "csv").decode()))}
     plain = {row["figure"]: row for row in json.loads(file_of(evaluated, "json"))["figures"]}
     text = file_of(evaluated, "markdown").decode()
