@@ -20,6 +20,8 @@ from core.evaluation_results import Clustering
 from core.figures import Figure, Floats, ratio
 
 CONFIDENCE = 0.95
+LEAST, MOST = 0.93, 0.98
+"""The share of intervals that hold the true figure is between them, or the interval does not do what it says."""
 SAMPLES = 4_000
 """Samples of the weights of sources: the end of an interval is known to about 1 % of its width."""
 GROUPS = 2_000

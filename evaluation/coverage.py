@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from core.figures import Figure, Floats
 from core.progress import OnCount
-from evaluation.by_source import MeansOfSources, means_of_groups, ratio_of
+from evaluation.by_source import LEAST, MOST, MeansOfSources, means_of_groups, ratio_of
 from evaluation.segmentation import means_of_overlaps, miou_of_set
 
 SOURCES = (5, 10, 30, 100, 500)
@@ -23,8 +23,6 @@ ERRORS = (0.0, 0.001, 0.005, 0.02, 0.1, 0.5, 0.98, 1.0)
 CORRELATIONS = (0.0, 0.3, 0.7)
 SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2, 3, 5, 8, 20)}
 """Test cases of a source: each as likely as the others."""
-LEAST, MOST = 0.93, 0.98
-"""Between them a coverage is as promised."""
 REPETITIONS = 1000
 NOTHING = "generated less reconstructed, where edits do nothing"
 AT_ONCE = 50

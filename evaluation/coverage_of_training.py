@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure
-from evaluation.coverage import LEAST
+from evaluation.by_source import LEAST
 from evaluation.retraining.arm_statistics import Arms, Measured
 
 TrainingFigure = Literal["accuracy", "gain", "won back"]

@@ -10,6 +10,7 @@ from core.evaluation_results import ClassRow, Effectiveness
 from core.figures import Figure
 from evaluation.by_source import (
     GROUPS,
+    LEAST,
     MeansOfSources,
     adjusted,
     clustering,
@@ -18,7 +19,7 @@ from evaluation.by_source import (
     one_split,
     ratio_of,
 )
-from evaluation.coverage import LEAST, Covered, World, covered, summary, table
+from evaluation.coverage import Covered, World, covered, summary, table
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, calibration, effectiveness
 from evaluation.report import answer, with_interval
 
