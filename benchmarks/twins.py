@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 
 from benchmarks.figures import Figure, reported
-from core.perceptual_hashes import DISTANCE, perceptual_hash
+from core.perceptual_hashes import DISTANCE, mirrored, perceptual_hash
 from core.twins import Looks, look_of, twins_among, twins_between
 from demo.render import render
 from demo.scene import Scene, random_look, random_scene
@@ -79,6 +79,7 @@ CHANGES: Mapping[str, Change] = {
     "flip and crop of 5 %": lambda image: cropped(flipped(image), 0.05),
     "10 % brighter": lambda image: ImageEnhance.Brightness(image).enhance(1.1),
     "10 % brighter and flip": lambda image: flipped(ImageEnhance.Brightness(image).enhance(1.1)),
+    "10 % brighter and crop of 5 %": lambda image: cropped(ImageEnhance.Brightness(image).enhance(1.1), 0.05),
     "rotation by 5 degrees": lambda image: cropped(image.rotate(5, Image.Resampling.BICUBIC), 0.1),
     "crop of 20 % at each edge": lambda image: cropped(image, 0.2),
 }
@@ -146,7 +147,7 @@ def _kin(what: str, images: Sequence[Image.Image], others: Sequence[Image.Image]
 
 
 def _near(one: int, other: int) -> bool:
-    return (one ^ other).bit_count() <= DISTANCE
+    return min((one ^ other).bit_count(), (mirrored(one) ^ other).bit_count()) <= DISTANCE
 
 
 def _looks(images: Sequence[Image.Image]) -> Looks:

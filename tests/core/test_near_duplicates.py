@@ -8,8 +8,10 @@ from itertools import combinations
 import pytest
 from PIL import Image, ImageEnhance
 
+from benchmarks.twins import drawn, flipped
 from core import perceptual_hashes as near_duplicates
-from core.perceptual_hashes import BITS, DISTANCE, Groups, NearHashes, join_alike, near_any, perceptual_hash
+from core.perceptual_hashes import BITS, DISTANCE, Groups, NearHashes, join_alike, mirrored, near_any, perceptual_hash
+from demo.scene import random_scene
 from tests.support.set_cases import as_jpeg, picture
 
 
@@ -69,6 +71,23 @@ def test_a_picture_looks_like_itself_in_another_file() -> None:
         value = perceptual_hash(image)
         for other in (as_jpeg(image), image.resize((100, 60)), ImageEnhance.Brightness(image).enhance(0.9)):
             assert (perceptual_hash(other) ^ value).bit_count() <= DISTANCE
+
+
+def test_the_hash_of_a_mirrored_picture_is_known_but_for_a_few_bits() -> None:
+    images = [drawn(random_scene(600 + number), 96) for number in range(60)]
+    hashes = [perceptual_hash(image) for image in images]
+    away = [
+        (mirrored(value) ^ perceptual_hash(flipped(image))).bit_count()
+        for value, image in zip(hashes, images, strict=True)
+    ]
+    assert sum(bits <= 10 for bits in away) >= 59 and sum(bits <= DISTANCE for bits in away) >= 24
+    assert all(
+        (one ^ perceptual_hash(flipped(image))).bit_count() > 10 for one, image in zip(hashes, images, strict=True)
+    )
+    assert all(mirrored(mirrored(value)) == value for value in hashes)
+    groups: Groups[str] = Groups()
+    join_alike(groups, {"one": hashes[0], "other": hashes[1], "mirrored": mirrored(hashes[0]) ^ 0b101})
+    assert groups.of("one") == groups.of("mirrored") != groups.of("other")
 
 
 def test_different_pictures_do_not_look_alike() -> None:

@@ -439,7 +439,8 @@ def _notes_on_groups(together: Sequence[int], sources: int, compared: bool) -> l
             )
     if not compared:
         notes.append(
-            "There are too many sources to look for mirror images and crops among them: these may be on two sides."
+            "There are too many sources to lay them over each other: only hashes were compared, so mirrored copies and "
+            "crops may be on two sides."
         )
     return notes
 

@@ -120,6 +120,7 @@ def test_copies_are_near_duplicates_and_other_scenes_are_not(studio: tuple[Studi
         *add(made, Image.new("RGB", (64, 64)), as_jpeg(image)),
         *add(made, Image.new("RGB", (64, 64), "white"), ImageEnhance.Brightness(image).enhance(1.1)),
         *add(made, Image.new("RGB", (64, 64), "red"), image),
+        *add(made, Image.new("RGB", (64, 64), "blue"), image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)),
     ]
     embedded(made)
     try:
@@ -129,7 +130,7 @@ def test_copies_are_near_duplicates_and_other_scenes_are_not(studio: tuple[Studi
         everything = made.workspace.catalogue.bits()
         found = made.near_duplicates.groups(everything)
         assert found.groups == (tuple(sorted((entry, *copies))),)
-        assert (found.compared, found.waiting, found.complete) == (SCENES + 3, 0, True)
+        assert (found.compared, found.waiting, found.complete) == (SCENES + 4, 0, True)
         sent = made.commands.send("near-duplicate-groups", {"filter": {"class": scene.label}})
         assert entry not in {one for group in sent["groups"] for one in group} or scene.label == "bird"
     finally:
