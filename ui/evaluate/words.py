@@ -64,11 +64,10 @@ class Place:
 
 
 def weighing_link(place: Place) -> Html:
-    """What weighs the same, and a link to the same figures weighed in the other way."""
-    by_case = place.weighing == "case"
-    words = "Each test case weighs the same." if by_case else "Each source weighs the same."
-    other = "Weigh sources" if by_case else "Weigh test cases"
-    return small(words, " ", el("a", other, href=place.to(weighing="" if by_case else "case")), id="weighing")
+    """A link to the same figures weighed in the other way."""
+    other = "source" if place.weighing == "case" else "case"
+    words = f"Let each {'test case' if other == 'case' else 'source'} weigh the same"
+    return small(el("a", words, href=place.to(weighing="case" if other == "case" else "")), id="weighing")
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Links:
     control: Child = None
     """What makes the control set, where it can be made, and how far that is."""
     weighed: Child = None
-    """What weighs the same in the figures, and where they are weighed in the other way."""
+    """Where the figures are weighed in the other way."""
     study: StudyPlan | str | None = None
     """What a study would say that can be drafted, or in a sentence why none can; None where none is needed."""
     can_check: bool = False
