@@ -134,18 +134,23 @@ def segmentation_effect(
     kept, cases = kept[wanted], generated.where(wanted)
     first = original.where(np.isin(original.source, both))
     control = reconstructed.where(np.isin(reconstructed.source, both)) if reconstructed is not None else None
-    sets = {"original": first, "generated": cases, "kept": cases.where(kept)}
+    of_first, of_cases = _overlaps(first), _overlaps(cases)
+    sets = {
+        "original": (first.source, of_first),
+        "generated": (cases.source, of_cases),
+        "kept": (cases.source[kept], of_cases[kept]),
+    }
     if control is not None and len(control):
-        sets |= {
-            "control": control,
-            "original beside": first.where(np.isin(first.source, control.source)),
-            "generated beside": cases.where(np.isin(cases.source, control.source)),
-        }
+        sets["control"] = control.source, _overlaps(control)
+        beside = [np.isin(source, control.source) for source in (first.source, cases.source)]
+        if not beside[0].all():  # or they are the same as without these words
+            sets["original beside"] = first.source[beside[0]], of_first[beside[0]]
+            sets["generated beside"] = cases.source[beside[1]], of_cases[beside[1]]
     cases_of = np.bincount(cases.source, minlength=int(both.max(initial=-1)) + 1)
 
     def weights(name: str) -> Floats:
         """Of each image of a set. Images of one source share its weight."""
-        source = sets[name].source
+        source, _ = sets[name]
         alike = np.bincount(source, minlength=len(cases_of))[source]
         if weighing == "source":
             return 1.0 / alike
@@ -154,25 +159,28 @@ def segmentation_effect(
     weighed = {name: weights(name) for name in sets}
     of_source = cases_of[both].astype(np.float64) if weighing == "case" else np.ones(len(both))
     means = means_of_overlaps(
-        [_by_source(one.source, _overlaps(one) * weighed[name][:, None], both) for name, one in sets.items()], of_source
+        [_by_source(source, held * weighed[name][:, None], both) for name, (source, held) in sets.items()], of_source
     )
     place = {name: at for at, name in enumerate(sets)}
 
     def figure(name: str, less: str = "") -> Figure:
-        if name not in sets:
+        if "control" not in sets and (name == "control" or name.endswith(" beside")):
             return Figure(None, why="there are no reconstructions of these sources")
-        n, counted = len(sets[name]), len(np.unique(sets[name].source))
+        name = name if name in sets else name.removesuffix(" beside")
+        source, _ = sets[name]
+        n, counted = len(source), len(np.unique(source))
         if not less:
             return means.figure(lambda of: miou_of_set(of, place[name], len(names)), n, counted)
         return means.figure(
             lambda of: miou_of_set(of, place[name], len(names)) - miou_of_set(of, place[less], len(names)), n, counted
         )
 
-    before, after, of_control = (
-        np.tensordot(weighed[name], sets[name].counts, 1) if name in sets else None
-        for name in ("original", "generated", "control")
+    before, after = (
+        np.tensordot(weighed[name], one.counts, 1) for name, one in (("original", first), ("generated", cases))
     )
-    assert before is not None and after is not None
+    of_control = None
+    if control is not None and "control" in sets:
+        of_control = np.tensordot(weighed["control"], control.counts, 1)
     return SegmentationEffect(
         split=split,
         weighing=weighing,
