@@ -24,7 +24,7 @@ LEAST, MOST = 0.93, 0.98
 """The share of intervals that hold the true figure is between them, or the interval does not do what it says."""
 SAMPLES = 4_000
 """Samples of the weights of sources: the end of an interval is known to about 1 % of its width."""
-GROUPS = 2_000
+GROUPS = 1_000
 """More sources are put into so many groups by chance, and groups are weighed: the random groups of Wolter (2007,
 Introduction to Variance Estimation, chapter 2). It makes an interval wider or narrower by some 2 %, which is less than
 the chance that is in the samples.
@@ -120,7 +120,8 @@ class MeansOfSources:
             ends = fate.integers(0, 2, (int(self._unseen.together.max(initial=-1)) + 1, SAMPLES // 2))
             best = ((place & 1)[:, None] ^ ends[:, place >> 1].T)[:, self._unseen.together]
             unseen = np.where(best, self._unseen.best, self._unseen.worst)
-            total = _weights(self._seed)[:, : len(sums)] @ sums
+            # Column by column in memory: statistics add columns up, which is several times faster so.
+            total = (sums.T @ _weights(self._seed)[:, : len(sums)].T).T
             self._drawn = (total[:, :-1] + own[:, None] * unseen) / (total[:, -1] + own)[:, None]
         return self._drawn
 

@@ -111,7 +111,7 @@ def _hit_and_union(counts: Floats) -> tuple[Floats, Floats]:
 
 def _mean_of_ratios(hit: Floats, union: Floats) -> Floats:
     there = union > 0
-    total = np.divide(hit, union, out=np.zeros(union.shape), where=there).sum(axis=-1)
+    total = np.divide(hit, union, out=np.zeros_like(union), where=there).sum(axis=-1)
     number = there.sum(axis=-1)
     return ratio(total, number)
 
@@ -159,7 +159,7 @@ def segmentation_effect(
     weighed = {name: weights(name) for name in sets}
     of_source = cases_of[both].astype(np.float64) if weighing == "case" else np.ones(len(both))
     means = means_of_overlaps(
-        [_by_source(source, held * weighed[name][:, None], both) for name, (source, held) in sets.items()], of_source
+        [_by_source(source, held, weighed[name], both) for name, (source, held) in sets.items()], of_source
     )
     place = {name: at for at, name in enumerate(sets)}
 
@@ -209,7 +209,11 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     Of a source that was not seen a segmenter finds all or nothing of each class, which is as large as on other sources.
     """
     classes = sets[0].shape[1] // 2
-    usual = np.concatenate([np.nan_to_num(ratio(one.sum(axis=0), one.any(axis=1) @ weights)) for one in sets])
+    # A sum over a row by a product, which is several times faster than `any` or `sum`.
+    there = [one @ np.ones(2 * classes) > 0 for one in sets]
+    usual = np.concatenate(
+        [np.nan_to_num(ratio(one.sum(axis=0), own @ weights)) for one, own in zip(sets, there, strict=True)]
+    )
     union = np.tile(np.arange(2 * classes) >= classes, len(sets))
     best = np.where(union, usual, np.roll(usual, -classes))
     unseen = Unseen(np.where(union, best, 0.0), best, np.repeat(np.arange(len(sets)), 2 * classes))
@@ -227,11 +231,11 @@ def _overlaps(pixels: Pixels) -> Floats:
     return np.concatenate([pixels.right, pixels.true + pixels.said[:, :-1] - pixels.right], axis=1)
 
 
-def _by_source(source: NDArray[np.int64], values: Floats, sources: NDArray[np.int64]) -> Floats:
+def _by_source(source: NDArray[np.int64], values: Floats, weights: Floats, sources: NDArray[np.int64]) -> Floats:
     from scipy import sparse
 
     place = np.searchsorted(sources, source)
-    of_source = sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), (len(sources), len(place)))
+    of_source = sparse.csr_array((weights, (place, np.arange(len(place)))), (len(sources), len(place)))
     held: Floats = of_source @ values
     return held
 
