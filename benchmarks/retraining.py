@@ -94,7 +94,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
         looks = {sha: one.perceptual for sha, one in held.items()}
         parted_in, parted = _timed(lambda looks=looks: part(cases, mapping, looks, asked))  # type: ignore[misc]
         planned_in, planned = _timed(lambda parted=parted: _plan(workspace, cases, mapping, parted, asked))  # type: ignore[misc]
-        assert planned > size / 2, "there is next to nothing to learn from"
+        assert planned > len(cases.generated) / 2, "there is next to nothing to learn from"
         whole.append(read + parted_in + planned_in)
         parting.append(parted_in)
         planning.append(planned_in)
