@@ -1,0 +1,89 @@
+"""How often intervals of one figure hold what is true in one drawn world, and a table of that. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.figures import Figure
+from evaluation.by_source import LEAST, MOST
+
+ROUNDING = 1e-9
+"""By so much may the truth lie outside of an interval: it was calculated in another way."""
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What became of the intervals of one figure in one world. All shares are 0 to 1."""
+
+    figure: str
+    world: Mapping[str, str]
+    """What the world is like: the first columns of its row in the table."""
+    column: str
+    """The column of the table, such as the true error."""
+    truth: float
+    covers: float | None
+    """The share of the intervals that hold the truth; None where none was shown."""
+    shown: float
+    """The share of the repetitions in which an interval, or a bound, is shown."""
+    claims: float
+    """The share of the repetitions whose interval lies above 0: of a figure that is 0, false claims."""
+    mean: float | None
+    """The mean of the values; None where there is none."""
+
+
+Measurement = Callable[[], Sequence[Covered]]
+"""Draws a world many times, and measures figures in it."""
+
+
+def covered(figure: str, world: Mapping[str, str], column: str, figures: Sequence[Figure], truth: float) -> Covered:
+    """Count how often the intervals of `figures`, one of each repetition, hold the truth."""
+    ends = [(one.low, one.high) for one in figures if one.low is not None]
+    hits = sum(low <= truth + ROUNDING and (high is None or truth <= high + ROUNDING) for low, high in ends)
+    values = [one.value for one in figures if one.value is not None]
+    return Covered(
+        figure,
+        world,
+        column,
+        truth,
+        hits / len(ends) if ends else None,
+        len(ends) / len(figures),
+        sum(low > 0 for low, _ in ends) / len(figures),
+        sum(values) / len(values) if values else None,
+    )
+
+
+def table(found: Sequence[Covered]) -> list[str]:
+    """The coverage of one figure in several worlds as Markdown, and a sentence about it."""
+    heads, columns = list(found[0].world), list(dict.fromkeys(one.column for one in found))
+    cells = {(tuple(one.world.values()), one.column): _cell(one) for one in found}
+    lines = [f"## {found[0].figure[:1].upper()}{found[0].figure[1:]}", ""]
+    lines += [f"| {' | '.join([*heads, *columns])} |", f"|{' --- |' * len(heads)}{' ---: |' * len(columns)}"]
+    for world in dict.fromkeys(world for world, _ in cells):
+        lines.append(f"| {' | '.join([*world, *(cells.get((world, column), '') for column in columns)])} |")
+    return [*lines, "", summary(found), ""]
+
+
+def summary(found: Sequence[Covered]) -> str:
+    """How many cells are as promised, in a sentence; of a figure that is 0, how often something else is claimed."""
+    covers = [one.covers for one in found if one.covers is not None]
+    above, below = sum(one > MOST for one in covers), sum(one < LEAST for one in covers)
+    said = (
+        f"Of {len(found)} worlds {len(covers) - above - below} are covered in {LEAST:.0%} to {MOST:.0%} of the "
+        f"repetitions, {above} more often, and {below} less often"
+    )
+    if len(covers) < len(found):
+        said += f"; in {len(found) - len(covers)} there are too few to say"
+    if covers:
+        said += f"; least often in {100 * min(covers):.1f} %"
+    if not any(one.truth for one in found):
+        said += f". In at most {100 * max(one.claims for one in found):.1f} % something above 0 is claimed"
+    return f"{said}."
+
+
+def _cell(found: Covered) -> str:
+    if found.covers is None:
+        return "too few"
+    mark = "**" if found.covers < LEAST else ""
+    shown = f" ({100 * found.shown:.0f} %)" if found.shown < 1 else ""
+    return f"{mark}{100 * found.covers:.1f}{mark}{shown}"

@@ -1,0 +1,86 @@
+"""Samples of images for people to judge: how many of each stratum, and whether one looks drawn from all alike. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.figures import Figure
+from evaluation.by_source import CONFIDENCE
+
+FEWEST_OF_STRATUM = 5
+"""Judged images from which on a stratum has a share of its own; smaller strata have one together."""
+PROPORTIONAL = 0.01
+"""A sample counts as drawn from all strata alike unless its parts are less likely than this by chance."""
+
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def in_proportion(images: Numbers, judged: Numbers) -> bool:
+    """Whether the judged images may be a random sample of all, by samples that are: of these, how many are as far off
+    by Pearson's statistic, and how many leave as many images in parts without a judged one.
+    """
+    images, judged = images[images > 0], judged[images > 0]
+    if len(images) == 1:
+        return True
+    drawn = np.random.default_rng(0).multivariate_hypergeometric(images, int(judged.sum()), 2000, "marginals")
+    drawn = np.vstack([judged, drawn])
+    expected = images * judged.sum() / images.sum()
+    for far in (((drawn - expected) ** 2 / expected).sum(axis=1), (drawn == 0) @ images):
+        if (far >= far[0] * (1 - 1e-9)).mean() < PROPORTIONAL / 2:
+            return False
+    return True
+
+
+def all_of_a_part(part: Flags, judged: Flags) -> bool:
+    """Whether the judged images are all of one part, though a random sample of as many would hardly be."""
+    from scipy import stats
+
+    n, inside = int(judged.sum()), int(part.sum())
+    if not n or not part[judged].all():
+        return False
+    return float(stats.hypergeom.pmf(n, len(part), inside, n)) < PROPORTIONAL
+
+
+def expected_width(
+    shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
+) -> float:
+    """Expected width of the interval of wrong and valid images. `shares` are those of the strata of wrong images of all
+    images, and `error` is the share of wrong images, whose own interval counts too. Of a stratum of which nothing is
+    judged nothing is known.
+    """
+    from scipy import stats
+
+    pairs = list(zip(shares, sizes, strict=True))
+    variance = sum(share**2 * valid * (1 - valid) / size for share, size in pairs if size)
+    reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    if error is not None and error.low is not None and error.high is not None:
+        variance += (valid * (error.high - error.low) / (2 * reach)) ** 2
+    return float(2 * reach * variance**0.5) + sum(share for share, size in pairs if not size)
+
+
+def sample_sizes(
+    images: Sequence[int], judged: int, least: int = FEWEST_OF_STRATUM, wrong: Sequence[bool] | None = None
+) -> tuple[int, ...]:
+    """How many images of each stratum to judge, never more than `judged` in all: first `least` of each, the others in
+    proportion to the strata. Where that is too many, strata that are `wrong` come first, and the largest of these.
+    """
+    important = wrong or [True] * len(images)
+    sizes, left = [0] * len(images), judged
+    for place in sorted(range(len(images)), key=lambda one: (not important[one], -images[one])):
+        sizes[place] = min(images[place], least, left)
+        left -= sizes[place]
+    while left > 0:
+        open_ones = [place for place, number in enumerate(images) if sizes[place] < number]
+        if not open_ones:
+            break
+        total = sum(images[place] for place in open_ones)
+        wished = {place: left * images[place] / total for place in open_ones}
+        for place in sorted(open_ones, key=lambda one: -wished[one]):
+            more = min(images[place] - sizes[place], max(1, int(wished[place])), left)
+            sizes[place] += more
+            left -= more
+    return tuple(sizes)
