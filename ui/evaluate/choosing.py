@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from core.class_tables import words_of_id
 from core.evaluation_results import MappingReport, MappingRow
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -412,8 +413,9 @@ def _choices(row: MappingRow, place: Place) -> list[Child]:
     """Classes of the model near a label. Each is a link that maps the label to it by a line of one's own."""
     links: list[Child] = []
     for name in row.suggestions:
-        mapping = _with_line(place.mapping, row.label, name)
-        links += [", " if links else "", el("a", name, href=place.to(mapping=mapping)) if mapping else name]
+        mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
+        words = f"{of_id} ({name})" if of_id else name
+        links += [", " if links else "", el("a", words, href=place.to(mapping=mapping)) if mapping else words]
     return links or ["–"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,10 +19,10 @@ IDENTITY = ModelIdentity("resnet50", "v1", "classification", Preprocessing(), CL
 LABELS = ("kite", "bike", "horse", "house finch")
 
 
-def shown(mapping: str = "") -> str:
+def shown(mapping: str = "", labels: Sequence[str] = LABELS) -> str:
     """The part of the page for these labels, with lines of one's own."""
     own = read_mapping(mapping.encode(), "mapping.csv") if mapping else None
-    report = report_of(map_classes(LABELS, CLASSES, own=own))
+    report = report_of(map_classes(labels, CLASSES, own=own))
     view = SubjectView(Subject(), "Images", "classification", 3, 9, 0, ("",), "")
     place = Place(version=1, key="model", mapping=mapping)
     return str(work_part(Stand(place, view, "ResNet", ClassMapping(IDENTITY, report, ""), Pending(12, 0))))
@@ -53,6 +54,10 @@ def test_a_label_that_is_taken_for_something_stands_in_sight_with_the_reason() -
     marked = re.search(r'<table id="marked">.*?</table>', shown())
     assert marked is not None and "sorrel" in marked[0] and "the model knows 1 of its 29 kinds in WordNet" in marked[0]
     assert "house finch" not in marked[0], "a name of one meaning needs no second look"
+
+
+def test_a_choice_that_has_an_id_only_is_called_by_a_word() -> None:
+    assert links(shown(labels=["person"])) == {"person (n00007846)": "label,model class\nperson,n00007846"}
 
 
 def test_lines_that_cannot_be_added_to_have_names_and_no_links() -> None:
