@@ -70,18 +70,31 @@ EQUAL = {"source": "each source weighs the same", "case": "each test case weighs
 """What weighs the same in figures, in words."""
 
 
-def _beyond(found: Effectiveness | SegmentationEffect, control: Figure, whole: str, part: str) -> str:
-    """What the edits do beyond what drawing does; an interval around 0 says nothing of them. `whole` says it where all
-    sources have a reconstruction, and `part` where some have.
+def _beyond(
+    found: Effectiveness | SegmentationEffect, controlled: tuple[Figure, Figure, Figure], whole: str, part: str, of: str
+) -> str:
+    """What the edits do beyond what drawing does; an interval around 0 says nothing of them. `controlled` are the
+    figures on originals, reconstructions and generated images of the sources that have a reconstruction; `whole` says
+    it where all have one, and `part` and `of` where some have.
     """
-    excess = found.excess
+    excess, control = found.excess, controlled[1]
     if control.value is None or excess.value is None:
         return f"How much of that is the edits' doing cannot be told: {excess.why}."
     figure = with_interval(excess, points=True)
     edits = f"{figure} are the edits' doing" if excess.clear_of_zero else f"what comes on top, {figure}, may be chance"
     if found.controlled == found.sources:
         return f"Drawing alone {whole} {per_cent(control.value)} (reconstructions); {edits}."
-    return f"On the {found.controlled:,} of {found.sources:,} sources that have a reconstruction, {part}: {edits}."
+    first, drawn, edited = (per_cent(one.value) for one in controlled)
+    return (
+        f"On the {found.controlled:,} of {found.sources:,} sources that have a reconstruction, it {part} {first} {of} "
+        f"the originals, {drawn} {of} the reconstructions and {edited} {of} the test cases: {edits}."
+    )
+
+
+def _weakest(edits: Sequence[SensitivityRow]) -> Iterator[str]:
+    hurts = [row.name for row in edits if row.hurts]
+    if hurts:
+        yield f"It is weakest where the edit is of {listed(hurts[:2])}."
 
 
 def _weighed(found: Effectiveness | SegmentationEffect) -> str:
@@ -98,17 +111,10 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
         f"{model} is wrong on {per_cent(found.error_original.value)} of {found.sources:,} originals and on "
         f"{per_cent(found.error_generated.value)} of the {found.cases:,} test cases made of them {_weighed(found)}."
     ]
-    beside = (
-        f"it is wrong on {per_cent(found.error_original_controlled.value)} of the originals, "
-        f"{per_cent(found.error_reconstructed.value)} of the reconstructions and "
-        f"{per_cent(found.error_generated_controlled.value)} of the test cases"
-    )
-    said.append(_beyond(found, found.error_reconstructed, "makes it wrong on", beside))
+    controlled = found.error_original_controlled, found.error_reconstructed, found.error_generated_controlled
+    said.append(_beyond(found, controlled, "makes it wrong on", "is wrong on", "of"))
     said += _valid(validity, "all test cases are wrong and valid", "these faults are valid")
-    hurts = [row.name for row in edits if row.hurts]
-    if hurts:
-        said.append(f"It is weakest where the edit is of {listed(hurts[:2])}.")
-    return " ".join(said)
+    return " ".join([*said, *_weakest(edits)])
 
 
 def segmentation_answer(
@@ -126,17 +132,10 @@ def segmentation_answer(
         f"{model} reaches a mIoU of {per_cent(found.miou_original.value)} on {found.sources:,} originals and of "
         f"{per_cent(found.miou_generated.value)} on the {found.cases:,} test cases made of them {_weighed(found)}."
     ]
-    beside = (
-        f"it reaches {per_cent(found.miou_original_controlled.value)} on the originals, "
-        f"{per_cent(found.miou_reconstructed.value)} on the reconstructions and "
-        f"{per_cent(found.miou_generated_controlled.value)} on the test cases"
-    )
-    said.append(_beyond(found, found.miou_reconstructed, "brings it to", beside))
+    controlled = found.miou_original_controlled, found.miou_reconstructed, found.miou_generated_controlled
+    said.append(_beyond(found, controlled, "brings it to", "reaches", "on"))
     said += _losses_said(losses, validity)
-    hurts = [row.name for row in edits if row.hurts]
-    if hurts:
-        said.append(f"It is weakest where the edit is of {listed(hurts[:2])}.")
-    return " ".join(said)
+    return " ".join([*said, *_weakest(edits)])
 
 
 def _losses_said(losses: LossEffect, validity: ValidityEffect | None) -> Iterator[str]:
