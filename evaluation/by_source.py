@@ -65,9 +65,7 @@ class MeansOfSources:
     arXiv 1905.06208), which is made for few values between two ends.
     """
 
-    def __init__(
-        self, shares: Floats, weights: Floats | None = None, seed: int = 0, unseen: Unseen | None = None
-    ) -> None:
+    def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
         """`shares` are (sources, k), each 0 to 1, or with `unseen` something else. Without `weights`, (sources,), each
         source weighs the same.
         """
@@ -76,7 +74,6 @@ class MeansOfSources:
         self._sources = len(shares)
         weights = np.ones(len(shares)) if weights is None else weights
         self._sums = np.column_stack([shares * weights[:, None], weights])
-        self._seed = seed
         # Not `cached_property`: in Python 3.11 that has one lock for all objects, and threads wait for each other.
         self._drawn: Floats | None = None
 
@@ -106,11 +103,8 @@ class MeansOfSources:
     def samples(self) -> Floats:
         """Samples of the means, (`SAMPLES`, k)."""
         if self._drawn is None:
-            fate = np.random.default_rng(self._seed)
-            sums = self._sums
-            if self._sources > GROUPS:
-                begins = np.arange(GROUPS) * self._sources // GROUPS
-                sums = np.add.reduceat(sums[fate.permutation(self._sources)], begins, axis=0)
+            fate = np.random.default_rng(0)
+            sums = in_groups(self._sums, fate)
             # It weighs as the source of a usual test case does.
             weight_of_unseen = (self._sums[:, -1] ** 2).sum() / self._sums[:, -1].sum()
             # The weights of the source that was not seen are evenly spread, for each of its shares with 0 and with 1
@@ -121,15 +115,24 @@ class MeansOfSources:
             best = ((place & 1)[:, None] ^ ends[:, place >> 1].T)[:, self._unseen.together]
             unseen = np.where(best, self._unseen.best, self._unseen.worst)
             # Column by column in memory: statistics add columns up, which is several times faster so.
-            total = (sums.T @ _weights(self._seed)[:, : len(sums)].T).T
+            total = (sums.T @ chance_weights()[:, : len(sums)].T).T
             self._drawn = (total[:, :-1] + own[:, None] * unseen) / (total[:, -1] + own)[:, None]
         return self._drawn
 
 
+def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
+    """What is counted of sources, (sources, k), of more than `GROUPS` summed up in so many groups by chance."""
+    if len(sums) <= GROUPS:
+        return sums
+    begins = np.arange(GROUPS) * len(sums) // GROUPS
+    groups: Floats = np.add.reduceat(sums[fate.permutation(len(sums))], begins, axis=0)
+    return groups
+
+
 @lru_cache(maxsize=1)
-def _weights(seed: int) -> Floats:
+def chance_weights() -> Floats:
     """Chance weights of sources in each sample, (`SAMPLES`, `GROUPS`): to draw them takes longer than to use them."""
-    weights = np.random.default_rng([seed, 1]).standard_exponential((SAMPLES, GROUPS))
+    weights = np.random.default_rng(1).standard_exponential((SAMPLES, GROUPS))
     weights.flags.writeable = False
     return weights
 

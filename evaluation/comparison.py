@@ -22,7 +22,6 @@ def paired_difference(
     first: NDArray[np.int8],
     second: NDArray[np.int8],
     weighing: Weighing = "source",
-    seed: int = 0,
 ) -> PairedDifference:
     """Compare two models on test cases: the source of each, and `RIGHT`, `WRONG` or `UNKNOWN` of either model.
 
@@ -33,7 +32,7 @@ def paired_difference(
     _, place = np.unique(source[known], return_inverse=True)
     cases = np.bincount(place).astype(np.float64)
     shares = np.stack([np.bincount(place, weights=own) / cases for own in wrong], axis=1)
-    means = MeansOfSources(shares, cases if weighing == "case" else None, seed)
+    means = MeansOfSources(shares, cases if weighing == "case" else None)
     n = int(known.sum())
     return PairedDifference(
         weighing=weighing,

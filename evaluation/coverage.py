@@ -7,15 +7,18 @@ outcomes covers more often than 95 %: where nothing is ever wrong, each interval
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure, Floats
 from core.progress import OnCount
-from evaluation.by_source import LEAST, MOST, MeansOfSources, means_of_groups, ratio_of
+from evaluation import coverage_of_score, coverage_of_training, coverage_of_votes
+from evaluation.by_source import MeansOfSources, means_of_groups, ratio_of
+from evaluation.covered import Covered, Measurement, covered, table
 from evaluation.segmentation import means_of_overlaps, miou_of_set
 
 SOURCES = (5, 10, 30, 100, 500)
@@ -24,7 +27,6 @@ CORRELATIONS = (0.0, 0.3, 0.7)
 SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2, 3, 5, 8, 20)}
 """Test cases of a source: each as likely as the others."""
 REPETITIONS = 1000
-NOTHING = "generated less reconstructed, where edits do nothing"
 AT_ONCE = 50
 """Repetitions of a mIoU that are drawn together."""
 PARTS = 20
@@ -43,7 +45,7 @@ class World:
     error: float
     correlation: float
 
-    def latent(self, chance: np.random.Generator, error: float, rank: Floats) -> Floats:
+    def latent(self, error: float, rank: Floats) -> Floats:
         """The chance of each source to be wrong: beta distributed, with a source of higher `rank` never lower."""
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
@@ -56,20 +58,6 @@ class World:
     def sizes(self, chance: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.int64]:
         """The number of test cases of each source."""
         return chance.choice(np.array(SIZES[self.cases]), size=shape)
-
-
-@dataclass(frozen=True)
-class Covered:
-    """How often intervals of one figure cover in one world."""
-
-    figure: str
-    world: World
-    covers: float
-    """The share of the intervals that contain the truth, 0 to 1; NaN where none is shown."""
-    shown: float
-    """The share of the repetitions in which an interval, or a bound, is shown."""
-    claims: float
-    """The share of the repetitions whose interval lies above 0: of a figure that is 0, false claims."""
 
 
 def _error(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
@@ -95,7 +83,7 @@ def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tupl
     """Generated less reconstructed, where edits do nothing: one reconstruction a source."""
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, world.error, rank)
-    control = chance.binomial(1, world.latent(chance, world.error, rank)).astype(np.float64)
+    control = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
     return _figures(generated, control), 0.0
 
 
@@ -104,7 +92,7 @@ def _difference(world: World, chance: np.random.Generator, repetitions: int) -> 
     rank = chance.random((world.sources, repetitions))
     after = (1 + world.error) / 2
     generated, _ = _drawn(world, chance, repetitions, after, rank)
-    original = chance.binomial(1, world.latent(chance, world.error, rank)).astype(np.float64)
+    original = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
     return _figures(generated, original), after - world.error
 
 
@@ -113,7 +101,7 @@ def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tupl
     rank = chance.random((world.sources, repetitions))
     after = (1 + world.error) / 2
     generated, _ = _drawn(world, chance, repetitions, after, rank)
-    original = chance.binomial(1, world.latent(chance, world.error, rank)).astype(np.float64)
+    original = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
     means = MeansOfSources(np.concatenate([original, generated], axis=1))
     figures = [ratio_of(means, repetitions + at, at, 0, "none is wrong") for at in range(repetitions)]
     return figures, after / world.error if world.error else np.inf
@@ -134,7 +122,7 @@ def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[
     for begin in range(0, repetitions, AT_ONCE):
         some = min(AT_ONCE, repetitions - begin)
         rank = chance.random((world.sources, some))
-        parts, hard = PARTS * world.sizes(chance, rank.shape), world.latent(chance, world.error, rank)
+        parts, hard = PARTS * world.sizes(chance, rank.shape), world.latent(world.error, rank)
         wrong = chance.binomial(parts[..., None], hard[..., None], (*rank.shape, classes)) / parts[..., None]
         area = chance.lognormal(0.0, 0.7, wrong.shape)
         lost = area * wrong
@@ -149,7 +137,7 @@ FIGURES: Mapping[str, Measured] = {
     "error": _error,
     "error, each test case weighs the same": _error_by_case,
     "error of a class": _error_of_class,
-    NOTHING: _excess,
+    "generated less reconstructed, where edits do nothing": _excess,
     "generated less original": _difference,
     "generated over original": _factor,
     "change by an edit": _change,
@@ -166,72 +154,30 @@ def worlds() -> Iterator[World]:
                     yield World(sources, cases, error, correlation)
 
 
-def covered(figure: str, world: World, repetitions: int = REPETITIONS, seed: int = 0) -> Covered:
+def measured(figure: str, world: World, repetitions: int, seed: int = 0) -> Covered:
     """Measure one figure in one world."""
     figures, truth = FIGURES[figure](world, np.random.default_rng([seed, world.sources]), repetitions)
-    shown = [one for one in figures if one.low is not None]
-    hits = sum(_at_most(one.low, truth) and (one.high is None or _at_most(truth, one.high)) for one in shown)
-    claims = sum(one.low is not None and one.low > 0 for one in figures)
-    return Covered(
-        figure, world, hits / len(shown) if shown else np.nan, len(shown) / len(figures), claims / len(figures)
-    )
+    row = {"sources": str(world.sources), "test cases": world.cases, "correlation": f"{world.correlation:g}"}
+    return covered(figure, row, f"{100 * world.error:g} %", figures, truth)
 
 
 def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _total: None) -> str:
-    """All figures in all worlds as Markdown. `on_count` is told how many worlds and tables are done, of how many."""
-    from evaluation.coverage_of_score import score_markdown, score_table
-    from evaluation.coverage_of_training import training_markdown, training_table
-    from evaluation.coverage_of_votes import votes_markdown, votes_table
-
-    every, done = tuple(worlds()), 0
-    others: tuple[Callable[[], list[str]], ...] = (
-        lambda: votes_markdown(votes_table(repetitions)),
-        lambda: score_markdown(score_table(repetitions, 0)),
-        lambda: training_markdown(training_table(repetitions, 0)),
-    )
-    total = len(FIGURES) * len(every) + len(others)
+    """All figures in all worlds as Markdown. `on_count` is told how many measurements are done, of how many."""
+    measurements: list[Measurement] = [
+        partial(lambda figure, world: [measured(figure, world, repetitions)], figure, world)
+        for figure in FIGURES
+        for world in worlds()
+    ]
+    for module in (coverage_of_votes, coverage_of_score, coverage_of_training):
+        measurements += module.measurements(repetitions)
+    found = list[Covered]()
+    for done, measurement in enumerate(measurements):
+        on_count(done, len(measurements))
+        found += measurement()
     lines = ["# How often 95 % intervals cover", "", f"{repetitions:,} repetitions of each world.", ""]
-    for figure in FIGURES:
-        found = list[Covered]()
-        for world in every:
-            on_count(done, total)
-            found.append(covered(figure, world, repetitions))
-            done += 1
-        lines += table(figure, found)
-    for other in others:
-        on_count(done, total)
-        lines += other()
-        done += 1
+    for figure in dict.fromkeys(one.figure for one in found):
+        lines += table([one for one in found if one.figure == figure])
     return "\n".join(lines).rstrip("\n")
-
-
-def table(figure: str, found: Sequence[Covered]) -> list[str]:
-    """The coverage of one figure as Markdown: rows are sources, cases and correlation, columns are errors."""
-    errors = sorted({one.world.error for one in found})
-    lines = [f"## {figure[:1].upper()}{figure[1:]}", ""]
-    lines += [f"| sources | test cases | correlation | {' | '.join(f'{100 * error:g} %' for error in errors)} |"]
-    lines += ["| ---: | --- | ---: |" + " ---: |" * len(errors)]
-    cells = {one.world: one for one in found}
-    for cases, correlation, sources in dict.fromkeys(
-        (one.world.cases, one.world.correlation, one.world.sources) for one in found
-    ):
-        row = [cells.get(World(sources, cases, error, correlation)) for error in errors]
-        lines.append(f"| {sources} | {cases} | {correlation:g} | {' | '.join(map(_cell, row))} |")
-    return [*lines, "", summary(found), ""]
-
-
-def summary(found: Sequence[Covered]) -> str:
-    """How many cells are as promised, in a sentence."""
-    inside = sum(LEAST <= one.covers <= MOST for one in found)
-    above = sum(one.covers > MOST for one in found)
-    below = sum(one.covers < LEAST for one in found)
-    said = (
-        f"Of {len(found)} worlds {inside} are covered in {LEAST:.0%} to {MOST:.0%} of the repetitions, {above} more "
-        f"often, and {below} less often; least often in {100 * min(one.covers for one in found):.1f} %."
-    )
-    if found and found[0].figure == NOTHING:
-        said += f" In at most {100 * max(one.claims for one in found):.1f} % an effect is claimed that is not there."
-    return said
 
 
 def _drawn(
@@ -240,7 +186,7 @@ def _drawn(
     """The share of wrong test cases of each source in each repetition, (sources, repetitions), and their numbers."""
     rank = chance.random((world.sources, repetitions)) if rank is None else rank
     sizes = world.sizes(chance, rank.shape)
-    return chance.binomial(sizes, world.latent(chance, error, rank)) / sizes, sizes
+    return chance.binomial(sizes, world.latent(error, rank)) / sizes, sizes
 
 
 def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
@@ -264,17 +210,3 @@ def _groups(values: Floats, lowest: float) -> list[Figure]:
         values.ravel(), np.ones(group.shape), group, groups, np.zeros(groups, np.int64), lowest
     )
     return figures
-
-
-def _at_most(one: float | None, other: float) -> bool:
-    return one is not None and one <= other + 1e-9
-
-
-def _cell(found: Covered | None) -> str:
-    if found is None:
-        return ""
-    if np.isnan(found.covers):
-        return "too few"
-    mark = "**" if found.covers < LEAST else ""
-    shown = f" ({100 * found.shown:.0f} %)" if found.shown < 1 else ""
-    return f"{mark}{100 * found.covers:.1f}{mark}{shown}"

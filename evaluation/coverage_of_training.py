@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.figures import Figure
-from evaluation.by_source import LEAST
+from evaluation.covered import Covered, Measurement, covered
 from evaluation.retraining.arm_statistics import Arms, Measured
 
 TrainingFigure = Literal["accuracy", "gain", "won back"]
@@ -42,41 +42,21 @@ SPREADS = (
 )
 
 
-@dataclass(frozen=True)
-class TrainingCoverage:
-    """One figure in one world."""
-
-    figure: TrainingFigure
-    seeds: int
-    accuracy: float
-    """What is true of the baseline."""
-    sources: int
-    images: int
-    spread: str
-    covered: float | None
-    """How often an interval that is shown holds the truth, 0 to 1; None where none is shown."""
-    shown: float
-    """How often there is an interval, 0 to 1."""
-    width: float | None
-    """Of the intervals that are shown, the mean."""
-
-
-def training_table(repetitions: int, seed: int) -> tuple[TrainingCoverage, ...]:
-    """Measure all worlds, each so many times."""
-    return tuple(
-        row
+def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
+    """One of each world, each with so many repetitions."""
+    return [
+        partial(measured, seeds, accuracy, layout, spread, repetitions, seed)
         for seeds in SEEDS
-        for accuracy in ACCURACIES
         for layout in LAYOUTS
         for spread in SPREADS
-        for row in measured_world(seeds, accuracy, layout, spread, repetitions, seed)
-    )
+        for accuracy in ACCURACIES
+    ]
 
 
-def measured_world(
+def measured(
     seeds: int, accuracy: float, layout: tuple[int, int], spread: Spread, repetitions: int, seed: int
-) -> Iterator[TrainingCoverage]:
-    """Measure the figures of one world."""
+) -> list[Covered]:
+    """Measure the figures of one world. `accuracy` is that of the baseline."""
     fate = np.random.default_rng(seed)
     source = np.repeat(np.arange(layout[0]), layout[1])
     other = accuracy if accuracy > 1 - BETTER else accuracy + BETTER
@@ -84,18 +64,13 @@ def measured_world(
     truth: dict[TrainingFigure, float] = {"accuracy": accuracy, "gain": other - accuracy}
     if lost > 0:
         truth["won back"] = (other - accuracy) / lost
-    held = {name: list[tuple[bool, float]]() for name in truth}
-    for _ in range(repetitions):
-        found = _figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth)
-        for name, figure in found.items():
-            if figure.low is not None and figure.high is not None:
-                inside = figure.low - 1e-12 <= truth[name] <= figure.high + 1e-12
-                held[name].append((inside, figure.high - figure.low))
-    for name, told in held.items():
-        covered = float(np.mean([inside for inside, _ in told])) if told else None
-        width = float(np.mean([wide for _, wide in told])) if told else None
-        shown = len(told) / repetitions
-        yield TrainingCoverage(name, seeds, accuracy, *layout, spread.name, covered, shown, width)
+    found = [_figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth) for _ in range(repetitions)]
+    world = {"trainings": seeds, "sources": layout[0], "images of each": layout[1], "": spread.name}
+    told = {name: str(value) for name, value in world.items()}
+    return [
+        covered(f"retraining: {name}", told, f"{accuracy:.0%}", [one[name] for one in found], value)
+        for name, value in truth.items()
+    ]
 
 
 def _figures(
@@ -138,31 +113,3 @@ def _figures(
     if with_loss:
         found["won back"] = compared.won_back("original", "generated")[0].share
     return found
-
-
-def training_markdown(found: Sequence[TrainingCoverage]) -> list[str]:
-    """The coverage as Markdown, a table for each figure: columns are the true accuracy of the baseline."""
-    cells = {(one.figure, one.seeds, one.sources, one.images, one.spread, one.accuracy): one for one in found}
-    accuracies = sorted({one.accuracy for one in found})
-    lines = list[str]()
-    for figure in dict.fromkeys(one.figure for one in found):
-        lines += [f"## Retraining: {figure}", ""]
-        lines += [f"| trainings | sources | images of each | | {' | '.join(f'{one:.0%}' for one in accuracies)} |"]
-        lines += ["| ---: | ---: | ---: | --- |" + " ---: |" * len(accuracies)]
-        for row in dict.fromkeys(
-            (one.seeds, one.sources, one.images, one.spread) for one in found if one.figure == figure
-        ):
-            shown = " | ".join(_cell(cells.get((figure, *row, accuracy))) for accuracy in accuracies)
-            lines.append(f"| {' | '.join(str(one) for one in row)} | {shown} |")
-        lines.append("")
-    return lines
-
-
-def _cell(found: TrainingCoverage | None) -> str:
-    if found is None:
-        return ""
-    if found.covered is None:
-        return "too few"
-    mark = "**" if found.covered < LEAST else ""
-    some = f" ({100 * found.shown:.0f} %)" if found.shown < 1 else ""
-    return f"{mark}{100 * found.covered:.1f}{mark}{some}"

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from core.figures import Figure, Floats
-from evaluation.validity import Flags, Judged, Numbers, ValidityEffect, sample_sizes, validity_effect
+from core.figures import Floats
+from evaluation.covered import Covered, Measurement, covered
+from evaluation.samples import Flags, Numbers, sample_sizes
+from evaluation.validity import Judged, ValidityEffect, validity_effect
 from evaluation.worker_errors import Ballots
 
 CORRELATION = 0.3
@@ -98,74 +101,24 @@ WORLDS: tuple[World, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class VotesRow:
-    """One figure in one world, over all repetitions."""
-
-    world: str
-    figure: str
-    truth: float
-    with_interval: float
-    """Share of repetitions that give a value with an interval."""
-    with_bounds: float
-    """Share of repetitions that give bounds in place of a value; the others say that nobody can tell."""
-    coverage: float | None
-    """How often intervals and bounds hold the truth; None without any."""
-    width: float | None
-    """Their mean width."""
-    mean: float | None
-    """Of the values."""
-    repetitions: int
+def measurements(repetitions: int, seed: int = 0, worlds: Sequence[World] = WORLDS) -> list[Measurement]:
+    """One of each world, each with so many repetitions."""
+    return [partial(measured, world, number, repetitions, seed) for number, world in enumerate(worlds)]
 
 
-def votes_table(repetitions: int = 1000, seed: int = 0, worlds: Sequence[World] = WORLDS) -> list[VotesRow]:
-    """Measure how often intervals hold the truth, world by world."""
-    rows = list[VotesRow]()
-    for number, world in enumerate(worlds):
-        found = [one_study(world, np.random.default_rng((seed, number, one)), one) for one in range(repetitions)]
-        rows += [_row(world, figure, [getattr(one, figure) for one in found]) for figure in world.figures]
-    return rows
-
-
-def votes_markdown(found: Sequence[VotesRow]) -> list[str]:
-    """The rows as a table of Markdown."""
-    lines = ["## Votes of studies", ""]
-    lines += ["| study | figure | truth | mean | covers | width | intervals | bounds |"]
-    lines += ["| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
-    for row in found:
-        cells = [f"{100 * row.truth:.1f} %", *(_percent(one) for one in (row.mean, row.coverage, row.width))]
-        cells += [_percent(row.with_interval), _percent(row.with_bounds)]
-        lines.append(f"| {row.world} | {row.figure} | {' | '.join(cells)} |")
-    return [*lines, ""]
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
+def measured(world: World, number: int, repetitions: int, seed: int) -> list[Covered]:
+    """Measure the figures of one world."""
+    found = [one_study(world, np.random.default_rng((seed, number, one)), one) for one in range(repetitions)]
+    return [
+        covered("votes of studies", {"study": world.name}, words, [getattr(one, name) for one in found], truth)
+        for name, words, truth in ((one, FIGURES[one], world.truth(one)) for one in world.figures)
+    ]
 
 
 def one_study(world: World, rng: np.random.Generator, seed: int) -> ValidityEffect:
     """What one study in a world says."""
     held, names = a_world(world, rng)
     return validity_effect(held, names, seed, DRAWS)
-
-
-def _row(world: World, name: str, figures: Sequence[Figure]) -> VotesRow:
-    truth = world.truth(name)
-    told = [(one.low, one.high) for one in figures if one.low is not None and one.high is not None]
-    values = [one.value for one in figures if one.value is not None]
-    held = [low <= truth <= high for low, high in told]
-    n = len(figures)
-    return VotesRow(
-        world.name,
-        FIGURES[name],
-        truth,
-        sum(one.value is not None and one.low is not None for one in figures) / n,
-        sum(one.value is None and one.low is not None for one in figures) / n,
-        sum(held) / len(held) if held else None,
-        sum(high - low for low, high in told) / len(told) if told else None,
-        sum(values) / len(values) if values else None,
-        n,
-    )
 
 
 def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, ...]]:

@@ -74,7 +74,6 @@ def effectiveness(
     labels: Sequence[str],
     splits: Sequence[str],
     weighing: Weighing = "source",
-    seed: int = 0,
 ) -> Effectiveness:
     """All figures. `original` has one answer a source; `label` numbers the label of each source among `labels`, and
     `splits` names the split of each source, or "". `weighing` says what weighs the same.
@@ -96,11 +95,11 @@ def effectiveness(
     originals, wrong_originals = _counts(both, first)
     shares = np.column_stack([ratio(wrong_originals, originals), ratio(wrong, size)])
     weights = size if weighing == "case" else np.ones(len(both))
-    means, n = MeansOfSources(shares, weights, seed), len(cases)
+    means, n = MeansOfSources(shares, weights), len(cases)
     controls, wrong_controls = _counts(both, control) if control is not None else (np.zeros(len(both)),) * 2
     has_control = controls > 0
     beside = np.column_stack([shares, ratio(wrong_controls, controls)])[has_control]
-    controlled, n_beside = MeansOfSources(beside, weights[has_control], seed), int(size[has_control].sum())
+    controlled, n_beside = MeansOfSources(beside, weights[has_control]), int(size[has_control].sum())
 
     def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
         if not has_control.any():

@@ -28,25 +28,16 @@ from numpy.typing import NDArray
 
 from core.evaluation_results import Weighing
 from core.figures import Figure, Floats, ratio
-from evaluation.by_source import CONFIDENCE, distinct_rows
+from evaluation.by_source import CONFIDENCE, SAMPLES, chance_weights, in_groups
+from evaluation.samples import FEWEST_OF_STRATUM, Flags, Numbers, in_proportion
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
 
-RESAMPLES = 4000
 TOGETHER = 100
 """Draws that are made at a time: the weights of all judged images lie in memory for all of them."""
-MANY = 500
-"""From so many kinds of sources without a judged image on, sums over them are drawn and not the sources."""
-FEWEST_OF_STRATUM = 5
-"""Judged images from which on a stratum has a share of its own; smaller strata have one together."""
 FEWEST_FOR_SCORE = 50
 """Judged wrong images from which on the score is used: of fewer its weight cannot be told."""
-PROPORTIONAL = 0.01
-"""A sample counts as drawn from all strata alike unless its parts are less likely than this by chance."""
 LIKELY = 0.001
 """Two studies contradict each other if what they found together is less likely than this."""
-
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -175,7 +166,7 @@ def validity_effect(
     held: Judged,
     strata: Sequence[str],
     seed: int = 0,
-    resamples: int = RESAMPLES,
+    resamples: int = SAMPLES,
     weighing: Weighing = "source",
 ) -> ValidityEffect:
     """All of it. `strata` are their names, and `weighing` says what weighs the same."""
@@ -449,7 +440,7 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
         return number, raised
     own = (judged > 0) & (judged >= np.minimum(images, FEWEST_OF_STRATUM))
     few = (images > 0) & ~own
-    if few.any() and _in_proportion(images, judged):
+    if few.any() and in_proportion(images, judged):
         for place in np.argsort(np.where(own, judged, judged.max() + 1), kind="stable"):
             if judged[few].sum() >= FEWEST_OF_STRATUM or not own.any():
                 break
@@ -460,32 +451,6 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
     number[own] = np.arange(int(own.sum()))
     number[few] = int(own.sum())
     return number, raised
-
-
-def _in_proportion(images: Numbers, judged: Numbers) -> bool:
-    """Whether the judged images may be a random sample of all, by samples that are: of these, how many are as far off
-    by Pearson's statistic, and how many leave as many images in parts without a judged one.
-    """
-    images, judged = images[images > 0], judged[images > 0]
-    if len(images) == 1:
-        return True
-    drawn = np.random.default_rng(0).multivariate_hypergeometric(images, int(judged.sum()), 2000, "marginals")
-    drawn = np.vstack([judged, drawn])
-    expected = images * judged.sum() / images.sum()
-    for far in (((drawn - expected) ** 2 / expected).sum(axis=1), (drawn == 0) @ images):
-        if (far >= far[0] * (1 - 1e-9)).mean() < PROPORTIONAL / 2:
-            return False
-    return True
-
-
-def all_of_a_part(part: Flags, judged: Flags) -> bool:
-    """Whether the judged images are all of one part, though a random sample of as many would hardly be."""
-    from scipy import stats
-
-    n, inside = int(judged.sum()), int(part.sum())
-    if not n or not part[judged].all():
-        return False
-    return float(stats.hypergeom.pmf(n, len(part), inside, n)) < PROPORTIONAL
 
 
 class _Draws:
@@ -504,8 +469,10 @@ class _Draws:
     def __init__(self, table: _Table, seed: int, draws: int) -> None:
         self._table, self._rng = table, np.random.default_rng(seed)
         own, self._place = np.unique(table.source[table.asked], return_inverse=True)
-        self._own, self._rest = table.masses[own], np.delete(table.masses, own, axis=0)
-        self._kinds, self._of_kind = distinct_rows(self._rest)
+        self._own = table.masses[own]
+        others = in_groups(np.delete(table.masses, own, axis=0), self._rng)
+        self._others = (chance_weights()[:, : len(others)] @ others)[np.arange(draws) % SAMPLES]
+        """Sums over the sources without a judged image, (draws, columns)."""
         self._pool = (table.asked_pool[:, None] == np.arange(table.pools)).astype(np.float64)
         judged_sources = np.array([len(np.unique(self._place[table.asked_pool == one])) for one in range(table.pools)])
         weight = np.bincount(table.asked_pool, table.asked_weight, table.pools)
@@ -521,25 +488,11 @@ class _Draws:
         self.among_valid = columns.pop("among_low"), columns.pop("among_high")
         vars(self).update(columns)
 
-    def _others(self, draws: int) -> Floats:
-        """Sums over the sources without a judged image, (draws, columns)."""
-        if len(self._kinds) <= MANY:
-            return self._rng.gamma(np.broadcast_to(self._of_kind, (draws, len(self._kinds)))) @ self._kinds
-        mean, root = self._spread
-        drawn: Floats = np.maximum(mean + self._rng.standard_normal((draws, len(mean))) @ root, 0.0)
-        return drawn
-
-    @cached_property
-    def _spread(self) -> tuple[Floats, Floats]:
-        """Mean of the sums over the others, and a root of their covariance: the weights have the variance 1."""
-        values, vectors = np.linalg.eigh(self._rest.T @ self._rest)
-        return self._rest.sum(axis=0), np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-
     def _some(self, begin: int, draws: int) -> Floats:
         """Draws of all figures, (figures, draws)."""
         table, rng, pools = self._table, self._rng, self._table.pools
         weights = rng.standard_exponential((draws, len(self._own)))
-        sums = self._others(draws) + weights @ self._own
+        sums = self._others[begin : begin + draws] + weights @ self._own
         sums, total = sums[:, :-1], sums[:, -1]
         # It weighs as the source of a usual test case does.
         more = rng.standard_exponential(draws) * (table.of_source**2).sum() / table.of_source.sum()
@@ -656,44 +609,3 @@ def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int, 
         f"{100 * valid_of_wrong:.1f} % of those are valid, at most {100 * most:.1f} % of all images are valid, but "
         f"{valid:,} of {judged:,} were found to be. Were both samples asked the same question?"
     )
-
-
-def expected_width(
-    shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
-) -> float:
-    """Expected width of the interval of wrong and valid images. `shares` are those of the strata of wrong images of all
-    images, and `error` is the share of wrong images, whose own interval counts too. Of a stratum of which nothing is
-    judged nothing is known.
-    """
-    from scipy import stats
-
-    pairs = list(zip(shares, sizes, strict=True))
-    variance = sum(share**2 * valid * (1 - valid) / size for share, size in pairs if size)
-    reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
-    if error is not None and error.low is not None and error.high is not None:
-        variance += (valid * (error.high - error.low) / (2 * reach)) ** 2
-    return float(2 * reach * variance**0.5) + sum(share for share, size in pairs if not size)
-
-
-def sample_sizes(
-    images: Sequence[int], judged: int, least: int = FEWEST_OF_STRATUM, wrong: Sequence[bool] | None = None
-) -> tuple[int, ...]:
-    """How many images of each stratum to judge, never more than `judged` in all: first `least` of each, the others in
-    proportion to the strata. Where that is too many, strata that are `wrong` come first, and the largest of these.
-    """
-    important = wrong or [True] * len(images)
-    sizes, left = [0] * len(images), judged
-    for place in sorted(range(len(images)), key=lambda one: (not important[one], -images[one])):
-        sizes[place] = min(images[place], least, left)
-        left -= sizes[place]
-    while left > 0:
-        open_ones = [place for place, number in enumerate(images) if sizes[place] < number]
-        if not open_ones:
-            break
-        total = sum(images[place] for place in open_ones)
-        wished = {place: left * images[place] / total for place in open_ones}
-        for place in sorted(open_ones, key=lambda one: -wished[one]):
-            more = min(images[place] - sizes[place], max(1, int(wished[place])), left)
-            sizes[place] += more
-            left -= more
-    return tuple(sizes)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from core.figures import Figure, Floats, Proportion
 from core.validity_score import Agreement
 from evaluation.effectiveness import WRONG
-from evaluation.validity import Judged, ValidityEffect, sample_sizes, validity_effect
+from evaluation.samples import sample_sizes
+from evaluation.validity import Judged, ValidityEffect, validity_effect
 from evaluation.validity_score import agreement, cross_fitted, learn
 from experiments.paper.annotators import Votes, flawless, hard_images, vote
 from experiments.paper.intervals import RESAMPLES, over_sources, share_of

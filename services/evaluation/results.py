@@ -19,9 +19,10 @@ from evaluation.class_mapping import ClassMap, report_of
 from evaluation.comparison import comparison_answer, paired_difference
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
 from evaluation.report import answer, segmentation_answer
+from evaluation.samples import all_of_a_part
 from evaluation.segmentation import loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
-from evaluation.validity import Judged, ValidityEffect, all_of_a_part, validity_effect
+from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.mask_validity import MaskValidity
 from services.evaluation.scoring import Scored, judged_of, worth_words

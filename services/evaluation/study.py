@@ -17,7 +17,7 @@ from core.studies import asked
 from core.types import TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.report import listed
-from evaluation.validity import expected_width, sample_sizes
+from evaluation.samples import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
 from services.evaluation.subjects import Cases, Numbers

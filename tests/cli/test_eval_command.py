@@ -51,9 +51,8 @@ def test_the_command_measures_how_often_intervals_cover(
 ) -> None:
     """Of two worlds, without the tables of votes and trainings, whose own tests measure them."""
     monkeypatch.setattr(coverage, "worlds", lambda: [coverage.World(30, "skewed", error, 0.3) for error in (0.02, 0.1)])
-    for module, name in ((coverage_of_votes, "votes_table"), (coverage_of_training, "training_table")):
-        monkeypatch.setattr(module, name, lambda *_: [])
-    monkeypatch.setattr(coverage_of_score, "score_table", lambda *_: [])
+    for module in (coverage_of_votes, coverage_of_score, coverage_of_training):
+        monkeypatch.setattr(module, "measurements", lambda _: [])
     assert main(["coverage", "--repetitions", "60"]) == 0
     text = capsys.readouterr().out
     for figure in coverage.FIGURES:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, ttest_rel
 
-from evaluation.coverage_of_training import SPREADS, measured_world
+from evaluation import coverage_of_training
+from evaluation.coverage_of_training import SPREADS
 from evaluation.retraining.arm_statistics import Arms, Measured
 
 SEEDS = 5
@@ -52,9 +53,9 @@ def test_intervals_hold_what_is_true_whatever_differs_seeds_or_sources() -> None
         (5, 0.99, (132, 1), SOURCES_DIFFER),
         (3, 0.99, (33, 4), ALL_ALIKE),
     ):
-        for one in measured_world(seeds, accuracy, layout, spread, repetitions=150, seed=4):
-            assert one.covered is None or one.covered >= 0.92, one
-            assert (one.shown > 0.9) == (one.figure != "won back" or seeds == 5), one
+        for one in coverage_of_training.measured(seeds, accuracy, layout, spread, repetitions=150, seed=4):
+            assert one.covers is None or one.covers >= 0.92, one
+            assert (one.shown > 0.9) == (one.figure != "retraining: won back" or seeds == 5), one
 
 
 def test_nothing_wrong_is_not_certainty_and_no_difference_is_not_either() -> None:

@@ -19,7 +19,8 @@ from evaluation.by_source import (
     one_split,
     ratio_of,
 )
-from evaluation.coverage import Covered, World, covered, summary, table
+from evaluation.coverage import World, measured
+from evaluation.covered import Covered, summary, table
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, calibration, effectiveness
 from evaluation.report import answer, with_interval
 
@@ -126,21 +127,28 @@ def test_rows_that_are_alike_are_found_as_numpy_finds_them(rows: int) -> None:
 )
 def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World) -> None:
     """As `python -m evaluation coverage` measures it, with fewer repetitions: three standard errors below the goal."""
-    found = covered(figure, world, 300)
-    assert found.covers >= LEAST - 3 * (LEAST * (1 - LEAST) / 300) ** 0.5
+    found = measured(figure, world, 300)
+    assert found.covers is not None and found.covers >= LEAST - 3 * (LEAST * (1 - LEAST) / 300) ** 0.5
     assert found.shown == 1.0
     if "nothing" in figure:
         assert found.claims <= 0.025 + 3 * (0.025 * 0.975 / 300) ** 0.5
 
 
 def test_the_table_of_coverage_marks_what_does_not_cover() -> None:
-    worlds = [World(5, "equal", error, 0.3) for error in (0.0, 0.1)]
-    found = [Covered("error", worlds[0], 1.0, 1.0, 0.0), Covered("error", worlds[1], 0.9, 0.4, 0.1)]
-    lines = table("error", found)
-    assert lines[2] == "| sources | test cases | correlation | 0 % | 10 % |"
-    assert lines[4] == "| 5 | equal | 0.3 | 100.0 | **90.0** (40 %) |"
-    words = "0 are covered in 93% to 98% of the repetitions, 1 more often, and 1 less often; least often in 90.0 %."
-    assert summary(found) == f"Of 2 worlds {words}"
+    world = {"sources": "5", "test cases": "equal"}
+    found = [
+        Covered("error", world, "0 %", 0.0, 1.0, 1.0, 0.0, 0.0),
+        Covered("error", world, "10 %", 0.1, 0.9, 0.4, 0.1, 0.1),
+        Covered("error", {**world, "sources": "1"}, "10 %", 0.1, None, 0.0, 0.0, 0.1),
+    ]
+    lines = table(found)
+    assert lines[2] == "| sources | test cases | 0 % | 10 % |"
+    assert lines[4:6] == ["| 5 | equal | 100.0 | **90.0** (40 %) |", "| 1 | equal |  | too few |"]
+    assert summary(found) == (
+        "Of 3 worlds 0 are covered in 93% to 98% of the repetitions, 1 more often, and 1 less often; in 1 there are "
+        "too few to say; least often in 90.0 %."
+    )
+    assert summary(found[:1]).endswith("in 100.0 %. In at most 0.0 % something above 0 is claimed.")
 
 
 def test_means_of_many_groups_are_those_of_each_group() -> None:

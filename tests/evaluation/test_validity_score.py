@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from core.figures import Floats
-from evaluation.coverage_of_score import measured_score
+from evaluation.coverage_of_score import measured
 from evaluation.validity_score import agreement, cross_fitted, learn
 
 pytestmark = pytest.mark.slow
@@ -96,8 +96,8 @@ def test_too_few_votes_and_votes_that_are_all_alike() -> None:
 def test_the_interval_of_its_agreement_covers_with_few_sources_that_are_alike() -> None:
     """A bootstrap of percentiles covers 90 % of these worlds."""
     for sources in (20, 50):
-        found = measured_score(sources, 0.9, 0.5, 0.5, repetitions=300, seed=1)
-        assert found.covered is not None and 0.93 <= found.covered <= 0.99 and found.shown == 1
+        found = measured(sources, 0.9, 0.5, 0.5, repetitions=300, seed=1)
+        assert found.covers is not None and 0.93 <= found.covers <= 0.99 and found.shown == 1
 
 
 def test_too_few_sources_and_a_score_that_is_never_wrong_have_no_interval() -> None:
