@@ -265,7 +265,8 @@ def _results(report: StudyReport) -> list[str]:
     if telling:
         sentences.append(
             "Intervals on shares of images are 95 % Wilson intervals with the image as the unit; the bounds take all "
-            "discarded images for invalid, then for valid."
+            "discarded images for invalid, then for valid. They count which images were drawn, and no errors that "
+            "workers share: an image that fools most of them is found valid, however many vote on it."
         )
     if report.exclusions:
         sentences.append("“Before exclusions” takes the first votes of every image, whoever cast them.")

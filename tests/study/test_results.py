@@ -67,6 +67,7 @@ def test_the_papers_driving_figures():
     assert (report.images.rate.count, report.images.rate.n, report.images.discarded) == (87, 90, 10)
     text = paragraph(report)
     assert "“vehicles”: valid 100 % (24 of 24; 95 % Wilson interval 86.2 to 100.0 %); 1 image discarded" in text
+    assert "They count which images were drawn, and no errors that workers share" in text
     assert "100 images were to be judged by 5 workers each, on 3 questions" in text
     assert "Source and generated image were shown side by side" in text
 

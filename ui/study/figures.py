@@ -74,6 +74,7 @@ def by_question(report: StudyReport) -> Html:
 
 def _legend(telling: Sequence[QuestionResult]) -> Html:
     sentences = ["Dot and line: the share of valid images with its 95 % Wilson interval, over images with a consensus."]
+    sentences.append("It counts which images were drawn; an image that fools most people is found valid all the same.")
     if any(result.after.bounds.missing for result in telling):
         sentences.append("Pale: if all discarded images were invalid, or valid.")
     if any(not same_share(result.after, result.before) for result in telling):
