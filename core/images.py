@@ -10,10 +10,11 @@ import hashlib
 import io
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageChops, ImageCms, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
 from core.errors import UserError
 
@@ -33,6 +34,13 @@ EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
 """Limits of an edited picture: sides are multiples of the first and at least the second, pixels at most the third.
 `Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content.
 """
+_MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
+"""The mode of the pixels that a colour profile of this kind describes."""
+_SAME_COLOUR = 2
+"""Maximum difference, of 255, between a colour and its conversion for a profile that counts as sRGB itself."""
+_NO_PROFILE = (
+    "The colour profile of the image is damaged or of another kind: it was ignored, so colours may look different."
+)
 _TAKEN = "PNG, JPEG, WebP, GIF, BMP and TIFF are taken"
 _OTHERS = {
     b"%PDF": "a PDF",
@@ -184,48 +192,107 @@ def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image
     if image.format == "JPEG":
         image.draft(None, (MAX_SIDE, MAX_SIDE))  # huge ones are decoded at a fraction of their size
     turned = orientation_of(image) != 1  # before it is loaded: Pillow turns a TIFF itself then
+    deep = _has_16_bits(image, data)
     image.load()
+    profiles = [image.info["icc_profile"]] if "icc_profile" in image.info else []
     if turned:
         notes.append("The image was turned upright, as its camera noted.")
         image = ImageOps.exif_transpose(image)
+    if image.mode == "F" or image.mode.startswith("I"):
+        image = _from_deep(image, notes)
+    elif deep:
+        notes.append("The image had 16 bits a channel: it was brought to 8.")
+        if _brightest(image) < 16:
+            notes.append("The image is nearly black, as if its values had 12 bits: save it with 8 bits a channel.")
     if image.mode == "CMYK":
         notes.append("The image was in print colours (CMYK): they were converted to RGB.")
-        return _from_cmyk(image)
-    if image.mode == "F" or image.mode.startswith("I"):
-        return _from_deep(image, notes)
-    if data[:8] == _STARTS[0] and data[24] == 16:
-        notes.append("The image had 16 bits a channel: it was brought to 8.")
-    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "La", "RGBa"):
-        return _on_white(image.convert("RGBA"), notes)
-    return image.convert("RGB")
+    elif image.mode in ("LAB", "YCbCr", "HSV"):
+        notes.append(f"The image was in {image.mode} colours: they were converted to RGB.")
+        image, profiles = image.convert("RGB"), []
+    clear = "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "La", "RGBa")
+    if clear and image.mode != "LA":
+        image = image.convert("RGBA")
+    elif image.mode in ("1", "P"):
+        image = image.convert("L" if image.mode == "1" else "RGB")
+    for profile in profiles:
+        image = _in_srgb(image, profile, notes)
+    return _on_white(image.convert("RGBA"), notes) if clear else image.convert("RGB")
 
 
-def _from_cmyk(image: Image.Image) -> Image.Image:
-    """Convert to RGB by the embedded colour profile if it works."""
-    profile = image.info.get("icc_profile")
-    if profile:
-        try:
-            source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-            converted = ImageCms.profileToProfile(image, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
-            assert converted is not None
-            return converted
-        except (ImageCms.PyCMSError, OSError):  # a broken profile says nothing about the pixels
-            pass
-    return image.convert("RGB")
+def _has_16_bits(image: Image.Image, data: bytes) -> bool:
+    """Return True for a PNG or TIFF of 16 bits a channel. Pillow keeps the upper 8 of them, but for grey images."""
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE)
+        return bits == 16 or (isinstance(bits, tuple) and 16 in bits)
+    return data[:8] == _STARTS[0] and data[24] == 16
+
+
+def _brightest(image: Image.Image) -> int:
+    """Return the highest value of the channels, transparency aside."""
+    channels = zip(image.getbands(), image.split(), strict=True)
+    return max(int(np.asarray(channel).max()) for name, channel in channels if name != "A")
+
+
+def _in_srgb(image: Image.Image, profile: object, notes: list[str]) -> Image.Image:
+    """Convert an image from the colours of its profile to sRGB. Report a profile that cannot be used, and ignore it."""
+    try:
+        name, mode, conversion = _conversion(profile)
+        kind = {"CMYK": "CMYK", "L": "L", "LA": "L"}.get(image.mode, "RGB")
+        if mode != kind and (kind, mode) != ("L", "RGB"):  # grey is a colour too
+            raise ValueError("a profile of another kind")
+        if conversion is None:
+            return image
+        converted = conversion.apply(image.convert(mode))
+    except (ImageCms.PyCMSError, OSError, TypeError, ValueError, KeyError):
+        notes.append(_NO_PROFILE)
+        return image
+    if image.mode != "CMYK":  # of which a note tells already
+        notes.append(f"The colours of the image were converted from “{name}” to sRGB.")
+    if "A" in image.getbands():
+        converted.putalpha(image.getchannel("A"))
+    return converted
+
+
+@lru_cache(maxsize=16)
+def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform | None]:
+    """Return a profile's name, the mode that it takes, and the conversion to sRGB, or None if it is sRGB itself.
+
+    Raises PyCMSError, OSError, ValueError, KeyError and TypeError for what is no usable profile.
+    """
+    if not isinstance(profile, bytes):
+        raise TypeError("no profile")
+    source, target = ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB")
+    mode = _MODE_OF_PROFILE[source.profile.xcolor_space]
+    intent = ImageCms.Intent.PERCEPTUAL if mode == "CMYK" else ImageCms.Intent.RELATIVE_COLORIMETRIC
+    conversion = ImageCms.buildTransform(source, target, mode, "RGB", intent)
+    words = "".join(letter for letter in ImageCms.getProfileDescription(source) if letter.isprintable())
+    name = " ".join(words.split())[:60] or "a profile without a name"
+    steps = np.arange(0, 256, 15, dtype=np.uint8)
+    colours = np.stack(np.meshgrid(steps, steps, steps), -1).reshape(1, -1, 3)
+    probe = Image.fromarray(colours if mode == "RGB" else np.repeat(colours[..., :1], 3, -1))
+    if mode == "CMYK":  # which is never the same
+        return name, mode, conversion
+    difference = ImageChops.difference(conversion.apply(probe.convert(mode)), probe)
+    return name, mode, None if _brightest(difference) <= _SAME_COLOUR else conversion
 
 
 def _from_deep(image: Image.Image, notes: list[str]) -> Image.Image:
-    """Convert grey images of 16 or more bits. More than 16 bits are stretched to the range of the image."""
+    """Convert grey images of 16 or more bits to 8. More than 16 bits are stretched to the range of the image.
+
+    Sensors of 12 bits write their values into files of 16 as they are. An image without a higher value is one of those.
+    """
     values = np.asarray(image).astype(np.float64)
     if image.mode != "F" and values.min() >= 0 and values.max() <= 65535:
-        notes.append("The image had 16 bits a channel: it was brought to 8.")
-        grey = values / 257.0
+        bits = next(bits for bits in (8, 12, 16) if values.max() < 1 << bits)
+        used = "" if bits == 16 else f" and no value above {values.max():.0f}, so its values were read as {bits} bits"
+        notes.append(f"The image had 16 bits a channel{used}: it was brought to 8.")
+        grey = values * (255.0 / ((1 << bits) - 1))
     else:
         notes.append("The image had more than 16 bits a channel: its darkest value became black, its brightest white.")
         values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
         low, high = float(values.min()), float(values.max())
         grey = (values - low) * (255.0 / ((high - low) or 1.0))
-    return Image.fromarray(np.rint(grey).astype(np.uint8)).convert("RGB")
+    return Image.fromarray(np.rint(grey).astype(np.uint8))
 
 
 def _on_white(image: Image.Image, notes: list[str]) -> Image.Image:

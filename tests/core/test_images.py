@@ -14,7 +14,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from core.errors import UserError
-from core.images import MAX_SIDE, fit, read_image
+from core.images import MAX_SIDE, fit, image_sha, read_image
+from tests.support.colour_profiles import ADOBE, P3, SRGB, in_colours_of
 
 
 def scene(width: int = 64, height: int = 48) -> Image.Image:
@@ -139,6 +140,100 @@ def test_cmyk_becomes_rgb() -> None:
     picture = read_image(saved(scene().convert("CMYK"), "JPEG", quality=95))
     assert "CMYK" in picture.notes[0]
     assert difference(picture.image, scene()) < 12
+
+
+COLOURS = Image.fromarray(np.random.default_rng(1).integers(60, 200, (6, 8, 3), dtype=np.uint8)).resize((64, 48), 0)
+"""Colours that sRGB and the wider profiles can both show."""
+
+
+@pytest.mark.parametrize("profile", [P3, ADOBE])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "TIFF"])
+def test_colours_of_a_profile_become_those_that_a_person_sees(kind: str, profile: bytes) -> None:
+    options: dict[str, dict[str, object]] = {"JPEG": {"quality": 98, "subsampling": 0}, "WEBP": {"lossless": True}}
+    image = in_colours_of(profile, COLOURS)
+    picture = read_image(saved(image, kind, icc_profile=profile, **options.get(kind, {})))
+    assert difference(picture.image, COLOURS) < 1
+    name = "P3" if profile == P3 else "Adobe RGB"
+    assert picture.notes == (f"The colours of the image were converted from “like {name}” to sRGB.",)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "L", "P", "1"])
+def test_a_profile_is_applied_in_every_mode(mode: str) -> None:
+    image = in_colours_of(P3, COLOURS).convert(mode)
+    if mode.endswith("A"):
+        image.putalpha(Image.fromarray(np.repeat(np.array([[0] * 32 + [255] * 32], np.uint8), 48, axis=0)))
+    picture = read_image(saved(image, "PNG", icc_profile=P3))
+    shown = read_image(saved(image.convert("RGB"), "PNG", icc_profile=P3)).image
+    if mode.endswith("A"):
+        shown.paste((255, 255, 255), (0, 0, 32, 48))
+        assert picture.notes[1] == "The image had transparent parts: they became white."
+    assert difference(picture.image, shown) == 0 and "from “like P3” to sRGB" in picture.notes[0]
+
+
+def test_pixels_stay_where_a_profile_changes_nothing() -> None:
+    plain = read_image(saved(COLOURS, "PNG"))
+    held = read_image(saved(COLOURS, "PNG", icc_profile=SRGB))
+    assert image_sha(held.image) == image_sha(plain.image) and held.notes == ()
+    assert difference(plain.image, COLOURS) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "profile"),
+    [
+        ("PNG", "RGB", b"no profile"),
+        ("PNG", "RGB", P3[:200]),
+        ("PNG", "RGB", P3.replace(b"RGB XYZ ", b"CMYKXYZ ")),
+        ("JPEG", "RGB", P3[:100] + bytes(len(P3) - 100)),
+        ("JPEG", "CMYK", P3),
+    ],
+)
+def test_a_profile_that_cannot_be_used_is_told_and_ignored(kind: str, mode: str, profile: bytes) -> None:
+    picture = read_image(saved(COLOURS.convert(mode), kind, icc_profile=profile))
+    without = read_image(saved(COLOURS.convert(mode), kind))
+    assert image_sha(picture.image) == image_sha(without.image)
+    told = (
+        "The colour profile of the image is damaged or of another kind: it was ignored, so colours may look different."
+    )
+    assert picture.notes == (*without.notes, told)
+
+
+def test_a_damaged_profile_never_escapes_as_an_error() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        profile = bytearray(P3)
+        for at in rng.integers(0, len(profile), 6):
+            profile[at] = rng.integers(256)
+        assert read_image(saved(COLOURS, "PNG", icc_profile=bytes(profile))).image.size == COLOURS.size
+
+
+@pytest.mark.parametrize(("times", "bits"), [(1, 8), (16, 12), (257, 16)])
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_grey_of_few_bits_in_sixteen_can_be_seen(kind: str, times: int, bits: int) -> None:
+    grey = COLOURS.convert("L")
+    picture = read_image(saved(Image.fromarray(np.asarray(grey).astype(np.uint16) * times), kind))
+    assert difference(picture.image, grey.convert("RGB")) < 1
+    told = f"no value above {int(np.asarray(grey).max()) * times}, so its values were read as {bits} bits"
+    assert len(picture.notes) == 1 and "it was brought to 8." in picture.notes[0]
+    assert (told in picture.notes[0]) == (bits < 16)
+
+
+def test_colours_of_few_bits_in_sixteen_are_told() -> None:
+    import cv2
+
+    ok, data = cv2.imencode(".png", np.asarray(scene()).astype(np.uint16)[:, :, ::-1] * 16)
+    assert ok
+    assert "nearly black, as if its values had 12 bits" in read_image(data.tobytes()).notes[1]
+
+
+def test_lab_colours_are_converted_and_said() -> None:
+    from PIL import ImageCms
+
+    lab = ImageCms.profileToProfile(
+        COLOURS, ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB"), outputMode="LAB"
+    )
+    assert lab is not None
+    picture = read_image(saved(lab, "TIFF"))
+    assert difference(picture.image, COLOURS) < 2 and picture.notes[0].startswith("The image was in LAB colours")
 
 
 def test_sixteen_bits_are_scaled() -> None:
