@@ -2,7 +2,7 @@
 
 images/NAME.png    carries its run, like any saved image
 masks/NAME.png     where the run has a mask, at the size of the image: a class number a pixel
-metadata.jsonl     a JSON object a line and image, `file_name` first, as Hugging Face `datasets` reads it
+metadata.parquet   a row an image, as Hugging Face `datasets` reads it; in JSON it would take names for dates
 README.md          what is in here and how it is loaded; its head tells `datasets` which of the files are data
 edited_values.csv  how many of the values of each stage people changed in these runs, by profile and stage
 """
@@ -10,7 +10,6 @@ edited_values.csv  how many of the values of each stage people changed in these 
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ from services.runs.edited_share import FILE as EDITED
 from services.runs.edited_share import edited_csv
 from storage.workspace import Workspace
 
-METADATA = "metadata.jsonl"
+METADATA = "metadata.parquet"
 CARD = "README.md"
 MOST_RUNS = 1000
 """In one file."""
@@ -60,23 +59,21 @@ def write_accepted(
                 if mask is not None:
                     archive.writestr(f"masks/{name}", _mask_of(mask, data))
                 lines.append(_about(run, case, name))
-        text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in _telling_first(lines))
-        archive.writestr(METADATA, text, zipfile.ZIP_DEFLATED)
+        archive.writestr(METADATA, _table(lines), zipfile.ZIP_DEFLATED)
         archive.writestr(CARD, _card(lines, name_of_zip), zipfile.ZIP_DEFLATED)
         archive.writestr(EDITED, edited_csv(workspace, [run.id for run in runs]), zipfile.ZIP_DEFLATED)
     return name_of_zip
 
 
-def _telling_first(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put lines that fill a field first in front: `datasets` takes columns and types from the first ten megabytes."""
-    known: set[str] = set()
-    telling: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
-    for line in lines:
-        filled = {field for field, value in line.items() if value not in ("", [], None)}
-        (others if filled <= known else telling).append(line)
-        known |= filled
-    return [*telling, *others]
+def _table(lines: Sequence[dict[str, Any]]) -> bytes:
+    """Return a Parquet file with these rows. A row without a field of another one has null there."""
+    import pyarrow
+    import pyarrow.parquet
+
+    fields = dict.fromkeys(field for line in lines for field in line)
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({field: [line.get(field) for line in lines] for field in fields}), file)
+    return file.getvalue()
 
 
 def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
@@ -86,7 +83,7 @@ def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
     files = [
         ("images/", "the images; each carries its run, which DILLEMA Studio opens"),
         *([("masks/", "a class number a pixel, of the image of the same name")] if masks else []),
-        (METADATA, "a line an image: label, caption, edits, seed and more"),
+        (METADATA, "a row an image: label, caption, edits, seed and more"),
         (EDITED, "how many of the values of each stage people changed"),
     ]
     head = ["configs:", "- config_name: default", "  data_files:", "  - split: train", "    path:"]

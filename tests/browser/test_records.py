@@ -238,7 +238,7 @@ def test_a_saved_image_restores_its_run_here_and_in_another_workspace(
     page.keyboard.press("a")
     expect(page.locator("#save-accepted")).to_contain_text("Save 1 accepted")
     zipped, archive = downloaded(page, "#save-accepted")
-    assert zipped.endswith(".zip") and archive[:2] == b"PK" and b"metadata.jsonl" in archive
+    assert zipped.endswith(".zip") and archive[:2] == b"PK" and b"metadata.parquet" in archive
 
     # Dropped on another run's page, it opens its own, at the image that was dropped.
     open_run(page, new_run(studio, "Another"))

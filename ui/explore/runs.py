@@ -148,7 +148,7 @@ def _picked() -> Html:
         class_="btn s",
         download=True,
         id="save-picked",
-        title="A ZIP file with all accepted images of these runs, their masks, and metadata.jsonl",
+        title="A ZIP file with all accepted images of these runs, their masks, and metadata.parquet",
     )
     remove = button("Delete", look="s bad", data_remove_picked=True)
     keep = button("Keep", look="s", data_keep_run=True)

@@ -14,7 +14,7 @@ def save_accepted(run: Run) -> Html | None:
     if not number:
         return None
     words = (
-        "A ZIP file with all accepted images, their masks, and metadata.jsonl: label, caption, edits and seed of each"
+        "A ZIP file with all accepted images, their masks, and metadata.parquet: label, caption, edits and seed of each"
     )
     return save_link(f"Save {number} accepted", f"download/accepted.zip?run={run.id}", id="save-accepted", title=words)
 

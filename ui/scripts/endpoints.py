@@ -94,7 +94,7 @@ class DownloadImageWithMask(DownloadImage, name="download-image-with-mask"):
 
 
 class DownloadAccepted(Query, name="download-accepted"):
-    """Give all accepted images of runs as a ZIP file, with their labels, masks and a metadata.jsonl."""
+    """Give all accepted images of runs as a ZIP file, with their labels, masks and a metadata.parquet."""
 
     runs: RunIds = Field(min_length=1, max_length=MOST_RUNS, description="The ids of the runs")
 

@@ -8,8 +8,10 @@ import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -258,10 +260,10 @@ def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio
 
 
 def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestClient) -> None:
-    """As `datasets` reads it: a line an image in metadata.jsonl, with its file, its mask and its label.
+    """As `datasets` reads it: a row an image in metadata.parquet, with its file, its mask and its label.
 
-    Tried with datasets 5.2.0. It takes the columns from the first lines, `image` from the first field, and where
-    README.md does not say which files are data, it takes a folder of one image for a folder of tables.
+    Tried with datasets 5.2.0. Where README.md does not say which files are data, it takes a folder of one image for a
+    folder of tables.
     """
     masked, plain, empty = finished(studio), new_run(studio, "boat"), new_run(studio)
     do(studio, plain, "run-all")
@@ -275,12 +277,7 @@ def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestCl
     reply = client.get("/download/accepted.zip", params={"run": [plain, masked, masked, empty]})
     assert "3-runs-accepted-" in reply.headers["content-disposition"]
     with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
-        lines = [json.loads(line) for line in archive.read("metadata.jsonl").decode().splitlines()]
-        filled = [{field for field, value in line.items() if value not in ("", [])} for line in lines]
-        assert all(next(iter(line)) == "file_name" for line in lines)
-        assert not filled[2] - filled[1] - filled[0] and "mask_file_name" in filled[1], (
-            "what fills a column comes first"
-        )
+        lines = pyarrow.parquet.read_table(io.BytesIO(archive.read("metadata.parquet"))).to_pylist()
         lines.sort(key=lambda line: str(line["label"]))
         assert [(line["case"], line["label"]) for line in lines] == [
             (cases[masked][0].id, "bird"),
@@ -294,17 +291,41 @@ def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestCl
         assert archive.read(named[0]) == studio.exchange.saved_image(cases[masked][0].id)[1]
         with Image.open(io.BytesIO(archive.read(lines[0]["mask_file_name"]))) as mask:
             assert (mask.mode, mask.size) == ("L", Image.open(cases[masked][0].image_path).size)
-        beside = {"metadata.jsonl", "README.md", "edited_values.csv"}
+        beside = {"metadata.parquet", "README.md", "edited_values.csv"}
         assert set(archive.namelist()) == {*named, lines[0]["mask_file_name"], *beside}
         card = archive.read("README.md").decode()
         assert card.startswith(
             "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path:\n"
-            '    - "metadata.jsonl"\n    - "images/*"\n    - "masks/*"\n---\n'
+            '    - "metadata.parquet"\n    - "images/*"\n    - "masks/*"\n---\n'
         )
         assert re.search(r'load_dataset\("imagefolder", data_files="3-runs-accepted-.*\.zip"', card)
     assert client.get("/download/accepted.zip", params={"run": empty}).status_code == 404
     assert client.get("/download/accepted.zip", params={"run": "../x"}).status_code == 404
     assert client.get("/download/accepted.zip").status_code == 422
+
+
+def test_the_accepted_images_load_by_the_lines_of_their_card(
+    studio: Studio, client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masked, plain = finished(studio), new_run(studio, "boat")
+    do(studio, plain, "run-all")
+    do(studio, plain, "generate")
+    for number, run in enumerate((masked, plain)):
+        studio.workspace.runs.rename(run, f"2024-11-2{number}")
+        studio.workspace.test_cases.review(studio.workspace.runs.get(run).test_cases[0].id, "accepted")
+    reply = client.get("/download/accepted.zip", params={"run": [masked, plain]})
+    with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
+        lines = re.findall(r"```python\n(.*?)```", archive.read("README.md").decode(), re.DOTALL)[0]
+    named = re.findall(r'data_files="(.*?)"', lines)[0]
+    (tmp_path / named).write_bytes(reply.content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    rows = sorted(names["images"], key=lambda row: row["run_name"])
+    assert [row["run_name"] for row in rows] == ["2024-11-20", "2024-11-21"], "names, and not points in time"
+    assert [row["label"] for row in rows] == ["bird", "boat"] and rows[0]["image"].mode == "RGB"
+    assert rows[0]["mask"].size == rows[0]["image"].size and rows[1]["mask"] is None
 
 
 @pytest.fixture
