@@ -33,7 +33,10 @@ class Captioner(Protocol):
     name: str
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption and the prompt that was sent ("" for a model without prompts)."""
+        """Return the reply as the model wrote it, and the prompt that was sent ("" for a model without prompts).
+
+        `pipeline.replies.read_reply` reads the caption in the reply.
+        """
         ...
 
 
@@ -76,6 +79,8 @@ class LanguageModel(Protocol):
     ) -> str:
         """Return the continuation, without the prompt. Raises UserError if the prompt does not fit the context.
 
+        It is as the model wrote it, with thoughts and marks of a chat template: `pipeline.replies.read_reply` reads the
+        answer in it.
         `schema` is a JSON schema for the reply, used by models that can be constrained to one: as JSON, or as lines
         (see `pipeline.stages.reply_schema`). The reader accepts both and relies on neither.
         """

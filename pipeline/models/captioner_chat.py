@@ -17,7 +17,7 @@ from core.settings import CaptionSettings
 from core.types import Task
 from pipeline.models.batching import AtOnce
 from pipeline.models.captioner import AT_ONCE, LOAD_ERRORS, ON_CPU, own_draws, sampling, sampling_apart, seeded
-from pipeline.models.server import ChatServer, side_by_side, without_thoughts
+from pipeline.models.server import ChatServer, side_by_side
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.profiles.text_sections import ChatCaptioner, ServerCaptioner
 from pipeline.seams import CaptionRequest
@@ -68,7 +68,7 @@ class ChatVisionModel:
         self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The caption without thoughts, and the instruction that was sent beside the picture."""
+        """The caption, with thoughts if there are any, and the instruction that was sent beside the picture."""
         prompt = self._prompt(task)
         (said,) = self._say(self.encode([image], [prompt]), settings, seed, sampling(settings))
         return said, prompt
@@ -112,7 +112,7 @@ class ChatVisionModel:
         # What comes back begins with the prompt.
         new = ids[:, encoded["input_ids"].shape[1] :]
         texts = self._processor.batch_decode(new, skip_special_tokens=True)
-        return [without_thoughts(str(text))[0] for text in texts]
+        return [str(text).strip() for text in texts]
 
     def _shows_pictures(self) -> bool:
         """Whether a message with a picture reads otherwise than the same one without."""
@@ -172,7 +172,8 @@ class ServedChatModel:
         self.name = f"{section.title} by a server"
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The caption without thoughts, and the instruction that was sent beside the picture. A server knows no beams.
+        """The caption, with thoughts if there are any, and the instruction that was sent beside the picture. A server
+        knows no beams.
 
         Raises what `ChatServer.chat` does.
         """

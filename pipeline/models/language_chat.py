@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from core.errors import CannotLoad, UnreadableReply, UserError
@@ -15,9 +15,9 @@ from pipeline.models.batching import AtOnce
 from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import Form, Forms
-from pipeline.models.server import without_thoughts
 from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.profiles.text_sections import ChatLanguage
+from pipeline.replies import read_reply, with_thoughts
 from pipeline.seams import LanguageRequest
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ChatLanguageModel:
         stop: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
     ) -> str:
-        """The reply without thoughts, up to a stop, an end token or the longest reply; held to `schema`.
+        """The reply behind its thoughts, up to a stop, an end token or the longest reply; held to `schema`.
 
         Raises UserError when the prompt, the longest thought and the longest reply do not fit the context,
         UnreadableReply when the model spent its whole reply on thoughts, and Cancelled within a reply.
@@ -146,14 +146,15 @@ class ChatLanguageModel:
 
     def _reply(self, request: LanguageRequest, row: _Row, settings: LanguageSettings) -> str | UserError:
         """What a row says in the end."""
-        reply = said = str(self._tokenizer.decode(row.said, skip_special_tokens=True))
+        said = str(self._tokenizer.decode(row.said, skip_special_tokens=True)).strip()
+        answer, thoughts = said, ""
         if row.form is None:
-            reply, thoughts = without_thoughts(said)
+            answer, thoughts = astuple(read_reply(said))
             if thoughts:  # unasked: they are part of the reply, and of its length
-                spent = max(1, len(row.said) - len(self._encode(reply)))
+                spent = max(1, len(row.said) - len(self._encode(answer)))
                 self.thought += spent
-                log.info("%s spent %d tokens on thoughts, which were taken off.", self.name, spent)
-            if thoughts and not reply:
+                log.info("%s spent %d tokens on thoughts.", self.name, spent)
+            if thoughts and not answer:
                 return UnreadableReply(
                     f"The language model spent its longest reply ({settings.max_new_tokens} tokens) on thoughts and "
                     "said nothing: raise that setting, or set thinking in the profile, which counts them apart.",
@@ -161,8 +162,9 @@ class ChatLanguageModel:
                     said,
                     attempts=1,
                 )
-        ends = [at for s in row.stops if (at := reply.find(s)) >= 0]
-        return reply[: min(ends, default=len(reply))].strip()
+        if ends := [at for s in row.stops if (at := answer.find(s)) >= 0]:
+            said = with_thoughts(thoughts, answer[: min(ends)].strip())
+        return with_thoughts(row.thoughts, said)
 
     def chat(self, prompt: str) -> str:
         """What the model reads: its chat template with the prompt, and with what it is told before every prompt."""
@@ -202,7 +204,7 @@ class ChatLanguageModel:
         for row in rows:
             new = [token for token in row.said if token not in self._ends]
             self.thought += len(new)
-            over = THOUGHT_OVER in str(self._tokenizer.decode(new))
+            row.thoughts, over, _ = str(self._tokenizer.decode(new)).partition(THOUGHT_OVER)
             row.tokens += new + self._encode("\n\n" if over else f"\n{THOUGHT_OVER}\n\n")
             row.said, row.over = [], False
 
@@ -322,3 +324,5 @@ class _Row:
     stops: tuple[str, ...] = ()
     said: list[int] = field(default_factory=list)
     over: bool = False
+    thoughts: str = ""
+    """What the model thought before, where the profile has it think."""

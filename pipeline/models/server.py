@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from core.errors import CannotLoad, UnreadableReply, UserError
 from core.progress import stop_if, stop_signal
 from pipeline.profiles.text_sections import Server
+from pipeline.replies import read_reply, whole_letters, with_thoughts
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class ServerReply:
     """What the model said."""
 
     text: str
-    """Without thoughts."""
+    """As it wrote it: `read_reply` reads the answer. Thoughts that the server sent apart stand before it."""
     cut: bool
     """Whether it ended because the longest reply was reached."""
     thought: int
@@ -104,12 +105,17 @@ class _Answer:
     def said(self) -> str:
         """The server's own words about a fault, in one line; "" where it has none. They may hold the key."""
         found = self.json()
-        for key in ("error", "message", "detail"):
+        found = _error_in(found) or found
+        behind = found.get("metadata") if isinstance(found, dict) else None
+        for key in ("message", "detail"):
             if isinstance(found, dict) and found.get(key):
                 found = found[key]
         if self.is_page or found is None:
             found = "" if self.is_page else self.text
-        return " ".join((found if isinstance(found, str) else json.dumps(found)).split())
+        words = found if isinstance(found, str) else json.dumps(found)
+        if isinstance(behind, dict) and isinstance(raw := behind.get("raw"), str):  # of the provider behind a router
+            words = f"{words}: {raw}"
+        return " ".join(whole_letters(words).split())
 
 
 class ChatServer:
@@ -189,8 +195,10 @@ class ChatServer:
                 body.setdefault("reasoning_effort", "none")
         body = {name: value for name, value in body.items() if name not in self._without}
         reply = self._tried(body, _words_of(messages))
-        ends = [at for s in stop if s and (at := reply.text.find(s)) >= 0]
-        return ServerReply(reply.text[: min(ends)].strip(), False, reply.thought) if ends else reply
+        read = read_reply(reply.text)
+        if ends := [at for s in stop if s and (at := read.answer.find(s)) >= 0]:
+            return ServerReply(with_thoughts(read.thoughts, read.answer[: min(ends)].strip()), False, reply.thought)
+        return reply
 
     def _tried(self, body: dict[str, Any], prompt: str) -> ServerReply:
         """The reply, asked for again where that may help."""
@@ -234,12 +242,10 @@ class ChatServer:
         while answer.status in (400, 422) and (left := self._left_out(body, answer.said)) is not None:
             body = left
             answer = self._send("POST", "/chat/completions", body, prompt)
-        found = answer.json()
-        if answer.status == 200 and isinstance(found, dict) and found.get("error") and "choices" not in found:
+        if answer.status == 200 and (error := _error_in(answer.json())) is not None:
             # Some say by 200 that something failed.
-            code = found["error"].get("code") if isinstance(found["error"], dict) else None
-            failed = code if isinstance(code, int) and 400 <= code < 600 else 400
-            answer = replace(answer, status=failed)
+            code = error.get("code") if isinstance(error, dict) else None
+            answer = replace(answer, status=code if isinstance(code, int) and 400 <= code < 600 else 400)
         if answer.status != 200:
             raise self._fault(answer, prompt)
         return self._read(answer, prompt)
@@ -269,32 +275,55 @@ class ChatServer:
         try:
             choice = found["choices"][0]
             message = choice["message"]
-            said = message.get("content")
-            said = "".join(part.get("text", "") for part in said) if isinstance(said, list) else said or ""
-            thoughts = message.get("reasoning_content") or message.get("reasoning") or ""
+            content, thoughts = _texts(message.get("content"))
+            field = next((name for name in ("reasoning_content", "reasoning") if message.get(name)), "")
+            thoughts += message[field] if field else ""
             usage = found.get("usage") or {}
-            if not isinstance(said, str) or not isinstance(thoughts, str) or not isinstance(usage, dict):
-                raise TypeError("a message of another kind")
+            if not isinstance(usage, dict):
+                raise TypeError("counts of another kind")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             told = f"{who} answered with something that is no chat completion ({self._masked(answer.said)[:120]})"
             message = f"{told}: correct the address in the profile, or look at what runs there."
             raise NoServer(message, prompt, self._shown(answer.text)) from error
-        text, inside = without_thoughts(said)
-        thought = _count_thoughts(usage, thoughts + inside, text)
+        text = with_thoughts(thoughts, content)
+        read = read_reply(text)
+        thought = _count_thoughts(usage, read.thoughts, read.answer)
         with self._lock:
             self.thought += thought
         if thought:
-            log.info("%s spent %d tokens on thoughts, which were taken off.", self._section.model, thought)
+            log.info("%s spent %d tokens on thoughts.", self._section.model, thought)
             self.told_not_to_think = not self._section.thinking
-        cut, raw = choice.get("finish_reason") == "length", self._shown(answer.text)
-        if not text and cut:
+        end, raw = choice.get("finish_reason"), self._shown(answer.text)
+        if end == "content_filter" or not read.answer:
+            who = f"The {self._role} at {self._address}"
+            if why := self._why_nothing(message, end, thought, "" if content.strip() else field):
+                raise NothingSaid(f"{who} {why}.", prompt, raw)
+            what = "thoughts alone" if thought else "nothing"
+            nothing = f"{who} replied with {what}: run it again, or fill it in yourself."
+            raise _Passing(NothingSaid(nothing, prompt, raw), most=2)
+        return ServerReply(text, end == "length", thought)
+
+    def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, alone: str) -> str:
+        """Say what came instead of an answer, and what to do. "" if another try may help.
+
+        `alone` is the name of the field for thoughts if nothing but that is filled.
+        """
+        if refusal := message.get("refusal"):
+            words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
+            return f"refused (“{words}”): change the caption or the prompt, or take another model"
+        if end == "content_filter":
+            return "had its reply held back by the server's content filter: change the caption or the prompt"
+        if message.get("tool_calls") or message.get("function_call"):
+            return "called a tool instead of replying: switch tools off on the server, or take another model"
+        if end == "length":
             todo = "switch thinking off in the profile, or raise that setting" if thought else "raise that setting"
-            on = " on thoughts" if thought else ""
-            raise NothingSaid(f"The {self._role} spent its longest reply{on} and said nothing: {todo}.", prompt, raw)
-        if not text:
-            message = f"The {self._role} at {self._address} replied with nothing: run it again, or fill it in yourself."
-            raise _Passing(NothingSaid(message, prompt, raw), most=2)
-        return ServerReply(text, cut, thought)
+            return f"spent its longest reply{' on thoughts' if thought else ''} and said nothing: {todo}"
+        if alone:
+            return (
+                f"put its whole reply into {alone}, where thoughts belong, and none into content: correct the "
+                "reasoning parser of the server, or take another model"
+            )
+        return ""
 
     def _fault(self, answer: _Answer, prompt: str) -> Exception:
         """What is made of a status that is no success."""
@@ -439,7 +468,7 @@ class ChatServer:
                     data += piece
                     if len(data) > MOST_BYTES:
                         raise _TooMuch
-                return _Answer(response.status_code, response.headers, data.decode("utf-8", errors="replace"))
+                return _Answer(response.status_code, response.headers, data.decode("utf-8-sig", errors="replace"))
 
         stopped, reading = stop_signal(), asyncio.ensure_future(read())
         try:
@@ -492,20 +521,26 @@ def side_by_side(
     return [reply.result() for reply in sent]
 
 
-def without_thoughts(text: str) -> tuple[str, str]:
-    """A reply without its `<think>` blocks, and what stood in them. A block may lack its beginning, which some chat
-    templates write themselves, or its end, when the longest reply was reached.
-    """
-    thoughts = re.findall(r"<think>(.*?)</think>", text, re.DOTALL)
-    rest = re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL)
-    before, end, after = rest.rpartition("</think>")
-    if end:
-        thoughts.append(before)
-        rest = after
-    rest, start, unfinished = rest.partition("<think>")
-    if start:
-        thoughts.append(unfinished)
-    return rest.strip(), "".join(thoughts).strip()
+def _error_in(found: Any) -> Any:
+    """Return what a reply says of a failure, in itself or in its choice; None if it says nothing of one."""
+    if not isinstance(found, dict):
+        return None
+    if found.get("error"):
+        return found["error"]
+    choices = found.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    if choice.get("error") or choice.get("finish_reason") == "error":
+        error = choice.get("error") or "it broke off the reply"
+        return {"code": 502, **(error if isinstance(error, dict) else {"message": error})}
+    return found if found.get("object") == "error" else None
+
+
+def _texts(content: Any) -> tuple[str, str]:
+    """Return the text and the thoughts of a message's content. Raises TypeError or AttributeError for another kind."""
+    if isinstance(content, list):
+        thoughts = [_texts(part["thinking"])[0] for part in content if part.get("thinking")]
+        return "".join(part.get("text") or "" for part in content), "".join(thoughts)
+    return "" + (content or ""), ""
 
 
 def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:

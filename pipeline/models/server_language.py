@@ -15,6 +15,7 @@ from core.errors import UnreadableReply, UserError
 from core.settings import LanguageSettings
 from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply, side_by_side
 from pipeline.profiles.text_sections import ServerLanguage
+from pipeline.replies import read_reply, whole_letters
 from pipeline.seams import LanguageRequest
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class ServedLanguage:
             reply = self._say(in_words(PROBE_PROMPT, PROBE_SCHEMA), settings, 0)
         except NothingSaid:
             return "none"
-        return "asked" if fits_probe(without_fence(reply.text)) else "none"
+        return "asked" if fits_probe(reply.text) else "none"
 
     def complete(
         self,
@@ -87,7 +88,7 @@ class ServedLanguage:
         if schema is not None and self.holds != "none":
             prompt = in_words(prompt, schema)
             self._require_room(prompt, settings)
-            return without_fence(_whole(self._say(prompt, settings, seed), prompt, settings))
+            return _whole(self._say(prompt, settings, seed), prompt, settings)
         self._require_room(prompt, settings)
         return self._say(prompt, settings, seed, stop).text
 
@@ -143,7 +144,7 @@ def _whole(reply: ServerReply, prompt: str, settings: LanguageSettings) -> str:
         raise UnreadableReply(
             f"The reply was cut off after {settings.max_new_tokens} tokens: raise the longest reply, or run it again.",
             prompt,
-            reply.text,
+            whole_letters(reply.text),
             attempts=1,
         )
     return reply.text
@@ -157,16 +158,11 @@ def in_words(prompt: str, schema: Mapping[str, Any]) -> str:
     )
 
 
-def without_fence(text: str) -> str:
-    """The text without the fence that models like to put around code."""
-    fenced = re.fullmatch(r"\s*```\w*\n(.*?)\n?```\s*", text, re.DOTALL)
-    return fenced[1].strip() if fenced else text
-
-
 def fits_probe(text: str) -> bool:
-    """Whether a reply is what the schema of the probe allows for."""
+    """Whether a reply is what the schema of the probe allows for, in the fence that models like to put around code."""
+    fenced = re.fullmatch(r"```\w*\n(.*?)\n?```", answer := read_reply(text).answer, re.DOTALL)
     try:
-        found = json.loads(text)
+        found = json.loads(fenced[1] if fenced else answer)
     except ValueError:
         return False
     return (

@@ -129,7 +129,7 @@ def run(
             trace,
             prompt=BETWEEN.join((said.prompt, answer.prompt)),
             raw_reply=BETWEEN.join((said.raw_reply, answer.raw_reply)),
-            notes=(note,),
+            notes=(note, *trace.notes),
         )
     return StageValue(complete(answer.value), trace)
 

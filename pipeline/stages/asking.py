@@ -13,6 +13,7 @@ from core.progress import stop_if
 from core.settings import LanguageSettings
 from core.types import Trace
 from pipeline.prompting import Prompt
+from pipeline.replies import REPAIRED, is_refusal, read_reply, whole_letters, with_json_repaired
 from pipeline.seams import BatchLanguageModel, LanguageModel, LanguageRequest
 from pipeline.stages.parsing import Unreadable
 from pipeline.stages.reply_schema import Schema, as_lines
@@ -29,11 +30,14 @@ class Answer(Generic[V]):
     value: V
     prompt: str
     raw_reply: str
+    """The whole reply, thoughts included."""
     seed: int
     """Of the attempt that gave the value."""
     attempts: int
     """How often was asked in all."""
     seconds: float
+    notes: tuple[str, ...] = ()
+    """Remarks for a person about the reply, one sentence each."""
 
     def trace(self, model: LanguageModel, settings: LanguageSettings) -> Trace:
         """How a value came about that is this answer and nothing else."""
@@ -46,6 +50,7 @@ class Answer(Generic[V]):
             seed=self.seed,
             attempts=self.attempts,
             seconds=self.seconds,
+            notes=self.notes,
         )
 
 
@@ -142,8 +147,8 @@ class _Attempts(Generic[V]):
         self._what, self._inquiry, self._most = what, inquiry, settings.attempts
         self._text, self._stop = prompt.evaluate(**inquiry.values), prompt.stop
         self._start, self._made, self._reply, self._reason = time.monotonic(), 0, "", ""
-        self.best: tuple[int, V, str, int] | None = None
-        """Shortcomings, value, reply and seed; None as long as none could be read."""
+        self.best: tuple[int, V, str, int, tuple[str, ...]] | None = None
+        """Shortcomings, value, reply, seed and notes; None as long as none could be read."""
         self._seconds = 0.0
 
     @property
@@ -158,15 +163,21 @@ class _Attempts(Generic[V]):
     def take(self, reply: str) -> None:
         """What it gave."""
         seed = self._inquiry.seed + self._made
-        self._made, self._reply, self._seconds = self._made + 1, reply, time.monotonic() - self._start
+        self._made, self._reply, self._seconds = self._made + 1, whole_letters(reply), time.monotonic() - self._start
+        said, schema = read_reply(reply), self._inquiry.schema
+        answer = with_json_repaired(said.answer, (schema or {}).get("properties", ()))
         try:
-            value = self._inquiry.read(as_lines(reply, self._inquiry.schema))
+            value = self._inquiry.read(as_lines(answer, schema))
         except Unreadable as error:
-            self._reason = str(error)
+            thoughts_alone = said.thoughts and not said.answer
+            self._reason = "it replied with thoughts alone" if thoughts_alone else str(error)
+            if is_refusal(said.answer):
+                self._reason = f"it refused ({self._reason})"
             return
         found = self._inquiry.shortcomings(value)
         if self.best is None or found < self.best[0]:
-            self.best = (found, value, reply, seed)
+            notes = (REPAIRED,) if answer != said.answer else ()
+            self.best = (found, value, self._reply, seed, notes)
 
     def answer(self) -> Answer[V]:
         """When no further attempt is wanted."""
@@ -177,5 +188,5 @@ class _Attempts(Generic[V]):
                 "them in yourself."
             )
             raise UnreadableReply(message, self._text, self._reply, self._made)
-        _, value, reply, seed = self.best
-        return Answer(value, self._text, reply, seed, self._made, self._seconds)
+        _, value, reply, seed, notes = self.best
+        return Answer(value, self._text, reply, seed, self._made, self._seconds, notes)

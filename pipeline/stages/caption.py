@@ -16,6 +16,7 @@ from core.settings import CaptionSettings
 from core.types import Caption, StageName, StageValue, Task, Trace, failed
 from core.words import tokens
 from pipeline.checks.texts import caption_checks, require, task_checks
+from pipeline.replies import is_refusal, read_reply, whole_letters
 from pipeline.seams import Captioner
 from pipeline.stages.base import Stage, StageInputs
 
@@ -28,6 +29,8 @@ class _Said:
     text: str
     prompt: str
     raw: str
+    why: str
+    """What the captioner did instead of describing the image; "" if the text is a caption."""
     seed: int
     settings: CaptionSettings
 
@@ -55,13 +58,13 @@ def run(
         if unlike and settings.temperature == 0:
             asked = settings.model_copy(update={"temperature": temperature, "beams": 1})
         raw, prompt = captioner.caption(image, task, asked, seed + number)
-        attempts.append(_Said(" ".join(raw.split()), prompt, raw, seed + number, asked))
+        attempts.append(_said(raw, prompt, seed + number, asked))
         if _is_other(attempts[-1].text, unlike, task):
             break
     spoken = [said for said in attempts if said.text]
     if not spoken:
         stop_if(cancelled)
-        message = "The captioner said nothing: run it again, or write the caption yourself."
+        message = f"The captioner {attempts[-1].why}: run it again, or write the caption yourself."
         raise UnreadableReply(message, attempts[-1].prompt, attempts[-1].raw, len(attempts))
     same = next((said for said in spoken if tokens(said.text) == tokens(unlike)), spoken[0])
     said = next((said for said in spoken if _is_other(said.text, unlike, task)), same)
@@ -76,6 +79,16 @@ def run(
         seconds=time.monotonic() - start,
     )
     return StageValue(Caption(said.text), trace)
+
+
+def _said(raw: str, prompt: str, seed: int, settings: CaptionSettings) -> _Said:
+    """Take the caption from a reply, without thoughts. A refusal is no caption."""
+    reply = read_reply(raw)
+    why = "refused to describe the image" if is_refusal(reply.answer) else ""
+    if not reply.answer:
+        why = "replied with thoughts alone" if reply.thoughts else "said nothing"
+    text = "" if why else " ".join(reply.answer.split())
+    return _Said(text, prompt, whole_letters(raw), why, seed, settings)
 
 
 def _is_other(text: str, unlike: str, task: Task) -> bool:

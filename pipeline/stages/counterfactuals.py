@@ -126,6 +126,7 @@ def run(
             f"The request for all three stages gave {len(ready)} of {len(chosen)} captions: the others were asked for "
             "by themselves."
         )
+    notes += [note for answer in asked for note in answer.notes]
     first = (said,) if said is not None else ()
     trace = Trace(
         author="model",
@@ -138,7 +139,7 @@ def run(
         seed=seed,
         attempts=max(choice.attempts, *(answer.attempts for answer in answers)),
         seconds=time.monotonic() - start,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
     )
     return StageValue(merged(CounterfactualCaptions(tuple(items)), caption.text), trace)
 

@@ -36,6 +36,7 @@ class Choice:
     edits: tuple[tuple[Edit, ...], ...] = ()
     """Those of each caption, in caption order; none where nothing could be used, and `note` says why."""
     note: str = ""
+    """A remark for a person about the choice, or ""."""
     prompts: tuple[str, ...] = ()
     """The prompt that was sent; none where nothing was asked."""
     replies: tuple[str, ...] = ()
@@ -102,4 +103,4 @@ def choose_by_model(
         if not error.attempts:  # the model was not heard at all: it would write no caption either
             raise
         return Choice((), f"The edits were spread evenly. {error}", (error.prompt,), (error.raw_reply,), error.attempts)
-    return Choice(answer.value, "", (answer.prompt,), (answer.raw_reply,), answer.attempts)
+    return Choice(answer.value, " ".join(answer.notes), (answer.prompt,), (answer.raw_reply,), answer.attempts)

@@ -148,7 +148,8 @@ def _without_any(keywords: Sequence[Keyword]) -> int:
 def _noted(trace: Trace, settings: KeywordSettings) -> Trace:
     if not settings.edit_types:
         return trace
-    return replace(trace, notes=(f"The settings tick keywords of these edit types only: {settings.edit_types}.",))
+    note = f"The settings tick keywords of these edit types only: {settings.edit_types}."
+    return replace(trace, notes=(*trace.notes, note))
 
 
 def if_forced(forced: bool) -> list[str]:

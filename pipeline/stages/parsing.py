@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.types import EDIT_TYPES, EditType
+from pipeline.replies import is_refusal
 
 _QUOTES = "\"'`“”‘’«»*_"
 _BULLET = re.compile(r"^\s*(?:[-*•–—]\s+|\(?\d{1,2}[.):]\s+|[a-z][.)]\s+)", re.IGNORECASE)
@@ -20,9 +21,6 @@ _CHATTER = re.compile(
     r"^(?:sure|certainly|of course|ok(?:ay)?|absolutely|great(?=[!,.])|yes(?=[!,.])|here(?:'s|’s| is| are)|"
     r"the following|below|based on|given|as requested|i hope|i have|i've|let me know|note|please)\b",
     re.IGNORECASE,
-)
-_REFUSAL = re.compile(
-    r"^(?:i(?:'m| am) sorry|i apologi[sz]e|sorry|i cannot|i can(?:'t|’t)|as an ai|i(?:'m| am) unable)", re.I
 )
 _LABEL = re.compile(
     r"^(?:the )?(?:new |modified |edited |updated |revised |counterfactual |resulting )*"
@@ -162,17 +160,15 @@ def read_together(reply: str) -> CombinedReply:
 
 
 def _first_object(reply: str) -> dict[str, Any]:
-    for text in (reply, re.sub(r",(\s*[\]}])", r"\1", reply)):  # a comma too many is the most common slip
-        start = text.find("{")
-        while start >= 0:
-            try:
-                found, _end = json.JSONDecoder().raw_decode(text, start)
-            except (ValueError, RecursionError):
-                start = text.find("{", start + 1)
-                continue
-            if isinstance(found, dict) and "keywords" in found:
-                return found
-            start = text.find("{", start + 1)
+    start = reply.find("{")
+    while start >= 0:
+        try:
+            found, _end = json.JSONDecoder().raw_decode(reply, start)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and "keywords" in found:
+            return found
+        start = reply.find("{", start + 1)
     if re.search(r"\{\s*[\"']keywords", reply):
         raise Unreadable("its JSON is broken, or ends in the middle because the longest reply is too short")
     raise Unreadable("no JSON object with “keywords” was found")
@@ -192,7 +188,7 @@ def read_caption(reply: str) -> str:
     """The caption, which is one line of its own; chatter around it is left out."""
     for line in _lines(reply):
         text = _unbullet(line).replace("**", "")
-        if _REFUSAL.match(text):
+        if is_refusal(text):
             break
         if _CHATTER.match(text):
             # "Sure, here is the caption: A road ..." carries it behind the colon; "Sure! Here it is:" does not.

@@ -19,6 +19,7 @@ from pipeline.driver import Driver
 from pipeline.freshness import stale_stages
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA
+from pipeline.replies import with_json_repaired
 from pipeline.request import MemoryStore, Request
 from pipeline.stages.asking import BETWEEN
 from pipeline.stages.parsing import Unreadable, read_together
@@ -220,7 +221,7 @@ def test_a_stop_while_the_model_speaks_keeps_nothing_of_it() -> None:
     ],
 )
 def test_json_is_read_forgivingly(reply: str, keywords: int, captions: int) -> None:
-    found = read_together(reply)
+    found = read_together(with_json_repaired(reply, ("keywords", "captions")))
     assert (len(found.keywords), len(found.captions)) == (keywords, captions)
 
 

@@ -20,6 +20,7 @@ from pipeline.models import load_models
 from pipeline.models.language_chat import ChatLanguageModel
 from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.prompting import Prompt
+from pipeline.replies import read_reply
 from pipeline.seams import BatchLanguageModel, LanguageRequest
 from pipeline.stages import alternatives, counterfactuals, keywords
 from pipeline.stages.counterfactuals import edit_pools
@@ -128,7 +129,9 @@ def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:
     for schema, read in WANTED[::2]:
         before = model.thought
         reply = model.complete("a bird", LanguageSettings(max_new_tokens=60, temperature=1), 1, schema=schema)
-        assert read(reply) and "think>" not in reply and before < model.thought <= before + 12
+        said = read_reply(reply)
+        assert read(said.answer) and said.thoughts and before < model.thought <= before + 12
+        assert reply.startswith("<think>") and "think>" not in said.answer, "the trace keeps what it thought"
     with pytest.raises(UserError, match="reads 1024 in all"):
         named(folder / "qwen3", thinking=1000).complete("a bird", REPLY, 0)
 
@@ -233,7 +236,8 @@ def test_thoughts_that_nobody_asked_for_are_taken_off_and_counted(
         monkeypatch.setattr(model, "_weigh", weigh)
 
     says("<think>the bird</think>red, blue")
-    assert model.complete("a bird", LanguageSettings(max_new_tokens=60), 0) == "red, blue" and model.thought > 0
+    said = read_reply(model.complete("a bird", LanguageSettings(max_new_tokens=60), 0))
+    assert (said.answer, said.thoughts) == ("red, blue", "the bird") and model.thought > 0
     spent = model.thought
     says("<think>the bird is red and sits on a twig in sunny weather")
     with pytest.raises(UnreadableReply, match=r"longest reply \(12 tokens\) on thoughts and said nothing") as caught:

@@ -35,7 +35,7 @@ from pipeline.driver import Driver, SourceWork
 from pipeline.lots import run_stages
 from pipeline.models import Models, load_models, server
 from pipeline.models.captioner_chat import ServedChatModel, fitting
-from pipeline.models.server import ChatServer, NoServer, ServerFault, without_thoughts
+from pipeline.models.server import ChatServer, NoServer, ServerFault
 from pipeline.models.server_language import ServedLanguage
 from pipeline.profiles.profile import PROFILES, Profile, load_profile
 from pipeline.profiles.text_sections import (
@@ -46,8 +46,10 @@ from pipeline.profiles.text_sections import (
     ServerLanguage,
 )
 from pipeline.recipes import DILLEMA
+from pipeline.replies import read_reply
 from pipeline.request import MemoryStore, Request
 from pipeline.seams import BatchCaptioner, BatchLanguageModel, CaptionRequest, LanguageRequest
+from pipeline.stages import caption as caption_stage
 from pipeline.stages import keywords
 from tests.support.scripted import ScriptedModels
 from tests.support.server_process import free_port
@@ -181,7 +183,7 @@ def test_a_schema_is_held_asked_for_in_words_or_left_out(peer: Misbehaving) -> N
     assert "response_format" not in peer.asked[-1] and peer.asked[-1]["stop"] == ["\n"]
 
     model.holds, peer.answers = "asked", [(200, {}, completion('```json\n{"words": []}\n```'))]
-    assert model.complete("Which words?", COLD, 7, ["\n"], SCHEMA) == '{"words": []}'
+    assert "```" in model.complete("Which words?", COLD, 7, ["\n"], SCHEMA), "the stage sees what the model wrote"
     said = peer.asked[-1]["messages"][0]["content"]
     assert said.startswith("Which words?") and said.endswith(json.dumps(SCHEMA))
 
@@ -264,6 +266,58 @@ def test_fields_that_a_server_does_not_know_are_left_out_from_then_on(peer: Misb
         ((200, {}, completion("")), r"replied with nothing: run it again", 2, False),
         ((200, {}, completion(None, finish="length")), r"spent its longest reply and said nothing: raise", 1, False),
         ((200, {}, completion("<think>hm", finish="length")), r"on thoughts .*: switch thinking off", 1, False),
+        ((200, {}, completion("<think>hm</think>")), r"replied with thoughts alone: run it again", 2, False),
+        (
+            (200, {}, completion(None, refusal="I can't help with that.")),
+            r"refused \(“I can't help with that.”\): change the caption",
+            1,
+            False,
+        ),
+        (
+            (200, {}, completion(None, finish="tool_calls", tool_calls=[{"function": {"name": "reply"}}])),
+            r"called a tool instead of replying: switch tools off",
+            1,
+            False,
+        ),
+        ((200, {}, completion("", finish="content_filter")), r"held back by the server's content filter", 1, False),
+        ((200, {}, completion("A red", finish="content_filter")), r"held back by the server's content", 1, False),
+        (
+            (200, {}, completion(None, reasoning_content="red | attribute")),
+            r"whole reply into reasoning_content, .*none into content: correct the reasoning parser",
+            1,
+            False,
+        ),
+        (
+            (200, {}, {"choices": [{"error": {"code": 502, "message": "Provider disconnected"}, "message": {}}]}),
+            r"failed \(502: Provider disconnected\)",
+            3,
+            False,
+        ),
+        (
+            (200, {}, {"choices": [{"finish_reason": "error", "message": {"content": "A red"}}]}),
+            r"failed \(502: it broke off the reply\)",
+            3,
+            False,
+        ),
+        (
+            (200, {}, {"choices": [], "error": {"code": 503, "message": "Provider returned error"}}),
+            r"failed \(503: Provider returned error\)",
+            3,
+            False,
+        ),
+        (
+            (200, {}, {"object": "error", "message": "Only one model can be loaded", "code": 40303}),
+            r"refuses the request \(400: Only one model can be loaded\)",
+            1,
+            False,
+        ),
+        (
+            (429, {"retry-after": "0"}, {"error": {"message": "Provider error", "metadata": {"raw": "rate-limited"}}}),
+            r"no more requests for now \(429: Provider error: rate-limited\)",
+            3,
+            False,
+        ),
+        ((200, {}, {"error": "half a letter \ud83d"}), r"refuses the request \(400: half a letter \ufffd\)", 1, False),
         ((400, {}, {"message": "n has to be 1"}), r"refuses the request \(400: n has to be 1\)", 1, False),
         ((200, {}, {"error": {"code": 500, "message": "broken"}}), r"failed \(500: broken\)", 3, False),
         (
@@ -539,20 +593,6 @@ def test_without_a_count_the_server_has_the_word(peer: Misbehaving) -> None:
 # Thoughts
 
 
-@pytest.mark.parametrize(
-    ("text", "reply", "thoughts"),
-    [
-        ("<think>A bird?\n</think>\n\nred", "red", "A bird?"),
-        ("A bird?</think>red", "red", "A bird?"),
-        ("red <think>and so", "red", "and so"),
-        ("<think>a</think>red<think>b</think>, blue", "red, blue", "ab"),
-        (" red ", "red", ""),
-    ],
-)
-def test_thoughts_are_taken_off(text: str, reply: str, thoughts: str) -> None:
-    assert without_thoughts(text) == (reply, thoughts)
-
-
 def test_thoughts_are_counted(peer: Misbehaving) -> None:
     model = language(peer, thinking=True)
     assert model.server.thought == 0
@@ -560,8 +600,9 @@ def test_thoughts_are_counted(peer: Misbehaving) -> None:
         (200, {}, completion("red", reasoning_content="hm " * 9, usage={"completion_tokens": 10})),
         (200, {}, completion("red", reasoning="hm", usage={"completion_tokens_details": {"reasoning_tokens": 40}})),
     ]
-    assert [model.complete("Which words?", COLD, 0) for _ in range(2)] == ["red", "red"]
-    assert model.server.thought == 9 + 40
+    replies = [read_reply(model.complete("Which words?", COLD, 0)) for _ in range(2)]
+    assert [reply.answer for reply in replies] == ["red", "red"] and model.server.thought == 9 + 40
+    assert [reply.thoughts for reply in replies] == [("hm " * 9).strip(), "hm"], "the trace keeps them"
     assert "chat_template_kwargs" not in peer.asked[0]
     language(peer, more={"chat_template_kwargs": {"thinking": False}}).complete("Which words?", COLD, 0)
     assert peer.asked[0]["chat_template_kwargs"] == {"enable_thinking": False, "thinking": False}
@@ -577,6 +618,28 @@ def test_a_model_that_thinks_nevertheless_is_told_in_another_way(peer: Misbehavi
     model = ServedLanguage(ServerLanguage(kind="openai", address=peer.address, model="qwen3:8b"))
     assert (model.holds, model.server.thought, len(peer.asked)) == ("held", 60, 2)
     assert model.complete("Which words?", COLD, 0) == HELD
+
+
+def test_a_stop_within_thoughts_ends_nothing(peer: Misbehaving) -> None:
+    peer.answers = [(200, {}, completion("<think>Task: words</think>red | attribute\nTask: another"))]
+    reply = read_reply(language(peer).complete("Which words?", COLD, 0, ["Task:"]))
+    assert (reply.answer, reply.thoughts) == ("red | attribute", "Task: words")
+
+
+def test_content_in_parts_and_a_byte_order_mark_are_read(peer: Misbehaving) -> None:
+    parts: list[dict[str, Any]] = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
+    said = completion(None) | {"choices": [{"message": {"content": [*parts, {"text": "red"}, {"text": None}]}}]}
+    peer.answers = [(200, {}, f"\ufeff{json.dumps(said)}")]
+    reply = read_reply(language(peer).complete("Which words?", COLD, 0))
+    assert (reply.answer, reply.thoughts) == ("red", "hm")
+
+
+def test_half_a_letter_goes_into_no_record(peer: Misbehaving) -> None:
+    captioner = ServedChatModel(ServerCaptioner(kind="openai", address=peer.address, model="m"))
+    peer.answers = [(200, {}, completion("A red bird in the sun. \ud83d"))]
+    made = caption_stage.run(Image.new("RGB", (40, 40)), BIRD, captioner, CaptionSettings(), 0)
+    assert made.value.text == "A red bird in the sun."
+    assert made.trace.raw_reply.encode() == "A red bird in the sun. \ufffd".encode()
 
 
 # A captioner on a server

@@ -1,0 +1,168 @@
+"""Reads the reply of a model: its answer, without thoughts and without the marks of a chat template.
+
+Models return what they wrote, whatever it holds. Stages read the answer with `read_reply` and keep the whole reply in
+the trace. Pure functions of text that know no model and no stage.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+REPAIRED = "The reply held JSON in another form than the one asked for. It was repaired: compare it with the reply."
+_LONGEST_JSON = 100_000
+"""Characters. Longer JSON is not repaired: no stage asks for that much."""
+
+_NAMES = r"(?:seed:)?(?:think|thinking|thoughts?|reasoning|reflection|analysis)"
+_TAG = re.compile(
+    rf"(?P<begin><{_NAMES}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|channel>thought\b|<unused94>thought\b)"
+    rf"|</{_NAMES}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<channel\|>|<unused95>",
+    re.IGNORECASE,
+)
+"""The beginning or the end of thoughts."""
+_CHANNEL = re.compile(
+    r"<\|channel\|>\s*+(\w++)[^<]*+<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)", re.DOTALL
+)
+"""A message of the harmony format: the name of its channel, and its text. The channel of the answer is "final"."""
+_BARE_CHANNELS = re.compile(r"\A(?:assistant)?analysis(?=[A-Z])(.*?)(?:assistantfinal|\Z)", re.DOTALL)
+"""The same format after a tokenizer removed its special tokens."""
+
+_WRAPPING = re.compile(r"</?answer>|<\|(?:begin|end)_of_(?:box|solution)\|>", re.IGNORECASE)
+"""Marks around an answer."""
+_MARK = re.compile(
+    r"<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<(?:bos|eos|pad)>|<(?:start|end)_of_turn>|<\|turn>|<turn\|>|\[/?INST\]|<</?SYS>>"
+)
+"""A special token of a chat template that reached the text."""
+_HEAD = re.compile(
+    rf"(?:(?:<\|(?:im_start|start|start_header_id|start_of_role|turn)\|?>|<start_of_turn>)\s*(?:assistant|model)\b"
+    rf"|\s*(?:{_MARK.pattern})\s*)+"
+)
+"""The head of a turn: marks, and behind those that begin a turn the role of the model."""
+_INVISIBLE = dict.fromkeys((0x200B, 0x2060, 0xFEFF, 0x00AD))
+"""Characters without a width that part words: zero-width space, word joiner, byte order mark, soft hyphen."""
+
+_STRAIGHT = str.maketrans(dict.fromkeys("“”„‟«»", '"'))
+_REFUSAL = re.compile(
+    r"(?:i(?:['’]m| am) sorry|i apologi[sz]e|sorry\b(?!-)|i cannot|i can['’]t|as an ai\b|i(?:['’]m| am) unable)", re.I
+)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply, taken apart."""
+
+    answer: str
+    """The answer, or "" if the model gave none."""
+    thoughts: str
+    """The thoughts of the model, or ""."""
+
+
+def read_reply(text: str) -> Reply:
+    """Separate a reply into its answer and the thoughts of the model.
+
+    Thoughts stand in tags such as `<think>` or `[THINK]`, or in channels of the harmony format. Their beginning may be
+    missing, as some chat templates write it themselves, and so may their end, if the longest reply was reached. The
+    answer ends where the turn of the model does.
+    """
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").translate(_INVISIBLE)
+    text, thoughts = _without_channels(text)
+    text, tagged = _without_tags(text)
+    text = _WRAPPING.sub("", text).strip()
+    if head := _HEAD.match(text):
+        text = text[head.end() :]
+    if mark := _MARK.search(text):
+        text = text[: mark.start()]
+    return Reply(text.strip(), _MARK.sub("", "".join((*thoughts, *tagged))).strip())
+
+
+def with_thoughts(thoughts: str, answer: str) -> str:
+    """Return a reply for `read_reply` of thoughts and an answer that a model gave separately."""
+    return f"<think>\n{thoughts.strip()}\n</think>\n\n{answer}" if thoughts.strip() else answer
+
+
+def whole_letters(text: str) -> str:
+    """Return the text with U+FFFD for each lone surrogate: half a letter, which no file and no request takes."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def is_refusal(answer: str) -> bool:
+    """Return True if an answer begins like a refusal, such as "I'm sorry, but I cannot ..."."""
+    return _REFUSAL.match(answer) is not None
+
+
+def with_json_repaired(answer: str, names: Collection[str]) -> str:
+    """Return the JSON object in an answer that has one of these names, if it is broken or stands within other JSON.
+
+    Otherwise return the answer unchanged. Repaired are trailing commas, other quotes, Python's notation and the like.
+    JSON that ends in the middle is not repaired: the rest of it is unknown.
+    """
+    start, end = answer.find("{"), answer.rfind("}") + 1
+    if not names or not 0 <= start < end <= start + _LONGEST_JSON:
+        return answer
+    try:
+        data = json.loads(answer[start:end])
+        found = _object_with(names, data)
+        return answer if found is None or found is data else json.dumps(found, ensure_ascii=False)
+    except RecursionError:
+        return answer
+    except ValueError:
+        found = None if _is_cut(answer, start, end) else _object_with(names, _repaired(answer[start:end]))
+        return answer if found is None else json.dumps(found, ensure_ascii=False)
+
+
+def _without_channels(text: str) -> tuple[str, list[str]]:
+    """Return the text of the final channel, or a text without channels unchanged, and the thoughts."""
+    messages = list(_CHANNEL.finditer(text))
+    if not messages:
+        bare = _BARE_CHANNELS.match(text)
+        return (text[bare.end() :], [bare[1]]) if bare else (text, [])
+    before = text[: messages[0].start()]  # thoughts too: the chat template may begin with their channel
+    thoughts = [message[2] for message in messages if message[1] != "final"]
+    return "".join(message[2] for message in messages if message[1] == "final"), [before, *thoughts]
+
+
+def _without_tags(text: str) -> tuple[str, list[str]]:
+    """Return the text outside of tags for thoughts, and the thoughts."""
+    answer, thoughts, at, inside = "", list[str](), 0, False
+    for tag in _TAG.finditer(text):
+        between, at = text[at : tag.start()], tag.end()
+        if inside:
+            thoughts.append(between)
+        elif tag["begin"]:
+            answer += between
+        else:
+            thoughts.append(answer + between)
+            answer = ""
+        inside = bool(tag["begin"])
+    if inside:
+        thoughts.append(text[at:])
+    return answer if inside else answer + text[at:], thoughts
+
+
+def _is_cut(answer: str, start: int, end: int) -> bool:
+    """Return True if the JSON from `start` to `end` seems to go on, or lacks the end of one of its parts."""
+    text = answer[start:end]
+    return "{" in answer[end:] or any(text.count(first) != text.count(last) for first, last in ("{}", "[]"))
+
+
+def _repaired(text: str) -> Any:
+    from json_repair import repair_json
+
+    try:
+        return repair_json(text if '"' in text else text.translate(_STRAIGHT), return_objects=True)
+    except (RecursionError, ValueError):
+        return None
+
+
+def _object_with(names: Collection[str], data: Any) -> dict[str, Any] | None:
+    """Return the first object that has one of the names. Objects of one list count as one object."""
+    if isinstance(data, list):
+        together = {name: value for item in data if isinstance(item, dict) for name, value in item.items()}
+        data = together if not together.keys().isdisjoint(names) else data
+    if isinstance(data, dict) and not data.keys().isdisjoint(names):
+        return data
+    parts = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return next((found for part in parts if (found := _object_with(names, part)) is not None), None)
