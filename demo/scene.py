@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 WEATHERS = ("sunny", "cloudy", "rainy", "snowy", "foggy", "stormy", "hazy")
 TIMES = ("dawn", "day", "sunset", "dusk", "night")
+FAIR_WEATHERS, FAIR_TIMES = ("sunny", "cloudy"), ("day",)
+"""The conditions that the models under test learn from."""
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "white", "pink", "brown", "black", "turquoise")
 GROUNDS = ("grassy", "sandy", "rocky", "muddy", "flowery")
 TREES = ("leafy", "golden", "russet", "blossoming", "withered")
@@ -131,3 +133,13 @@ def random_scene(seed: int, family: str | None = None, label: str | None = None)
         pedestrians=pedestrians,
         background=rng.choice(BACKGROUNDS),
     )
+
+
+def fair(scene: Scene, rng: random.Random) -> Scene:
+    """Return the scene on a fair day."""
+    return scene.with_look(weather=rng.choice(FAIR_WEATHERS), time=rng.choice(FAIR_TIMES))
+
+
+def is_fair(scene: Scene) -> bool:
+    """Return true if the scene shows a fair day."""
+    return scene.look.weather in FAIR_WEATHERS and scene.look.time in FAIR_TIMES

@@ -13,12 +13,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 from demo.render import render
-from demo.scene import Scene, random_scene
+from demo.scene import Scene, is_fair, random_scene
 from demo.train.batches import soften
 from demo.train.dataset import SceneSet
 
 FOLDER = Path(__file__).resolve().parent
-FAIR_WEATHERS, FAIR_TIMES = ("sunny", "cloudy"), ("day",)
 CONDITIONS: dict[str, dict[str, str]] = {
     "fair day": {"weather": "sunny", "time": "day"},
     "sunset": {"weather": "sunny", "time": "sunset"},
@@ -31,11 +30,6 @@ CONDITIONS: dict[str, dict[str, str]] = {
 CHECK_SEEDS = range(4_000_000, 4_000_150)
 """Smaller than those of the training, so that no training saw them."""
 MEAN = STD = (0.5, 0.5, 0.5)
-
-
-def is_fair(scene: Scene) -> bool:
-    """Sunny or cloudy, and by day."""
-    return scene.look.weather in FAIR_WEATHERS and scene.look.time in FAIR_TIMES
 
 
 class FairScenes:

@@ -15,7 +15,7 @@ from core.errors import UserError
 from core.types import CounterfactualCaption
 from demo.scene import PROTECTED_ROAD_CLASSES
 from experiments.paper.size import Family, Size
-from experiments.paper.world import QUOTAS, Quota, mask_classes
+from experiments.paper.world import QUOTAS, Quota
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, RECONSTRUCTION
@@ -38,7 +38,6 @@ name = "The paper's questions: {family}, {what}"
 [data]
 root = "{root}"
 layout = "csv"
-options = {{ table = "sources.csv"{options} }}
 [task]
 {task}
 [make]
@@ -103,10 +102,10 @@ def recipe_of(quota: Quota | None) -> str:
 def plan_text(family: Family, data: Path, size: Size, quota: Quota | None) -> str:
     """The plan of one batch: the test cases of the sources of a quota, or a reconstruction of every source."""
     if family == "object":
-        task, options = 'kind = "classification"', ""
+        task = 'kind = "classification"'
     else:
         listed = ", ".join(f'"{name}"' for name in PROTECTED_ROAD_CLASSES)
-        task, options = f'kind = "segmentation"\nprotected = [{listed}]', f', mask_classes = "{mask_classes()}"'
+        task = f'kind = "segmentation"\nprotected = [{listed}]'
     what, settings, edits = "reconstructions", "", ""
     if quota is not None:
         what, settings = (
@@ -114,7 +113,7 @@ def plan_text(family: Family, data: Path, size: Size, quota: Quota | None) -> st
             f', "counterfactuals.captions" = {CHOICES}, "alternatives.per_keyword" = {ALTERNATIVES}',
         )
         edits = _EDITS.format(captions=quota.captions, types=", ".join(f'"{one}" = 1' for one in quota.types))
-    about = {"family": family, "what": what, "root": data, "task": task, "options": options, "seed": SEED}
+    about = {"family": family, "what": what, "root": data, "task": task, "seed": SEED}
     return _PLAN.format(**about, recipe=recipe_of(quota), steps=size.steps, settings=settings) + edits
 
 

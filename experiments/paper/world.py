@@ -7,7 +7,6 @@ models.
 
 from __future__ import annotations
 
-import csv
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +16,19 @@ import numpy as np
 from PIL import Image
 
 from core.types import Task
+from demo.data_set import fair_scene, image_name, write_data_set, write_scene
 from demo.language import TIME_PHRASES
 from demo.render import render
 from demo.scene import (
     COLOURS,
+    FAIR_TIMES,
+    FAIR_WEATHERS,
     OBJECT_CLASSES,
     PROTECTED_ROAD_CLASSES,
-    SEMANTIC_CLASSES,
     TIMES,
     WEATHERS,
     Scene,
+    fair,
     random_scene,
 )
 from evaluation.retraining.data_split import Side, side_of
@@ -39,8 +41,6 @@ of learning, and what counts as new in a ranking, were chosen on scenes from 7,0
 FIRST_SHIFT = {"object": 8_100_000, "road": 8_600_000}
 FIRST_CELL = 9_100_000
 FIRST_LESSON = {"object": 40_000_000, "road": 45_000_000}
-FAIR_WEATHERS, FAIR_TIMES = ("sunny", "cloudy"), ("day",)
-"""What the models under test learn from."""
 LEFT_OUT = (
     *(weather for weather in WEATHERS if weather not in FAIR_WEATHERS),
     *(TIME_PHRASES[time] for time in TIMES if time not in FAIR_TIMES),
@@ -121,7 +121,7 @@ class Source:
     @property
     def key(self) -> str:
         """Its file in the data set, which says which one it is."""
-        return f"images/{self.number:04}.png"
+        return image_name(self.number)
 
     @property
     def quota(self) -> Quota:
@@ -144,10 +144,7 @@ def task_of(scene: Scene) -> Task:
 
 def source(family: Family, number: int) -> Source:
     """The source of a number: a fair day. Classes take turns."""
-    seed = FIRST_SEED[family] + number
-    rng = random.Random(f"fair {seed}")
-    label = OBJECT_CLASSES[number % len(OBJECT_CLASSES)] if family == "object" else None
-    return Source(family, number, fair(random_scene(seed, family, label), rng))
+    return Source(family, number, fair_scene(FIRST_SEED[family] + number, family, number))
 
 
 def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
@@ -156,11 +153,6 @@ def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
         seed = FIRST_SHIFT[family] + place
         label = OBJECT_CLASSES[place % len(OBJECT_CLASSES)] if family == "object" else None
         yield random_scene(seed, family, label).with_look(**SHIFTS[place // len(OBJECT_CLASSES) % len(SHIFTS)])
-
-
-def fair(scene: Scene, rng: random.Random) -> Scene:
-    """The scene on a fair day."""
-    return scene.with_look(weather=rng.choice(FAIR_WEATHERS), time=rng.choice(FAIR_TIMES))
 
 
 def under(scene: Scene, word: str) -> Scene:
@@ -201,37 +193,21 @@ def side(one: Source) -> Side:
     return side_of(f"{one.family} {one.scene.seed}", seed=0)
 
 
-def write_data(folder: Path, family: Family, size: Size) -> Path:
-    """The sources of a family as a data set of the layout "csv": images, labels or masks, and a table. What is there
-    already stays.
-    """
-    root = folder / family
-    (root / "images").mkdir(parents=True, exist_ok=True)
-    (root / "masks").mkdir(exist_ok=True)
-    rows = list[dict[str, str]]()
-    for number in range(size.sources):
-        one = source(family, number)
-        mask = one.key.replace("images", "masks")
-        if not (root / one.key).exists():
-            _write(one.scene, root / one.key, root / mask)
-        own = {"label": one.scene.label} if family == "object" else {"mask": mask}
-        rows.append({"image": one.key, **own, "side": side(one), "quota": f"{one.quota.captions}"})
-    with (root / "sources.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
-    return root
+def write_data(folder: Path, family: Family, size: Size) -> None:
+    """Write the sources of a family as a data set of the layout "csv". What is there already stays."""
+    sources = [source(family, number) for number in range(size.sources)]
+    more = [{"side": side(one), "quota": f"{one.quota.captions}"} for one in sources]
+    write_data_set(folder / family, [(one.scene, own) for one, own in zip(sources, more, strict=True)])
 
 
 def write_shift(folder: Path, family: Family, size: Size) -> Sequence[tuple[Path, Scene]]:
     """The scenes of the shift set, each with its file; its mask is called as `mask_file` says."""
     root = folder / f"{family}-shift"
-    root.mkdir(parents=True, exist_ok=True)
     found = []
     for place, scene in enumerate(shift_scenes(family, size.shift)):
         file = root / f"{place:04}.png"
         if not file.exists():
-            _write(scene, file, mask_file(file))
+            write_scene(scene, file, mask_file(file))
         found.append((file, scene))
     return found
 
@@ -249,16 +225,3 @@ def mask_of(scene: Scene) -> Image.Image:
 def picture_of(scene: Scene) -> np.ndarray:
     """Its picture, uint8 (128, 128, 3)."""
     return render(scene)[0]
-
-
-def mask_classes() -> str:
-    """The classes of the masks, as the option of a layout takes them."""
-    return ", ".join(f"{number} {name}" for number, name in enumerate(SEMANTIC_CLASSES))
-
-
-def _write(scene: Scene, image: Path, mask: Path) -> None:
-    pixels, numbers = render(scene)
-    Image.fromarray(numbers).save(mask)
-    half = image.with_suffix(".half")
-    Image.fromarray(pixels).save(half, "PNG")
-    half.replace(image)  # an image that is there is whole, and its mask too
