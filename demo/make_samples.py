@@ -1,6 +1,7 @@
 """Writes the samples that the demo profile offers: `python -m demo.make_samples`.
 
 Each is NAME.png, NAME.json (task, seed, true caption, mask classes) and NAME.mask.png (class numbers as grey values).
+skies.png beside them has the colours of every sky of the drawn world.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from demo.language import caption
 from demo.render import render
-from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Look, Scene
+from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, TIMES, WEATHERS, Look, Scene, random_scene
+from pipeline.profiles.notices import SKIES, sky_of
 
 FOLDER = Path(__file__).resolve().parent / "samples"
+FIRST_SKY = 5_300_000
 
 
 def _road(
@@ -58,6 +62,15 @@ def main() -> None:
         Image.fromarray(mask).save(FOLDER / f"{name}.mask.png", optimize=True)
         about = {"task": task(scene), "caption": caption(scene), "seed": scene.seed, "mask_classes": SEMANTIC_CLASSES}
         (FOLDER / f"{name}.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    skies().save(FOLDER / SKIES, optimize=True)
+
+
+def skies() -> Image.Image:
+    """Return a picture with a column for each weather and hour: the colours of its sky, from the top down."""
+    low = random_scene(FIRST_SKY, "object", "mushroom")  # nothing of it stands before the sky
+    looks = (low.with_look(weather=weather, time=time) for weather in WEATHERS for time in TIMES)
+    columns = [np.median(sky_of(Image.fromarray(render(look)[0])), axis=1) for look in looks]
+    return Image.fromarray(np.stack(columns, axis=1).round().astype(np.uint8))
 
 
 if __name__ == "__main__":
