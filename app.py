@@ -106,6 +106,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
     workspace that cannot be used, a data root that is no folder, and a host beyond this machine without a password.
     Loads no model.
     """
+    from demo import data_set
     from pipeline.models import load_models
     from pipeline.profiles.profile import load_profile
     from services.studio import put_together
@@ -120,7 +121,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
     _keep_uploads_apart()
     workspace = Workspace(settings.workspace).open()
     try:
-        studio = put_together(profile, models, workspace, settings.data_roots)
+        studio = put_together(profile, models, workspace, settings.data_roots, data_set)
         return _application(settings, studio), studio
     except BaseException:
         workspace.close()

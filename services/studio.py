@@ -10,6 +10,7 @@ from pipeline.driver import Driver
 from pipeline.profiles.profile import Profile
 from pipeline.seams import Models
 from services.batches.data_roots import DataRoots
+from services.batches.drawn_scenes import DrawnScenes, SceneWriter
 from services.batches.running import BatchRuns
 from services.changes import Changes, Revisions
 from services.commands import Commands
@@ -47,6 +48,11 @@ from services.studies.services import StudyServices, study_services
 from services.test_sets.services import TestSetServices, test_set_services
 from services.tokens import ScriptTokens
 from storage.workspace import Workspace
+
+DEMO = "demo"
+"""The profile whose models know drawn scenes."""
+DRAWN_SCENES = "drawn-scenes"
+"""The folder of their data sets in a workspace."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,18 @@ class Studio:
         self.test_sets.close()
 
 
-def put_together(profile: Profile, models: Models, workspace: Workspace, data_roots: Sequence[Path] = ()) -> Studio:
-    """Put a workspace's services together. Scripts plan batches below `data_roots`. Raises UserError."""
+def put_together(
+    profile: Profile,
+    models: Models,
+    workspace: Workspace,
+    data_roots: Sequence[Path] = (),
+    scenes: SceneWriter | None = None,
+) -> Studio:
+    """Put a workspace's services together. Scripts plan batches below `data_roots`; the demo offers what `scenes`
+    draws. Raises UserError.
+    """
     allowed = DataRoots(data_roots)
+    drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
     changes, driver, notes = Changes(), Driver(profile, models), StageNotes()
     jobs, commands = JobQueue(changes), Commands(changes)
     runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)
@@ -132,7 +147,7 @@ def put_together(profile: Profile, models: Models, workspace: Workspace, data_ro
     near_duplicates, image_map = NearDuplicates(workspace, meaning), ImageMap(workspace, meaning)
     for curation in (meaning, near_duplicates, image_map):
         curation.register(commands)
-    batches = BatchRuns(workspace, changes, allowed)
+    batches = BatchRuns(workspace, changes, allowed, drawn)
     batches.register(commands)
     evaluations = EvaluationService(profile, workspace, predictions.require_known, changes, execution)
     evaluations.register(commands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from mimetypes import guess_type
+from pathlib import Path
 from typing import IO, Annotated
 
 from fastapi import FastAPI, Query, Request
@@ -20,6 +21,7 @@ from ui.frame import not_there, signed_in
 from ui.replies import attached
 from ui.theme import ASSETS, BUNDLES, bundle
 
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 _ASK_AGAIN = {"Cache-Control": "no-cache"}
 
@@ -74,6 +76,13 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
         if name not in known:
             return PlainTextResponse("There is no such file.", status_code=404)
         return FileResponse(known[name], headers=_ASK_AGAIN)
+
+    @app.get("/docs/{name}.md", include_in_schema=False)
+    def doc(name: str) -> Response:
+        known = {file.stem: file for file in DOCS.glob("*.md")}
+        if name not in known:
+            return PlainTextResponse("There is no such page of the documentation.", status_code=404)
+        return FileResponse(known[name], media_type="text/plain; charset=utf-8", headers=_ASK_AGAIN)
 
     @app.get("/download/{case_id}.png", include_in_schema=False)
     def saved_image(case_id: int) -> Response:

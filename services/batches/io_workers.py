@@ -23,7 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from PIL import Image
 
-from core.batches import Piece, ReadSource, SourceRun
+from core.batches import Item, Piece, ReadSource, SourceRun
 from core.errors import UserError
 from core.images import Picture, StoredImage
 from core.masks import Mask, NamedMask, with_own_numbers
@@ -104,19 +104,13 @@ class FileWork:
     def read(self, piece: Piece) -> OpenedSource | UnreadSource:
         """The source of a piece as the data set has it, its files written. Raises UserError for a full disk."""
         try:
-            content, task, mask = (
-                self._data.read(piece.item.key, piece.item.stamp),
-                self._order.plan.task_of(piece.item.label),
-                None,
-            )
-            if task.kind == "segmentation" and content.mask is not None:
-                mask = with_own_numbers(content.mask, self._data.mask_classes)
+            picture, task, mask = read_item(self._data, self._order.plan, piece.item)
         except OSError as error:  # a disk or a share that is away may be there again
             return UnreadSource(f"The data set cannot be read: {error.strerror or error}.", final=False)
         except UserError as error:
             return UnreadSource(str(error), final=True)
         named = NamedMask(mask.image, mask.classes) if mask is not None else None
-        return OpenedSource(content.picture.image, named, self._kept(content.picture, mask, task))
+        return OpenedSource(picture.image, named, self._kept(picture, mask, task))
 
     def _kept(self, picture: Picture, mask: Mask | None, task: Task) -> ReadSource:
         image = self._thumbnails.save(picture.image, settled=False)
@@ -220,6 +214,14 @@ def data_set_of(plan: BatchPlan) -> DataSet:
     part = plan.data
     options = {name: str(value) for name, value in part.options.items()}
     return open_data_set(Path(part.root), part.layout, part.split, **options)
+
+
+def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task, Mask | None]:
+    """Read an item of a data set as a batch does. Raises UserError for one that the batch cannot use, and OSError."""
+    content, task = data.read(item.key, item.stamp), plan.task_of(item.label)
+    if task.kind != "segmentation" or content.mask is None:
+        return content.picture, task, None
+    return content.picture, task, with_own_numbers(content.mask, data.mask_classes)
 
 
 def helpers_here(workers: int = 1) -> int:

@@ -20,6 +20,7 @@ from core.batches import Wish
 from core.errors import UserError
 from core.progress import OnCount
 from services.batches.data_roots import DataRoots
+from services.batches.drawn_scenes import DrawnScenes
 from services.batches.engine import Engine
 from services.batches.io_workers import Order
 from services.batches.plan_file import BatchPlan, named_paths, plan_from_text
@@ -110,12 +111,17 @@ class BatchRuns:
     """Works on the batches of one workspace. All methods may be called from any thread."""
 
     def __init__(
-        self, workspace: Workspace, changes: Changes | None = None, data_roots: DataRoots | None = None
+        self,
+        workspace: Workspace,
+        changes: Changes | None = None,
+        data_roots: DataRoots | None = None,
+        scenes: DrawnScenes | None = None,
     ) -> None:
-        """`data_roots`: where plans by scripts may read; None for nowhere."""
+        """Plans by scripts may read below `data_roots`, or nowhere. `scenes` are drawn for plans that name them."""
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
         self._service = BatchService(workspace, _workers)
+        self.scenes = scenes
         self._lock = threading.RLock()
         self._waiting: deque[int] = deque()
         self._run: _Run | None = None
@@ -171,6 +177,8 @@ class BatchRuns:
             plan = self._data_roots.require_plan(plan)
 
         def work(on_count: OnCount) -> int:
+            if self.scenes is not None:
+                self.scenes.draw(Path(plan.data.root), on_count)
             return self._service.plan(plan, lambda done: on_count(done, 0))
 
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)

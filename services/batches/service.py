@@ -27,6 +27,7 @@ from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, settings_of
 from services.batches.planning import caption_now
 from services.batches.pools import workers_here
+from services.batches.sample_look import SampleLook, look_at
 from storage.workspace import IMAGES, THUMBNAILS, Workspace
 
 AT_ONCE = 8
@@ -179,6 +180,8 @@ class CaptionSample:
     caption: str
     edits: str
     new_caption: str
+    source_sha: str
+    """Its source image."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,8 @@ class BatchDetails:
     """Test case, image and run of what was drawn last."""
     estimate: Estimate | None
     """Estimate of what is left. None while it is at work, when its own speed tells more, and when it is over."""
+    look: SampleLook | None = None
+    """What some of the source images tell, before anything is made of them or drawn. None at any other time."""
 
 
 class BatchService:
@@ -203,6 +208,7 @@ class BatchService:
     def __init__(self, workspace: Workspace, workers: Callable[[], int] = workers_here) -> None:
         """`workers` tells how many processes work on a batch whose plan does not say."""
         self._workspace, self._ledger, self._workers = workspace, workspace.batches, workers
+        self._looks: dict[tuple[int, State], SampleLook] = {}
 
     def plan(self, plan: BatchPlan, on_count: Callable[[int], None] = lambda done: None) -> int:
         """Choose the items of a plan and write down what is to be done with them; returns the number of the batch.
@@ -213,6 +219,7 @@ class BatchService:
         """
         settings, profile = settings_of(plan), load_profile(plan.make.profile)
         number = self._ledger.find(plan.digest)
+        self._looks.pop((number or 0, "new"), None)  # the data set may have been put right
         if number is not None and self._ledger.get(number).planned:
             return number
         data = data_set_of(plan)
@@ -282,7 +289,22 @@ class BatchService:
             sample=self.sample(number, SAMPLED) if status.state == "approval" else (),
             latest=self._ledger.latest_images(number, LATEST),
             estimate=left,
+            look=self.look(status),
         )
+
+    def look(self, status: BatchStatus) -> SampleLook | None:
+        """Look at some source images of a batch that is about to begin or to draw. None at any other time, and where
+        its profile or its data set is gone, which is reported when somebody begins it.
+        """
+        if status.state not in ("new", "approval"):
+            return None
+        key = (status.batch.id, status.state)
+        if key not in self._looks:
+            try:
+                self._looks[key] = look_at(self._workspace, status.batch, plan_of(status.batch))
+            except UserError:
+                return None
+        return self._looks[key]
 
     def estimate(self, status: BatchStatus) -> Estimate:
         """Estimate the work left by what the same models and settings took. Raises UserError if the profile is gone."""
@@ -311,7 +333,8 @@ class BatchService:
             drawn = planned if now is None else now[1]
             if drawn is not None:
                 before = recipe.source_caption({name: value.value for name, value in held[run].values.items()})
-                shown.append(CaptionSample(key, run, before, edits_in_words(batch.recipe, drawn), drawn.text))
+                edits = edits_in_words(batch.recipe, drawn)
+                shown.append(CaptionSample(key, run, before, edits, drawn.text, held[run].source_sha))
         return tuple(shown)
 
     def measured(self, batch: Batch) -> Measured:

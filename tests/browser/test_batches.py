@@ -99,6 +99,18 @@ def test_from_a_plan_by_a_look_at_its_captions_to_images_in_explore(desk: Desk, 
     expect(page.locator(f"[data-case='{case}']").first).to_be_visible()
 
 
+def test_somebody_without_data_plans_a_batch_of_drawn_scenes_with_one_press(desk: Desk) -> None:
+    page = desk.page
+    desk.open("new")
+    plan = page.locator("#f-plan")
+    expect(plan).to_have_value(re.compile(r'root = ".*/drawn-scenes/classification-60-\d+"'))
+    plan.fill(plan.input_value().replace("classification-60-", "classification-4-"))
+    desk.press("Choose the images")
+    page.wait_for_url(re.compile(r"/batches/\d+$"))
+    expect(page.locator("#part-figures")).to_contain_text("at most 8 test cases from 4 source images")
+    expect(page.locator("#part-look")).to_be_empty()  # these the embedded models know
+
+
 def test_a_file_that_is_taken_before_the_page_is_ready_is_not_lost(desk: Desk, tmp_path: Path) -> None:
     file, page = tmp_path / "plan.toml", desk.page
     file.write_text(plan_text(pictures(tmp_path / "data"), "Taken early"), encoding="utf-8")
@@ -243,7 +255,7 @@ def test_a_batch_opens_its_own_images_in_curate_while_it_grows(desk: Desk, tmp_p
 def test_a_plan_of_the_paper_is_a_start_whose_root_is_left_to_be_filled_in(desk: Desk) -> None:
     desk.open("new")
     page, text = desk.page, desk.page.locator("#f-plan")
-    expect(page.locator(".starts [aria-pressed=true]")).to_have_text("A folder of pictures")
+    expect(page.locator(".starts [aria-pressed=true]")).to_have_text("Drawn scenes (demo)")
     desk.press("SHIFT, as in the paper")
     expect(text).to_have_value(re.compile(r'root = "" # where it lies.*layout = "shift"', re.DOTALL))
     expect(page.locator("#start-words")).to_contain_text("2,000 frames")

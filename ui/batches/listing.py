@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from core.types import TaskKind
+from services.batches.drawn_scenes import COUNT, DrawnScenes
 from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
 from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, batch_address, duration, pass_bar, state_words
@@ -38,6 +40,18 @@ captions_a_source = 2       # test cases of one image
 # currency = "USD"
 """
 """What a new plan begins with; the profile is that of the studio."""
+DRAWN: Mapping[TaskKind, tuple[str, str]] = {
+    "classification": (
+        "Drawn scenes (demo)",
+        f"{COUNT} pictures of a bird, a boat, a house …, each with its label. They are drawn when you press Choose "
+        "the images.",
+    ),
+    "segmentation": (
+        "Drawn streets (demo)",
+        f"{COUNT} pictures of streets, each with a mask. They are drawn when you press Choose the images.",
+    ),
+}
+"""Title and words of the data sets that the studio draws itself."""
 
 
 # The list
@@ -122,14 +136,15 @@ class Start:
     text: str
 
 
-def starts(profile: str, shipped: Sequence[ShippedPlan]) -> tuple[Start, ...]:
-    """What a new plan can begin with, the first one unasked. `profile` is that of the studio."""
+def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: DrawnScenes | None) -> tuple[Start, ...]:
+    """What a new plan can begin with, the first one unasked. `profile` is that of the studio, which may draw scenes."""
+    drawn = [Start(*words, scenes.plan_text(kind)) for kind, words in DRAWN.items()] if scenes is not None else ()
     plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
     papers = (
         Start(f"{one.title}, as in the paper", f"{one.note}. It takes the profile “{one.profile}”.", one.text)
         for one in shipped
     )
-    return plain, *papers
+    return *drawn, plain, *papers
 
 
 def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[str, str]], signed_in: bool) -> str:

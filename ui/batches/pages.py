@@ -8,17 +8,36 @@ from core.batches import FailedGroup
 from core.image_filter import ImageFilter
 from core.words import count_of
 from services.batches.estimate import Estimate, amount
-from services.batches.service import BatchDetails, BatchStatus, CaptionSample, PassStatus
+from services.batches.sample_look import SampleLook
+from services.batches.service import BatchDetails, BatchStatus, CaptionSample, PassStatus, State
 from services.curation.views import gallery_address
 from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, counts_words, duration, pass_bar, rate, state_words
 from ui.diff import shortened, word_diff
-from ui.explore.parts import acts, button, differences, heading, muted, page_head, pill, problem, small, thumb_url
+from ui.explore.parts import (
+    UNKNOWN_PICTURE,
+    acts,
+    button,
+    differences,
+    heading,
+    muted,
+    page_head,
+    pill,
+    problem,
+    small,
+    thumb_url,
+    unknown_pictures,
+)
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card
 
 CHART_HEIGHT = 72
 """Pixels."""
+REASONS = 3
+"""Maximum number of reasons that are shown for pictures that cannot be used."""
+EDIT_PLAN = "Edit and plan again"
+EDITABLE: tuple[State, ...] = ("unplanned", "new", "cancelled")
+"""States in which nothing goes on, so that the plan may be edited and planned as another batch."""
 
 
 def batch_page(details: BatchDetails, signed_in: bool) -> str:
@@ -30,6 +49,7 @@ def batch_page(details: BatchDetails, signed_in: bool) -> str:
         shown["part-head"],
         el("p", "", class_="wrong", data_problem="", role="alert", id="said"),
         shown["part-problem"],
+        shown["part-look"],
         shown["part-approve"],
         el(
             "div",
@@ -49,6 +69,7 @@ def parts(details: BatchDetails) -> Mapping[str, Html]:
     return {
         "part-head": _head(view),
         "part-problem": el("div", problem(view.problem) if view.problem else None, id="part-problem"),
+        "part-look": _look(details),
         "part-approve": _approve(details),
         "part-progress": _progress(details),
         "part-latest": _latest(details),
@@ -84,9 +105,7 @@ def _acts(view: BatchStatus) -> list[Child]:
     return [
         _send(begin, "begin-batch", "p") if begin else None,
         _send(pause, "pause-batch") if pause else None,
-        el("a", "Plan it again", href=f"{NEW}?like={view.batch.id}", class_="btn p", id="plan-again")
-        if view.state == "unplanned"
-        else None,
+        _edit_plan(view, "p" if view.state == "unplanned" else "") if view.state in EDITABLE else None,
         el(
             "details",
             el("summary", "Cancel …", class_="btn q", id="cancel"),
@@ -111,7 +130,7 @@ def _meaning(view: BatchStatus) -> str:
     """What its state means, and what can be done now."""
     elsewhere = "" if view.here else " Another process on this machine works on it; Pause asks it to stop."
     return {
-        "unplanned": "Its images were not all chosen. Planned again, it goes on.",
+        "unplanned": "Its images were not all chosen. Plan it again, and it goes on.",
         "new": "Captions are written first; no image is drawn before you have seen some of them.",
         "waiting": "Another batch is at work here. This one begins when that one is done, or pauses.",
         "running": f"Pause stops it within seconds; what is not finished is made when it goes on.{elsewhere}",
@@ -124,19 +143,42 @@ def _meaning(view: BatchStatus) -> str:
     }[view.state]
 
 
+def _look(details: BatchDetails) -> Html:
+    """What a look at some source images tells before it begins: those that cannot be used, and unknown pictures."""
+    look, total = details.look, details.status.sources
+    if look is None:
+        return el("div", id="part-look")
+    of = count_of(look.looked_at, "picture")
+    of = f"all {of}" if look.looked_at == total and total > 1 else of if look.looked_at == total else f"{of} looked at"
+    shown: list[Child] = []
+    for reason, number in list(look.problems.items())[:REASONS]:
+        shown.append(
+            el("p", el("b", f"{number} of {of} cannot be used."), f" {reason}", class_="problem", role="alert")
+        )
+    if look.unknown:
+        shown.append(unknown_pictures(len(look.unknown), of))
+    again = acts(_edit_plan(details.status)) if look.problems else None
+    return el("div", shown, again, id="part-look")
+
+
+def _edit_plan(view: BatchStatus, look: str = "s") -> Html:
+    """The way back from a plan that did not do."""
+    return el("a", EDIT_PLAN, href=f"{NEW}?like={view.batch.id}", class_=f"btn {look}")
+
+
 def _approve(details: BatchDetails) -> Html:
     """A sample of the captions, and the person's yes."""
     view, found = details.status, details.estimate
     if view.state != "approval":
         return el("section", id="part-approve")
     if not view.images.left:
-        words = "No caption was written that could be drawn: see what failed, and try it again, or cancel the batch."
+        words = "No caption was written that could be drawn: see what failed, then try it again or edit the plan."
         return el("section", el("p", words, class_="notice"), id="part-approve")
     images = count_of(view.images.left, "image")
     return card(
         None,
         "Look at some of the captions",
-        el("div", [_sampled(one) for one in details.sample], class_="sampled"),
+        el("div", [_sampled(one, details.look) for one in details.sample], class_="sampled"),
         muted(_drawing_takes(found)) if found is not None else None,
         acts(
             _send(f"Approve and draw {images}", "approve-batch", "p"),
@@ -162,11 +204,13 @@ def _drawing_takes(found: Estimate) -> str:
     return f"It takes about {duration(3600 * hours)} with {workers}. {disk} {cost}"
 
 
-def _sampled(one: CaptionSample) -> Html:
+def _sampled(one: CaptionSample, look: SampleLook | None) -> Html:
     shown = differences(shortened(word_diff(one.caption, one.new_caption))) if one.caption else Html("")
+    unknown = look is not None and one.key in look.unknown
     return el(
         "div",
-        el("p", shown or one.new_caption),
+        el("img", src=thumb_url(one.source_sha), alt=f"Source image {one.key}", width=64, height=64, loading="lazy"),
+        el("p", shown or one.new_caption, pill(UNKNOWN_PICTURE, "warn") if unknown else None),
         el(
             "small",
             el("span", one.key, f" · {one.edits}" if one.edits else ""),
@@ -289,7 +333,7 @@ def _failures(view: BatchStatus, groups: Sequence[FailedGroup]) -> Html:
         None,
         "What failed" if failed else "What was left out",
         [_group(group, again) for group in failed],
-        acts(every) if every is not None else None,
+        acts(every, _edit_plan(view)) if failed else None,
         el("h3", "Left out") if failed and out else None,
         [_group(group, again=False) for group in out],
         id="part-failures",
@@ -351,7 +395,7 @@ def _plan(view: BatchStatus) -> Html:
         "details",
         el("summary", "The plan"),
         el("pre", el("code", view.batch.plan), class_="code-block"),
-        el("a", "Plan another one like it", href=f"{NEW}?like={view.batch.id}", class_="btn s", id="like"),
+        _edit_plan(view),
         class_="card part more-line",
         id="plan",
     )

@@ -58,7 +58,7 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
 
     @page_at(app, f"{BATCHES}new", ALL_BATCHES)
     def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> str:
-        offered = starts(profile, shipped_plans())
+        offered = starts(profile, shipped_plans(), runs.scenes)
         text = runs.status(like).batch.plan if like else offered[0].text
         return new_page(text, offered, layouts_in_words(), signed_in(request))
 
@@ -118,9 +118,13 @@ def _planning(view: WorkView) -> Mapping[str, Any]:
         return {"go": batch_address(view.result)}
     words = {
         "waiting": "Another plan is at work; this one comes next.",
-        "running": f"Looking through the data set: {view.done:,} images so far."
-        if view.done
-        else "Opening the data set.",
+        "running": _doing(view),
         "cancelled": "",
     }[view.state]
     return {"work": view.id, "active": view.active, "parts": {"part-planning": planning_part(view.id, words)}}
+
+
+def _doing(view: WorkView) -> str:
+    if view.total:
+        return f"Drawing the scenes: {view.done:,} of {view.total:,}."
+    return f"Looking through the data set: {view.done:,} images so far." if view.done else "Opening the data set."

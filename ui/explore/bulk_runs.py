@@ -11,6 +11,7 @@ from services.runs.state import ProfileOptions, RunState
 from ui.explore.bulk_settings import common, settings_of_all
 from ui.explore.large import image_url
 from ui.explore.parts import (
+    UNKNOWN_PICTURE,
     about,
     acts,
     bar,
@@ -23,6 +24,7 @@ from ui.explore.parts import (
     save_link,
     text_line,
     toggle,
+    unknown_pictures,
 )
 from ui.markup import Child, Html, el
 
@@ -45,11 +47,19 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
         head,
         el("div", id="together-refused", data_own=True, role="alert"),
         el("div", id="start-problem", data_own=True, role="alert"),
+        _unknown(together),
         _for_all(together, profile, runs),
         el("div", table, class_="scroll"),
         class_="card together",
         id="together",
     )
+
+
+def _unknown(together: TogetherState) -> Html | None:
+    """Tell how many of the pictures the models of the profile were not made for."""
+    number, total = sum(bool(state.unknown_picture) for state in together.runs), len(together.runs)
+    of = f"{'these ' if total > 1 else ''}{count_of(total, 'picture')}"
+    return unknown_pictures(number, of) if number else None
 
 
 def _for_all(together: TogetherState, profile: ProfileOptions, runs: str) -> Html:
@@ -177,13 +187,17 @@ def _row(state: RunState) -> Html:
     return el(
         "tr",
         el("td", el("img", src=image_url(run.source_sha), alt="", loading="lazy")),
-        el("td", link, class_="name"),
+        el("td", link, _unlike(state), class_="name"),
         el("td", label),
         el("td", _far(state), class_="far"),
         el("td", _results(state), class_="num"),
         el("td", away),
         data_key=f"together-{run.id}",
     )
+
+
+def _unlike(state: RunState) -> Html | None:
+    return pill(UNKNOWN_PICTURE, "warn", title=state.unknown_picture) if state.unknown_picture else None
 
 
 def _far(state: RunState) -> list[Child]:

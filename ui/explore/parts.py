@@ -17,6 +17,9 @@ Size = tuple[int, int]
 CONTROL = "drawing the control image"
 """What a job does that runs and is at no stage."""
 
+UNKNOWN_PICTURE = "not a drawn scene"
+MODELS_PAGE = "/docs/models.md"
+"""What each profile needs and can do."""
 WORTH_A_MARK = 3
 """Fewer words than this are shown wherever they stand."""
 _POINTS = (".", ",", ";", ":", "!", "?")
@@ -258,6 +261,21 @@ def problem(text: str, element_id: str | None = None) -> Html:
 def notice(text: Child, element_id: str | None = None) -> Html:
     """What a person should know."""
     return el("p", text, class_="notice", id=element_id)
+
+
+def unknown_pictures(number: int, of: str) -> Html:
+    """Tell of pictures that the models of the profile were not made for. `of` is how many there are, in words."""
+    look = "looks" if number == 1 else "look"
+    return el(
+        "p",
+        el("b", f"{number:,} of {of} {look} like photographs"),
+        ", which the embedded models do not know: expect little of them. On a laptop without a GPU, ",
+        el("code", "make run PROFILE=cpu"),
+        " works on photographs with the smallest real models, slowly: ",
+        el("a", "which machine draws what", href=MODELS_PAGE, target="_blank"),
+        ".",
+        class_="notice unknown-pictures",
+    )
 
 
 def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:

@@ -1,0 +1,56 @@
+"""Drawn scenes for somebody who has no data yet: a plan names a data set of them, and it is drawn before it is read.
+
+The name of its folder says what is in it, such as classification-60-48213: kind, number and seed.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from core.errors import UserError
+from core.progress import OnCount
+from core.types import TaskKind
+
+COUNT, MOST = 60, 10_000
+"""Scenes of a data set: by default, and at most."""
+SEEDS = 1_000_000
+KINDS: tuple[TaskKind, ...] = ("classification", "segmentation")
+_NAME = re.compile(rf"({'|'.join(KINDS)})-(\d{{1,6}})-(\d{{1,9}})")
+
+
+class SceneWriter(Protocol):
+    """What draws the scenes, and writes the plan of a batch of them. No room below `demo` knows how."""
+
+    def write_scenes(self, folder: Path, kind: TaskKind, count: int, seed: int, on_count: OnCount) -> None:
+        """Write a data set. `on_count` hears how many are written, of how many; what it raises ends the writing."""
+
+    def plan_text(self, root: str, kind: TaskKind) -> str:
+        """Return a plan of a batch of the data set at `root`, as TOML."""
+
+
+@dataclass(frozen=True)
+class DrawnScenes:
+    """The data sets of drawn scenes of a workspace."""
+
+    folder: Path
+    writer: SceneWriter
+
+    def plan_text(self, kind: TaskKind) -> str:
+        """Return a plan of new scenes. They are drawn when it is planned."""
+        name = f"{kind}-{COUNT}-{random.SystemRandom().randrange(SEEDS)}"
+        return self.writer.plan_text(str(self.folder / name), kind)
+
+    def draw(self, root: Path, on_count: OnCount) -> None:
+        """Draw the data set at `root` if it is one of these and not whole. Raises UserError for too many scenes."""
+        named = _NAME.fullmatch(root.name)
+        if root.parent != self.folder or named is None:
+            return
+        kind = next(one for one in KINDS if one == named[1])
+        count, seed = int(named[2]), int(named[3])
+        if not 0 < count <= MOST:
+            raise UserError(f"{root.name} asks for {count:,} drawn scenes: ask for 1 to {MOST:,}.", field="plan")
+        self.writer.write_scenes(root, kind, count, seed, on_count)
