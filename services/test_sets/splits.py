@@ -52,28 +52,42 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
 
     Units go, the largest first and those of one size in an order that `seed` draws, to the split that lacks most of
     their labels: the rule of iterative stratification (Sechidis, Tsoumakas and Vlahavas, "On the Stratification of
-    Multi-Label Data", 2011), which a unit of several labels needs. With `keep` a unit that has a split keeps it; such a
-    unit must have one split only. Of the shares at least one is above 0.
+    Multi-Label Data", 2011), which a unit of several labels needs. Of few images a label says little: a fifth of three
+    is less than one, so by labels alone the largest split would get all of them. Hence a unit goes only where it brings
+    the number of images closer to the share, and no split stays empty while there are units for it.
+
+    With `keep` a unit that has a split keeps it; such a unit must have one split only. Of the shares at least one is
+    above 0.
     """
     total = sum(shares.values())
     wanted = {split: share / total for split, share in shares.items() if share > 0}
     labels = Counter(entry.label for unit in units for entry in unit)
     lacking = {split: {label: share * number for label, number in labels.items()} for split, share in wanted.items()}
+    room = {split: share * labels.total() for split, share in wanted.items()}
+    empty = set(wanted)
     found: dict[str, Split] = {}
 
     def put(unit: Unit, split: Split) -> None:
+        empty.discard(split)
         for entry in unit:
             found[entry.image] = split
             if split in lacking:
                 lacking[split][entry.label] -= 1
+                room[split] -= 1
 
     settled = [unit for unit in units if keep and splits_of(unit)]
     for unit in settled:
         put(unit, splits_of(unit)[0])
     free = [unit for unit in units if not keep or not splits_of(unit)]
-    for unit in sorted(free, key=lambda unit: (-len(unit), _drawn(seed, unit))):
+    free.sort(key=lambda unit: (-len(unit), _drawn(seed, unit)))
+    for place, unit in enumerate(free):
         held = Counter(entry.label for entry in unit)
-        put(unit, max(wanted, key=lambda split: _need(lacking[split], held, labels)))
+        open_to = [split for split in wanted if split in empty and len(free) - place <= len(empty)]
+        open_to = open_to or [split for split in wanted if 2 * room[split] >= len(unit)]
+        put(
+            unit,
+            max(open_to or [max(wanted, key=room.__getitem__)], key=lambda split: _need(lacking[split], held, labels)),
+        )
     return found
 
 

@@ -96,6 +96,27 @@ def test_many_images_are_parted_as_the_shares_say_and_each_label_alike() -> None
             assert counts["test", label] == pytest.approx(0.3 * number, abs=5)
 
 
+@pytest.mark.parametrize(("of_a_source", "labels"), [(1, 35), (2, 35), (3, 20), (6, 8), (6, 20), (10, 20)])
+def test_few_images_are_parted_as_the_shares_say_also_with_many_labels(of_a_source: int, labels: int) -> None:
+    """A fifth of the few images of a label is less than a source has, and yet a fifth of all images is for the test."""
+    fate = random.Random(of_a_source * labels)
+    entries = []
+    for number in range(70 // of_a_source):
+        label, source = f"label {fate.randrange(labels)}", f"{number:064x}"
+        entries += [SetEntry(f"{fate.getrandbits(256):064x}", source, label) for _ in range(of_a_source)]
+    found = proposed(units_of(entries, {}), {"train": 0.8, "test": 0.2}, 1, keep=True)
+    assert abs(Counter(found.values())["test"] - 0.2 * len(entries)) <= of_a_source / 2
+
+
+def test_no_split_stays_empty_while_there_is_a_source_for_it() -> None:
+    entries = [
+        SetEntry(f"{10 * source + one:064x}", f"{source:064x}", "bird") for source in range(1, 4) for one in range(9)
+    ]
+    shares: dict[Split, float] = {"train": 0.9, "validation": 0.05, "test": 0.05}
+    found = proposed(units_of(entries, {}), shares, 0, keep=True)
+    assert Counter(found.values()) == {"train": 9, "validation": 9, "test": 9}
+
+
 def test_what_has_a_split_keeps_it_and_what_comes_later_follows_its_source() -> None:
     old = [SetEntry(f"{number:064x}", f"{1000 + number:064x}", "bird", "test") for number in range(10)]
     of_old = [SetEntry(f"{100 + number:064x}", f"{1000 + number:064x}", "bird") for number in range(10)]
