@@ -13,6 +13,7 @@ from core.image_filter import Facet, ImageFilter
 from core.images import read_image
 from core.latest import Latest
 from core.stored_runs import StoredTestCase, StoredValue
+from core.test_sets import SetVersion
 from core.types import StageName
 from core.validity_score import ScoreRun
 from pipeline.recipes import recipe_of
@@ -68,8 +69,8 @@ class Detail:
     source_size: tuple[int, int] | None
     mask_sha: str
     """That of its run, which lies on the source; "" for none."""
-    sets: tuple[str, ...]
-    """The versions of test sets that it is in, such as "birds@2"."""
+    sets: tuple[SetVersion, ...]
+    """The versions of test sets that it is in."""
     history: tuple[Said, ...]
     """What people said of it, the latest first."""
     siblings: int

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from itertools import count
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -15,6 +17,7 @@ from core.masks import resized
 from core.perceptual_hashes import DISTANCE
 from core.progress import OnCount
 from core.test_sets import LONGEST_NAME, CaseOfSet, SetEntry, SetVersion, Split, version_id
+from core.types import TaskKind
 from core.words import count_of, few_names
 from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
@@ -32,7 +35,7 @@ from services.test_sets.versions import (
     version_facts,
     version_of,
 )
-from storage.test_sets.test_sets import LONGEST_NOTE, checked_note
+from storage.test_sets.test_sets import LONGEST_NOTE, Removed, checked_note
 from storage.workspace import Workspace
 
 NEAR_DUPLICATES = "near-duplicate distance"
@@ -40,6 +43,8 @@ NEAR_DUPLICATES = "near-duplicate distance"
 MOST_AT_ONCE = 100_000
 """Images that one command names."""
 MOST_THRESHOLDS = 100
+MOST_UNDONE = 4
+"""Removals of images that can still be undone. The latest ones are kept in memory."""
 
 
 Images = Annotated[
@@ -93,6 +98,16 @@ class RemoveFromTestSet(SetCommand, name="remove-from-test-set"):
     """Take images out of the draft of a test set."""
 
     images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
+
+
+class PutBackInTestSet(SetCommand, name="put-back-in-test-set"):
+    """Undo a remove-from-test-set: put its images back as they were. The last four removals can be undone."""
+
+    removal: str = Field(max_length=40, description="The “removal” of the answer of remove-from-test-set")
+
+
+class PartTestSet(SetCommand, name="part-test-set"):
+    """Part a draft that has images of two tasks: those of the rarer task move into the draft of a new test set."""
 
 
 class RelabelInTestSet(SetCommand, name="relabel-in-test-set"):
@@ -153,6 +168,22 @@ class SplitResult:
     """Images by split."""
     labels: Mapping[str, Mapping[str, int]]
     """Images by split and label."""
+    compared: bool = True
+    """All sources were compared with each other. In a preview it may be False: the split itself then finds those that
+    look alike."""
+
+
+@dataclass(frozen=True)
+class Parted:
+    """What came of parting a draft by task."""
+
+    test_set: str
+    """The id of the new set."""
+    name: str
+    task: TaskKind
+    """That of its images."""
+    moved: int
+    """Images that are in its draft, sources among them."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +206,8 @@ class Readiness:
     """Sources, and images whose source is elsewhere, whose looks were not worked out yet; a release compares them with
     the others.
     """
+    tasks: Mapping[TaskKind, tuple[str, ...]]
+    """Its images by task, where they are of two; a model is tested on one of them. Nothing is refused for it."""
 
 
 class TestSetDrafts:
@@ -186,6 +219,7 @@ class TestSetDrafts:
         self._workspace, self._sets = workspace, workspace.test_sets
         self._ready: tuple[int, int, Readiness] | None = None
         self._twins = Latest[Twins](8)
+        self._removals = Latest[tuple[int, Removed]](MOST_UNDONE)
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -194,6 +228,8 @@ class TestSetDrafts:
         commands.add(DeleteTestSetDraft, lambda sent: self._sets.delete_draft(self._draft(sent).number))
         commands.add(AddToTestSet, self.add_chosen)
         commands.add(RemoveFromTestSet, self.remove)
+        commands.add(PutBackInTestSet, self.put_back)
+        commands.add(PartTestSet, self.part)
         commands.add(RelabelInTestSet, self.relabel)
         commands.add(SetSplitInTestSet, self.set_split)
         commands.add(SplitTestSet, self.split)
@@ -244,9 +280,50 @@ class TestSetDrafts:
         added = self._sets.add(draft.number, entries)
         return Added(added, len(entries) - added)
 
-    def remove(self, sent: RemoveFromTestSet) -> dict[str, int]:
+    def remove(self, sent: RemoveFromTestSet) -> dict[str, Any]:
         """What is not in the draft changes nothing."""
-        return {"removed": self._sets.remove(self._draft(sent).number, sent.images)}
+        draft = self._draft(sent)
+        removed = self._sets.remove(draft.number, sent.images)
+        if not removed:
+            return {"removed": 0, "removal": ""}
+        name = secrets.token_hex(8)
+        self._removals.put(name, (draft.number, removed))
+        return {"removed": len(removed), "removal": name}
+
+    def put_back(self, sent: PutBackInTestSet) -> dict[str, int]:
+        """Raises UserError for a removal that is forgotten, or of another draft."""
+        draft, held = self._draft(sent), self._removals.get(sent.removal)
+        if held is None or held[0] != draft.number:
+            raise UserError(
+                "These images cannot be put back any more: only the last removals are remembered, until the studio is "
+                "stopped. Add them again from the gallery.",
+                field="removal",
+            )
+        return {"put_back": self._sets.put_back(draft.number, held[1])}
+
+    def part(self, sent: PartTestSet) -> Parted:
+        """Raises UserError for a draft whose images are of one task. A source of both is in both sets then."""
+        draft = self._draft(sent)
+        tasks = self._sets.tasks(draft.number)
+        if len(tasks) < 2:
+            raise UserError(f"“{draft.set_name}” has images of one task: there is nothing to part.", field="test_set")
+        task = min(tasks, key=lambda kind: (len(tasks[kind]), kind != "segmentation"))
+        images = set(tasks[task])
+        entries = self._sets.entries(draft.number)
+        theirs = {entry.source for entry in entries if entry.image in images}
+        others = {entry.source for entry in entries if entry.role == "generated" and entry.image not in images}
+        sources = [entry.image for entry in entries if entry.role == "source" and entry.image in theirs]
+        moved = [*tasks[task], *(image for image in sources if image not in others)]
+        shared = [image for image in sources if image in others]
+        new = self._sets.part(draft.number, self._free_name(draft.set_name, task), moved, shared)
+        return Parted(new.test_set, new.set_name, task, new.entries)
+
+    def _free_name(self, name: str, task: TaskKind) -> str:
+        """A name for the images of a task of a set, such as “Birds (segmentation)”, that no set has."""
+        taken = {known.casefold() for known in self._sets.names().values()}
+        ends = (f" ({task})" if number == 1 else f" ({task} {number})" for number in count(1))
+        names = (f"{name[: LONGEST_NAME - len(end)].rstrip()}{end}" for end in ends)
+        return next(one for one in names if one.casefold() not in taken)
 
     def relabel(self, sent: RelabelInTestSet) -> dict[str, int]:
         """Raises UserError for an image that is not in the draft."""
@@ -259,25 +336,23 @@ class TestSetDrafts:
 
     def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
         """Raises UserError for an empty draft, without shares, and where what should be kept leaks already."""
+        draft, entries = self._to_split(sent)
+        found, result = _split(sent, entries, self._units(entries, on_count))
+        self._sets.set_splits(draft.number, found)
+        return result
+
+    def preview(self, sent: SplitTestSet) -> SplitResult:
+        """Return what `split` would give, as far as it is known without opening a file. Raises UserError as `split`."""
+        _, entries = self._to_split(sent)
+        units, compared = self._known_units(entries)
+        return replace(_split(sent, entries, units)[1], compared=compared)
+
+    def _to_split(self, sent: SplitTestSet) -> tuple[SetVersion, tuple[SetEntry, ...]]:
         draft = self._draft(sent)
-        shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
-        if not any(shares.values()):
-            raise UserError("Say how large the splits are, such as 0.8 for train and 0.2 for test.", field="train")
         entries = self._sets.entries(draft.number)
         if not entries:
             raise UserError(f"“{draft.set_name}” has no images yet: add some first.", field="test_set")
-        units = self._units(entries, on_count)
-        if sent.keep:
-            for leak in _leaks(units, "Give the images one split, or part all anew without “keep”."):
-                raise UserError(leak.sentence)
-        found = proposed(units, shares, sent.seed, sent.keep)
-        self._sets.set_splits(draft.number, found)
-        labels: dict[str, dict[str, int]] = {}
-        for entry in entries:
-            held = labels.setdefault(found[entry.image], {})
-            held[entry.label] = held.get(entry.label, 0) + 1
-        counts = {split: sum(held.values()) for split, held in labels.items()}
-        return SplitResult(len(units), counts, labels)
+        return draft, entries
 
     def release(self, sent: ReleaseTestSet, on_count: OnCount | None = None) -> SetVersion:
         """Raises UserError for what must not be released, saying what; the draft is then as it was."""
@@ -306,13 +381,9 @@ class TestSetDrafts:
     def _readiness(self, draft: SetVersion) -> Readiness:
         entries = self._sets.entries(draft.number)
         compared = compared_of(self._workspace, entries)
-        hashes = self._sets.hashes(compared)
-
-        def units() -> tuple[Unit, ...]:
-            known = self._twins.get(frozenset(compared)) or ()
-            return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, known)
-
-        return Readiness(tuple(self._obstacles(draft, entries, units)), len(compared) - len(hashes))
+        obstacles = tuple(self._obstacles(draft, entries, lambda: self._known_units(entries)[0]))
+        tasks = self._sets.tasks(draft.number)
+        return Readiness(obstacles, len(compared) - len(self._sets.hashes(compared)), tasks if len(tasks) > 1 else {})
 
     def _draft(self, sent: SetCommand) -> SetVersion:
         return draft_of(self._workspace, sent.test_set)
@@ -332,6 +403,13 @@ class TestSetDrafts:
         hashes = hashes_of(self._workspace, compared, on_count)
         twins = self._twins.once(frozenset(compared), lambda: twins_of(self._workspace, compared, on_count))
         return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, twins)
+
+    def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
+        """The groups as far as pictures were compared before, and whether all of them were."""
+        compared = compared_of(self._workspace, entries)
+        hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
+        units = units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, twins or ())
+        return units, twins is not None and len(hashes) == len(compared)
 
     def _obstacles(
         self,
@@ -356,6 +434,25 @@ class TestSetDrafts:
             same = thresholds is None or dict(parent.thresholds) == {**thresholds, **added}
             if same and not difference(self._sets.entries(parent.number), entries):
                 yield Obstacle("unchanged", f"Nothing was changed since “{parent.words}”: there is nothing to release.")
+
+
+def _split(
+    sent: SplitTestSet, entries: Sequence[SetEntry], units: Sequence[Unit]
+) -> tuple[dict[str, Split], SplitResult]:
+    """The split of each image by its hash, and that in numbers. Raises UserError as `TestSetDrafts.split` does."""
+    shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
+    if not any(shares.values()):
+        raise UserError("Say how large the splits are, such as 0.8 for train and 0.2 for test.", field="train")
+    if sent.keep:
+        for leak in _leaks(units, "Give the images one split, or part all anew without “keep”."):
+            raise UserError(leak.sentence)
+    found = proposed(units, shares, sent.seed, sent.keep)
+    labels: dict[str, dict[str, int]] = {}
+    for entry in entries:
+        held = labels.setdefault(found[entry.image], {})
+        held[entry.label] = held.get(entry.label, 0) + 1
+    counts = {split: sum(held.values()) for split, held in labels.items()}
+    return found, SplitResult(len(units), counts, labels)
 
 
 def _nothing(sent: AddToTestSet) -> UserError:

@@ -28,7 +28,7 @@ from core.test_sets import (
     TestSet,
     version_id,
 )
-from core.types import Task
+from core.types import Task, TaskKind
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, checked_text, now, pack, record_of, unpack_value, when, whole
 from storage.images import Images
@@ -44,9 +44,15 @@ _OUTSIDE = """
         SELECT 1 FROM test_set_entries WHERE version = ? AND image = value
     ) LIMIT 1
 """
+Removed = tuple[Row, ...]
+"""The rows of images that were taken out of a draft: what `put_back` needs to undo that."""
 _AT_ONCE = 500
 """Images that are held in memory while they are put into a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
+_CHOSEN = """
+    FROM json_each(?) AS chosen CROSS JOIN test_set_entries AS entries
+        ON entries.version = ? AND entries.image = chosen.value ORDER BY entries.id
+"""
 _VERSIONS = """
     SELECT versions.*, sets.name AS set_name, parents.sha AS parent_sha,
         (SELECT json_group_object(split, number) FROM (
@@ -142,12 +148,44 @@ class TestSets(Repository):
         return _add(db, version, entries)
 
     @write
-    def remove(self, db: sqlite_utils.Database, version: int, images: Sequence[str]) -> int:
-        """Take images out of a draft; returns how many were in it. Raises UserError for a released version."""
-        held = _draft(db, version).entries
+    def remove(self, db: sqlite_utils.Database, version: int, images: Sequence[str]) -> Removed:
+        """Take images out of a draft; return the rows of those in it. Raises UserError for a released version."""
+        _require_draft(db, version)
+        found = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(images)), version]))
+        db.conn.executemany("DELETE FROM test_set_entries WHERE id = ?", ([row["id"]] for row in found))
+        return found
+
+    @write
+    def put_back(self, db: sqlite_utils.Database, version: int, removed: Removed) -> int:
+        """Put removed images back as they were, in their old places; return how many came back. An image that was added
+        again meanwhile stays as it is. Raises UserError for a released version.
+        """
+        _require_draft(db, version)
+        names = ("id", *_ENTRY)
+        query = f"""
+            INSERT INTO test_set_entries ({", ".join(names)}) VALUES ({", ".join(f":{name}" for name in names)})
+            ON CONFLICT (version, image) DO NOTHING
+        """
+        return db.conn.executemany(query, ({**row, "version": version} for row in removed)).rowcount
+
+    @write
+    def part(
+        self, db: sqlite_utils.Database, version: int, name: str, moved: Sequence[str], shared: Sequence[str]
+    ) -> SetVersion:
+        """Move images of a draft into the draft of a new set, with their labels and splits; `shared` ones are then in
+        both. Return the new draft. Raises UserError for a released version and for a name that is taken.
+        """
+        _require_draft(db, version)
+        _, number = _create(db, name, "")
+        names = ", ".join(_ENTRY[1:])
+        copied = ", ".join(f"entries.{column}" for column in _ENTRY[1:])
+        db.execute(
+            f"INSERT INTO test_set_entries (version, {names}) SELECT {number}, {copied} {_CHOSEN}",
+            [pack([*moved, *shared]), version],
+        )
         query = "DELETE FROM test_set_entries WHERE version = ? AND image = ?"
-        db.conn.executemany(query, ((version, image) for image in images))
-        return held - _count(db, version)
+        db.conn.executemany(query, ((version, image) for image in moved))
+        return _version(db, number)
 
     @write
     def relabel(self, db: sqlite_utils.Database, version: int, images: Sequence[str], label: str) -> int:
@@ -253,6 +291,22 @@ class TestSets(Repository):
         return tuple(EntryCount(*row) for row in db.execute(query, [version]))
 
     @read
+    def tasks(self, db: sqlite_utils.Database, version: int) -> dict[TaskKind, tuple[str, ...]]:
+        """By task, the generated images of a version whose task is known."""
+        query = """
+            SELECT image, coalesce(
+                (SELECT kind FROM catalogue WHERE catalogue.test_case = entries.test_case),
+                (SELECT min(kind) FROM catalogue WHERE catalogue.image = entries.image)
+            ) AS kind
+            FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' ORDER BY id
+        """
+        found: dict[TaskKind, list[str]] = {}
+        for image, kind in db.execute(query, [version]):
+            if kind is not None:
+                found.setdefault(kind, []).append(image)
+        return {kind: tuple(images) for kind, images in found.items()}
+
+    @read
     def not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[int, str]:
         """The test cases of a version that are not accepted now: "rejected", or "" where nobody reviewed them."""
         query = """
@@ -304,13 +358,13 @@ class TestSets(Repository):
         return captions_of(db, version)
 
     @read
-    def versions_with(self, db: sqlite_utils.Database, image: str) -> tuple[str, ...]:
-        """The versions that have an image, the latest first, as a person calls them."""
+    def versions_with(self, db: sqlite_utils.Database, image: str) -> tuple[SetVersion, ...]:
+        """The versions that have an image, the latest first."""
         query = """
             SELECT number FROM test_set_versions
             WHERE EXISTS (SELECT 1 FROM test_set_entries WHERE version = number AND image = ?) ORDER BY number DESC
         """
-        return tuple(_version(db, number).words for (number,) in db.execute(query, [image]).fetchall())
+        return tuple(_version(db, number) for (number,) in db.execute(query, [image]).fetchall())
 
     @read
     def facts(self, db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, CaseFacts]:

@@ -11,9 +11,11 @@ import pytest
 from playwright.sync_api import expect
 
 from core.image_filter import ImageFilter
+from core.types import Task
 from formats.reading import read
 from services.test_sets import hashes
 from services.test_sets.drafts import SplitTestSet
+from tests.support.cases import made_case
 from tests.support.routing import HeldBack, routed
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
@@ -215,6 +217,65 @@ def test_images_are_picked_by_click_shift_and_keys(desk: Desk) -> None:
     page.wait_for_function("(before) => document.getElementById('large').dataset.image !== before", arg=before)
     page.keyboard.press("Escape")
     expect(page.locator("#large")).to_be_hidden()
+
+
+def test_what_was_taken_out_is_put_back_by_a_press_or_a_key(desk: Desk) -> None:
+    page, set_id = desk.page, desk.draft("Taken out", 6)
+    before = [desk.shot(place).get_attribute("data-image") for place in range(6)]
+    for undo in (lambda: page.click("#undo-removal"), lambda: page.keyboard.press("u")):
+        desk.shot(1).click()
+        desk.shot(2).click(modifiers=["Shift"])
+        page.keyboard.press("Delete")
+        expect(page.locator("#set-said")).to_contain_text("2 images taken out.")
+        expect(page.locator("#found")).to_have_text("4 images")
+        undo()
+        expect(page.locator("#set-said")).to_have_text("2 images put back.")
+        expect(page.locator("#found")).to_have_text("6 images")
+        assert [desk.shot(place).get_attribute("data-image") for place in range(6)] == before
+    assert [*desk.entries(set_id)] == before
+
+
+def test_a_split_says_beforehand_how_many_images_each_part_gets(desk: Desk) -> None:
+    page, set_id = desk.page, desk.draft("Foretold")
+    page.click("#open-split")
+    told, number = page.locator("#split [data-preview]"), 3 * SOURCES
+    expect(told).to_contain_text(f"test {number} of {number} images")
+    page.fill("#split [name=train]", "75")
+    page.fill("#split [name=test]", "25")
+    expect(told).to_contain_text(f"train {number - 6}, test 6 of {number} images. There are {SOURCES} groups")
+    page.fill("#split [name=test]", "a few")
+    expect(told).to_contain_text("no number")
+    page.fill("#split [name=test]", "25")
+    expect(told).to_contain_text("test 6")
+    page.click("#split [type=submit]")
+    expect(page.locator("#set-said")).to_contain_text(f"train {number - 6}, test 6 of {number} images.")
+    assert sum(entry.split == "test" for entry in desk.entries(set_id).values()) == 6
+    page.click(".counts a:text-is('6')")
+    expect(page.locator("#found")).to_contain_text("6 of 24 images")
+    page.click("#whole")
+    expect(page.locator("#found")).to_have_text(f"{number} images")
+
+
+def test_images_of_two_tasks_are_parted_with_one_press(desk: Desk) -> None:
+    page, workspace = desk.page, desk.studio.workspace
+    set_id = desk.draft("Mixed", 3)
+    run = workspace.runs.create(picture(990), Task("segmentation", protected=("road",)), "demo", "A street", {})
+    street = workspace.test_cases.extend(run, None, [made_case(picture(991))])
+    try:
+        desk.studio.test_sets.drafts.add(set_id, street)
+        desk.open(f"/{set_id}")
+        expect(page.locator("[data-obstacle='two tasks']")).to_contain_text(
+            "3 images of classification and 1 of segmentation"
+        )
+        page.click("#part-tasks")
+        expect(page.locator("#set-said")).to_contain_text("1 image is now in a test set of its own.")
+        expect(page.locator("[data-obstacle='two tasks']")).to_have_count(0)
+        expect(page.locator("#found")).to_have_text("3 images")
+        page.click("#set-said a")
+        expect(page.locator("h1")).to_have_text("Mixed (segmentation)")
+        expect(page.locator("#found")).to_have_text("1 image")
+    finally:
+        workspace.runs.remove(run)
 
 
 def test_who_is_quicker_than_the_scripts_of_a_page_loses_nothing(desk: Desk) -> None:

@@ -17,8 +17,9 @@
 
   const said = main.appendChild(make("p", { id: "set-said" }));
   said.setAttribute("role", "status");
-  const say = (words, bad = false) => {
-    said.textContent = words;
+  // Behind the words stands what can be done about it: a button or a link.
+  const say = (words, bad = false, act = null) => {
+    said.replaceChildren(words, ...(act ? [" ", act] : []));
     said.classList.toggle("bad", bad);
     said.dataset.number = String(Number(said.dataset.number ?? 0) + 1);
   };
@@ -59,7 +60,12 @@
     const words = [reply.said, fresh ? "" : "The studio does not answer now: reload the page to see how it is."].filter(Boolean);
     if (!words.length || mine < spoken) return;   // or something later is told already
     spoken = mine;
-    say(words.join(" "), !fresh);
+    say(words.join(" "), !fresh, reply.undo ? undoButton(reply.undo) : reply.open ? make("a", { href: reply.open.address }, reply.open.words) : null);
+  }
+  function undoButton({ name, fields }) {
+    const button = make("button", { type: "button", className: "btn s", id: "undo-removal" }, "Undo");
+    button.addEventListener("click", () => { button.disabled = true; send(name, { ...about(), ...fields }, said); });
+    return button;
   }
 
   // What is done while the one before is under way waits for it: it is saved in the order in which it was done.
@@ -82,6 +88,7 @@
     const window_ = document.getElementById(name);
     clear(window_);
     window_.showModal();
+    if (name === "split") preview();
   };
   const about = () => ({ test_set: page().dataset.set });
   const LONG = new Set(["split-test-set", "release-test-set"]);
@@ -93,6 +100,20 @@
     }
     return data;
   };
+
+  // What a split would give, while its shares are typed.
+  let previewed = 0, typing = null;
+  async function preview() {
+    const mine = ++previewed, form = document.querySelector("#split form"), place = form.querySelector("[data-preview]");
+    let words;
+    try { ({ words } = await wire.get(api("set-split"), { ...about(), ...fieldsOf(form) })); } catch (error) { words = error.message; }
+    if (mine === previewed) place.textContent = words;
+  }
+  document.addEventListener("input", (event) => {
+    if (!event.target.closest("#split form")) return;
+    clearTimeout(typing);
+    typing = setTimeout(preview, 150);
+  });
 
   document.addEventListener("submit", async (event) => {
     const form = event.target.closest("form[data-send]");
@@ -316,6 +337,7 @@
     else if ("closeWindow" in data) target.closest("dialog").close();
     else if (data.send === "draft-test-set") send(data.send, { version: data.versionOf }, target);
     else if (data.send === "add-to-test-set") send(data.send, { ...about(), filter: "review=accepted&test_cases=1" }, document.getElementById("before-release"));
+    else if (data.send === "part-test-set") send(data.send, about(), document.getElementById("before-release"));
     else if (data.copyText) study.copy(data.copyText).then((copied) => study.copied(target, copied, document.getElementById("version-id")));
     else if ("verify" in data) verify(target);
     else if (data.cancel) cancel(target);
@@ -364,6 +386,7 @@
     else if (!isDraft()) return;
     else if (event.key === "Escape" && sets.picked.size) { sets.picked.clear(); showPicked(); }
     else if ((event.key === "Delete" || event.key === "Backspace") && sets.picked.size) { event.preventDefault(); remove(); }
+    else if (event.key.toLowerCase() === "u") document.getElementById("undo-removal")?.click();
     else if (event.key.toLowerCase() === "l" && sets.picked.size) { event.preventDefault(); open("relabel"); }
     else if (event.key in SPLITS && !event.repeat) setSplit(SPLITS[event.key]);
   });

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from core.check_words import words_of
 from core.image_filter import ImageFilter, Standing
 from core.stored_runs import StoredValue
+from core.test_sets import SetVersion
 from core.types import Check
 from services.curation.gallery import Detail, Origin
 from services.curation.views import View, gallery_address
 from services.runs.words import artifacts_of, edit_words, recipe_title
+from ui.curate.sets_words import set_address, version_key
 from ui.diff import shortened, word_diff
 from ui.explore.checks import OUTCOMES, explained
 from ui.explore.parts import (
@@ -166,7 +168,7 @@ def _facts(detail: Detail) -> Html:
         rows.append(("score", el("span", f"{entry.score:.2f}", title=title, id="score")))
     rows.append(("votes", _votes(detail)))
     rows.append(("models", _models(detail)))
-    rows.append(("sets", ", ".join(detail.sets) or "none"))
+    rows.append(("sets", [_set(version) for version in detail.sets] or "none"))
     rows.append(("tags", [_tag(tag) for tag in entry.tags] or "none"))
     if detail.case is not None:
         lineage = detail.case.lineage
@@ -226,6 +228,10 @@ def _models(detail: Detail) -> Child:
         words = f"{short_model(model, {})}: {standing}" + (f", says {label}" if label else "")
         told.append(pill(words, STANDING_TONES.get(standing, ""), title=model))
     return told
+
+
+def _set(version: SetVersion) -> Html:
+    return el("a", version.words, href=set_address(version.test_set, version=version_key(version)), class_="small")
 
 
 def _tag(tag: str) -> Html:

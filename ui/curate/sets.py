@@ -14,7 +14,7 @@ from core.image_filter import ImageFilter
 from core.test_sets import SetVersion, TestSet
 from core.words import count_of
 from services.commands import Commands, Missing
-from services.test_sets.drafts import Added, Readiness, ReleaseTestSet, SplitTestSet
+from services.test_sets.drafts import Added, Parted, PutBackInTestSet, Readiness, ReleaseTestSet, SplitTestSet
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, VerifyTestSet, version_facts
 from services.work_queue import WorkView
@@ -22,7 +22,7 @@ from ui.curate.frame import curate_page
 from ui.curate.requests import Show, add_command, given
 from ui.curate.sets_difference import difference_page
 from ui.curate.sets_list import SCRIPTS, SHEETS, list_page, shown_version
-from ui.curate.sets_page import exports_part, set_page, split_words, verified_part
+from ui.curate.sets_page import exports_part, preview_words, set_page, split_words, verified_part
 from ui.curate.sets_windows import large_window
 from ui.curate.sets_words import (
     OBSTACLE_WORDS,
@@ -133,6 +133,12 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
             raise UserError(f"These are {len(shas):,} images; at most {MOST_PICKED:,} are picked at once.")
         return {"images": shas}
 
+    @fetched_at(app, "/curate/api/set-split")
+    def preview(request: Request) -> Mapping[str, Any]:
+        """What a split would give."""
+        split = SplitTestSet.of(_shares(dict(request.query_params)))
+        return {"words": preview_words(services.drafts.preview(split), split)}
+
     @fetched_at(app, "/curate/api/set-work")
     def work(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
         return _work_facts(services.work.view(work))
@@ -151,6 +157,16 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
         except Missing:  # nothing of it was released
             return {"go": SETS}
 
+    def after_removal(_: Any, done: Any) -> Mapping[str, Any]:
+        back = {"name": PutBackInTestSet.name, "fields": {"removal": done["removal"]}}
+        return {"said": f"{count_of(done['removed'], 'image')} taken out.", "undo": back if done["removed"] else None}
+
+    def after_part(parted: Parted) -> Mapping[str, Any]:
+        said = f"{count_of(parted.moved, 'image', 'is')} now in a test set of their own."
+        if parted.moved == 1:
+            said = "1 image is now in a test set of its own."
+        return {"said": said, "open": {"words": f"Open “{parted.name}”", "address": set_address(parted.test_set)}}
+
     def add(name: str, tell: Show) -> None:
         add_command(app, commands, name, lambda command, result: {**given(command, result), **tell(command, result)})
 
@@ -158,7 +174,9 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
     add("draft-test-set", lambda _, made: {"go": set_address(made["test_set"], version=DRAFT)})
     add("delete-test-set-draft", after_delete)
     add("add-to-test-set", lambda _, added: {"said": added_words(added)})
-    add("remove-from-test-set", lambda _, done: {"said": f"{count_of(done['removed'], 'image')} taken out."})
+    add("remove-from-test-set", after_removal)
+    add("put-back-in-test-set", lambda _, done: {"said": f"{count_of(done['put_back'], 'image')} put back."})
+    add("part-test-set", lambda _, parted: after_part(parted))
     add("relabel-in-test-set", lambda _, done: {"said": f"{count_of(done['relabelled'], 'image')} relabelled."})
     add(
         "set-split-in-test-set",

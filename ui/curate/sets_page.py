@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 from core.image_filter import Facet, ImageFilter
 from core.model_sections import in_bytes
 from core.test_sets import SPLITS, Review, ShownEntry, Split
+from core.types import TaskKind
 from core.words import count_of
-from services.test_sets.drafts import SplitResult
+from services.test_sets.drafts import SplitResult, SplitTestSet
 from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import Verified
 from services.work_queue import WorkView
@@ -27,6 +28,7 @@ from ui.curate.sets_words import (
     reference,
     set_address,
     shot,
+    two_tasks,
     version_key,
     version_title,
 )
@@ -89,7 +91,10 @@ def _head(shown: ShownVersion) -> Html:
                 id="next",
             )
         )
-    return page_head("All test sets", SETS, [el("h1", held.name), el("span", class_="grow"), acts], class_="set-head")
+    name = el(
+        "h1", el("a", held.name, href=_link(shown, SetPlace()), title="All its images, of all splits", id="whole")
+    )
+    return page_head("All test sets", SETS, [name, el("span", class_="grow"), acts], class_="set-head")
 
 
 def _versions(shown: ShownVersion) -> Html:
@@ -245,6 +250,8 @@ def _before_release(shown: ShownVersion) -> Html:
         )
     if not lines:
         lines.append(el("li", icon("check"), el("span", "Nothing known stands against a release."), class_="fine"))
+    if readiness.tasks:
+        lines.append(_two_tasks(readiness.tasks))
     if readiness.not_compared and shown.version.splits.keys() - {""}:
         words = f"{count_of(readiness.not_compared, 'source')} not compared with the others yet: a release does it."
         lines.append(el("li", icon("alert"), el("span", words), class_="note"))
@@ -263,6 +270,18 @@ def _before_release(shown: ShownVersion) -> Html:
         el("p", "", class_="wrong", data_problem="", role="alert"),
         class_="card box before-release",
         id="before-release",
+    )
+
+
+def _two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> Html:
+    words = f"It has {two_tasks(tasks)}. A model is tested on one task: part them."
+    return el(
+        "li",
+        icon("alert"),
+        el("span", el("b", "Two tasks"), " ", words),
+        button("Part them", look="s", data_send="part-test-set", id="part-tasks"),
+        class_="note",
+        data_obstacle="two tasks",
     )
 
 
@@ -369,8 +388,29 @@ def _names(names: Sequence[str]) -> Html:
 
 def split_words(done: SplitResult) -> str:
     """What came of a split."""
-    said = ", ".join(f"{SPLIT_WORDS[split]} {done.splits[split]:,}" for split in SPLITS if split in done.splits)
-    return f"{count_of(done.groups, 'group')} of images that stay together: {said}."
+    return f"{_images_of(done)}. {_groups_of(done)}"
+
+
+def preview_words(found: SplitResult, asked: SplitTestSet) -> str:
+    """What a split would give."""
+    wanted: dict[Split, float] = {"train": asked.train, "validation": asked.validation, "test": asked.test}
+    empty = [SPLIT_WORDS[split] for split, share in wanted.items() if share and not found.splits.get(split)]
+    said = f"{'This gives' if found.compared else 'This gives about'} {_images_of(found)}. {_groups_of(found)}"
+    if empty:
+        said += f" That is too few groups: {' and '.join(empty)} would get no image."
+    return said if found.compared else f"{said} Pressing the button compares the sources first."
+
+
+def _images_of(split: SplitResult) -> str:
+    named = (f"{SPLIT_WORDS[name]} {split.splits[name]:,}" for name in SPLITS if name in split.splits)
+    return f"{', '.join(named)} of {count_of(sum(split.splits.values()), 'image')}"
+
+
+def _groups_of(split: SplitResult) -> str:
+    """Why the numbers are not exactly those of the shares."""
+    if split.groups == 1:
+        return "All of them stay together: they are of one source, or of sources that look alike."
+    return f"There are {split.groups:,} groups of images that stay together."
 
 
 # ---- The images
@@ -385,7 +425,7 @@ def _images(shown: ShownVersion) -> Html:
     places = pages(
         set_address(shown.held.id), {"version": version_key(version), **place.query}, place.page, shown.found
     )
-    keys = "Click picks · Shift a range · Enter large · Del out · L label · 1 2 3 0 split"
+    keys = "Click picks · Shift a range · Enter large · Del out · U undo · L label · 1 2 3 0 split"
     bar_ = el(
         "div",
         el("b", words, id="found"),

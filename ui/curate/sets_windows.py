@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from core.test_sets import SPLITS, SetVersion, Split
 from core.words import count_of
 from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import ImageOfSet
-from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words
+from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words, two_tasks
 from ui.explore.parts import Size, acts, button, key, muted, picture, pill
 from ui.markup import Child, Html, el, join
 from ui.study.fields import area, number_input, select, text_input, tick, wrong
 from ui.study.fields import field as labelled
 from ui.study.words import image_url
 
-_SHARES: tuple[tuple[Split, int], ...] = (("train", 80), ("validation", 0), ("test", 20))
-"""Where nobody says anything else, per cent."""
+_SMALL = 200
+"""Images. A fifth of fewer is too few to tell how good a model is, so all are proposed for the test."""
+_SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
+"""Shares of a large set that are proposed, per cent."""
+_SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}
 
 
 def windows(shown: ShownVersion) -> Html:
@@ -57,12 +61,13 @@ def _window(
 
 
 def _split_window(shown: ShownVersion) -> Html:
-    held = shown.version.splits
-    has_splits = any(split for split in held)
+    version = shown.version
+    has_splits, small = any(version.splits), version.entries < _SMALL
     shares = [
         labelled(name, SPLIT_WORDS[name], number_input(name, share, "%", data_percent=True), {})
-        for name, share in _SHARES
+        for name, share in _shares(version).items()
     ]
+    kept_whole = f"With fewer than {_SMALL} images it is best to keep all of them for the test."
     return _window(
         "split",
         "Split it",
@@ -70,7 +75,9 @@ def _split_window(shown: ShownVersion) -> Html:
             "Images of one source stay together, and so do those of sources that look alike. Each split gets of every "
             "label alike, as far as that allows."
         ),
+        muted(kept_whole) if small and not has_splits else None,
         el("div", shares, class_="fields"),
+        el("p", "", class_="preview", data_own=True, data_preview=True, role="status"),
         labelled("seed", "Seed", number_input("seed", 0), {}, "Another one draws other splits."),
         tick(
             "keep",
@@ -81,6 +88,14 @@ def _split_window(shown: ShownVersion) -> Html:
         submit="Split it",
         send="split-test-set",
     )
+
+
+def _shares(version: SetVersion) -> Mapping[Split, int]:
+    """Shares that are proposed, per cent: those that the draft has, else by its size."""
+    held = {split: version.splits.get(split, 0) for split in _SHARES}
+    if total := sum(held.values()):
+        return {split: round(100 * number / total) for split, number in held.items()}
+    return _SMALL_SHARES if version.entries < _SMALL else _SHARES
 
 
 def _release_window(shown: ShownVersion) -> Html:
@@ -94,6 +109,8 @@ def _release_window(shown: ShownVersion) -> Html:
         "Nothing in it changes after that: no image, label, split or mask, and neither name, note nor thresholds.",
         "Its id is a hash of all of these. The same release elsewhere gets the same id.",
     ]
+    if readiness.tasks:
+        said.insert(1, f"It will hold {two_tasks(readiness.tasks)}. Close this window to part them first.")
     return _window(
         "release",
         f"Release version {version.place}",

@@ -141,7 +141,7 @@ def _subject_line(one: SubjectView) -> Html:
     if splits:
         told = [el("span", "split "), [_split_link(one, split) for split in one.splits]]
     name: Child = one.title
-    if not one.problem:
+    if not one.problem or splits:
         name = el("a", one.title, href=evaluate_address(version=one.subject.version))
     figures = f"{count_of(one.sources, 'source')} · {count_of(one.cases, 'test case')}"
     if one.controls:

@@ -32,6 +32,8 @@ from services.curation.views import View
 from services.test_sets.drafts import (
     NEAR_DUPLICATES,
     AddToTestSet,
+    PartTestSet,
+    PutBackInTestSet,
     RelabelInTestSet,
     ReleaseTestSet,
     RemoveFromTestSet,
@@ -713,6 +715,76 @@ def test_what_stands_against_a_release_is_told_before_it(workspace: Workspace) -
     version = release(workspace, set_id)
     drafts.begin(version.id)
     assert told() == {"unchanged": 0}
+
+
+def test_images_that_were_taken_out_are_put_back_as_they_were(workspace: Workspace) -> None:
+    drafts, set_id = TestSetDrafts(workspace), set_with(workspace, run_of(workspace, 1, [10, 11, 12]), sources=True)
+    shas = [entry.image for entry in entries(workspace, draft(workspace, set_id))]
+    workspace.test_sets.relabel(draft(workspace, set_id).number, shas[:1], "owl")
+    workspace.test_sets.set_splits(draft(workspace, set_id).number, dict.fromkeys(shas, "test"))
+    before = entries(workspace, draft(workspace, set_id))
+
+    def remove(*images: str) -> dict[str, Any]:
+        return drafts.remove(RemoveFromTestSet(test_set=set_id, images=images))
+
+    def back(removal: str, test_set: str = set_id) -> int:
+        return drafts.put_back(PutBackInTestSet(test_set=test_set, removal=removal))["put_back"]
+
+    one, two = remove(shas[0]), remove(shas[1], shas[3], "f" * 64)
+    assert (one["removed"], two["removed"]) == (1, 2)
+    assert remove("f" * 64) == {"removed": 0, "removal": ""}
+    other = set_with(workspace, run_of(workspace, 2, [20]), "Others")
+    for removal, test_set in (("unknown", set_id), (one["removal"], other)):
+        with pytest.raises(UserError, match="cannot be put back any more"):
+            back(removal, test_set)
+    assert (back(two["removal"]), back(one["removal"])) == (2, 1)
+    assert entries(workspace, draft(workspace, set_id)) == before, "label, split and place too"
+    assert back(one["removal"]) == 0, "an image is in a draft once"
+    removed = remove(shas[0])
+    release(workspace, set_id)
+    with pytest.raises(UserError, match="has no draft"):
+        back(removed["removal"])
+
+
+def test_a_draft_of_two_tasks_is_said_to_be_and_parted(workspace: Workspace) -> None:
+    birds = run_of(workspace, 1, [10, 11])
+    run = workspace.runs.create(picture(2), Task("segmentation", protected=("road",)), "demo", "A street", {})
+    street = workspace.test_cases.extend(run, None, [made_case(picture(20))])
+    same_source = workspace.runs.create(picture(1), Task("segmentation", protected=("road",)), "demo", "Of a bird", {})
+    street += workspace.test_cases.extend(same_source, None, [made_case(picture(21))])
+    drafts, set_id = TestSetDrafts(workspace), set_with(workspace, birds, sources=True)
+    assert drafts.readiness(draft(workspace, set_id)).tasks == {}
+    with pytest.raises(UserError, match="images of one task"):
+        drafts.part(PartTestSet(test_set=set_id))
+    drafts.add(set_id, [*street, *run_of(workspace, 3, [30])], sources=True)
+    before = by_image(entries(workspace, draft(workspace, set_id)))
+    readiness = drafts.readiness(draft(workspace, set_id))
+    assert {task: len(images) for task, images in readiness.tasks.items()} == {"classification": 3, "segmentation": 2}
+    workspace.test_sets.create("birds (SEGMENTATION)")
+    done = drafts.part(PartTestSet(test_set=set_id))
+    assert (done.name, done.task, done.moved) == ("Birds (segmentation 2)", "segmentation", 4)
+    here, there = (by_image(entries(workspace, draft(workspace, one))) for one in (set_id, done.test_set))
+    assert [entry.test_case for entry in there.values() if entry.role == "generated"] == [*street]
+    shared = here.keys() & there.keys()
+    assert [before[image].role for image in shared] == ["source"], "the source of images of both tasks"
+    assert {**here, **there} == before
+    assert (
+        drafts.readiness(draft(workspace, set_id)).tasks
+        == drafts.readiness(draft(workspace, done.test_set)).tasks
+        == {}
+    )
+
+
+def test_a_split_is_told_before_it_is_made(workspace: Workspace) -> None:
+    cases = [case for number in range(6) for case in run_of(workspace, number, [10 * number + 7, 10 * number + 8])]
+    drafts, set_id = TestSetDrafts(workspace), set_with(workspace, cases)
+    asked = SplitTestSet(test_set=set_id, train=0.5, test=0.5)
+    told = drafts.preview(asked)
+    assert (told.groups, dict(told.splits), told.compared) == (6, {"train": 6, "test": 6}, False)
+    assert not any(entry.split for entry in entries(workspace, draft(workspace, set_id))), "nothing is saved"
+    assert not workspace.test_sets.hashes(entry.source for entry in entries(workspace, draft(workspace, set_id)))
+    made = drafts.split(asked)
+    assert drafts.preview(asked) == made and made.compared
 
 
 def test_a_page_of_a_version_is_filtered_and_counted(workspace: Workspace) -> None:

@@ -18,14 +18,16 @@ from fastapi.testclient import TestClient
 
 from core.errors import UserError
 from core.test_sets import SetVersion
+from core.types import Task
 from formats.layouts import LAYOUTS
 from formats.reading import read
 from services import work_queue as work
 from services.studio import Studio
 from services.test_sets import exports
 from services.work_queue import WorkQueue
+from tests.support.cases import made_case
 from tests.support.serving import until
-from tests.support.set_cases import run_of
+from tests.support.set_cases import picture, run_of
 from ui.curate.sets import add_test_sets
 from ui.curate.sets_words import FORMATS, pages
 
@@ -146,6 +148,72 @@ def test_a_draft_says_what_stands_against_its_release(studio: Studio, client: Te
     assert "4 images are in no split, and others are" in page(client, address)
 
 
+def test_the_title_leads_to_all_images_of_the_version(studio: Studio, client: TestClient) -> None:
+    version = released(studio)
+    shown = client.get(f"/curate/sets/{version.test_set}?version=1&split=test").text
+    assert f'<a href="/curate/sets/{version.test_set}?version=1" title="All its images, of all splits"' in shown
+
+
+def test_a_window_proposes_shares_that_suit_the_draft(studio: Studio, client: TestClient) -> None:
+    def proposed(set_id: str) -> list[str]:
+        shown = client.get(f"/curate/sets/{set_id}").text
+        window = shown[shown.index('id="split"') :]
+        found = [re.search(f'name="{name}"[^>]*', window) for name in ("train", "validation", "test")]
+        return [value for one in found if one for value in re.findall(r'value="(\d+)"', one[0])]
+
+    set_id = filled(studio)
+    assert proposed(set_id) == ["0", "0", "100"], "a fifth of few images says little"
+    held = images(studio, set_id)
+    studio.workspace.test_sets.set_splits(
+        studio.test_sets.version_of(f"{set_id}@draft").number, {held[0]: "train", **dict.fromkeys(held[1:], "test")}
+    )
+    assert proposed(set_id) == ["25", "0", "75"], "what it has by now"
+
+
+def test_a_split_is_told_while_its_shares_are_typed(studio: Studio, client: TestClient) -> None:
+    set_id = filled(studio)
+    asked = {"test_set": set_id, "train": "50", "test": "50 %", "seed": "0", "keep": "true"}
+
+    def told(**changes: str) -> str:
+        return str(client.get("/curate/api/set-split", params={**asked, **changes}).json()["words"])
+
+    begin = "This gives about train 2, test 2 of 4 images. There are 3 groups of images that stay together."
+    assert told() == f"{begin} Pressing the button compares the sources first."
+    done(client, "set-work", kind="split-test-set", **{**asked, "keep": True})
+    assert told() == begin.replace("about ", "")
+    few = told(train="40", validation="30", test="30", keep="true")
+    assert "That is too few groups: validation would get no image." in few, "those with a split keep it"
+    refused = client.get("/curate/api/set-split", params={**asked, "train": "many"})
+    assert refused.status_code == 400 and "no number" in refused.json()["error"]
+
+
+def test_what_is_taken_out_comes_with_its_undo(studio: Studio, client: TestClient) -> None:
+    set_id = filled(studio)
+    held = images(studio, set_id)
+    reply = done(client, "remove-from-test-set", test_set=set_id, images=held[:2])
+    undo = reply["undo"]
+    assert reply["said"] == "2 images taken out." and images(studio, set_id) == held[2:]
+    assert done(client, undo["name"], test_set=set_id, **undo["fields"])["said"] == "2 images put back."
+    assert images(studio, set_id) == held
+    assert done(client, "remove-from-test-set", test_set=set_id, images=["f" * 64])["undo"] is None
+
+
+def test_two_tasks_are_warned_about_and_parted_with_one_press(studio: Studio, client: TestClient) -> None:
+    set_id = filled(studio)
+    assert "Two tasks" not in page(client, f"/curate/sets/{set_id}")
+    task = Task("segmentation", protected=("road",))
+    run = studio.workspace.runs.create(picture(5), task, "demo", "A street", {})
+    studio.test_sets.drafts.add(set_id, studio.workspace.test_cases.extend(run, None, [made_case(picture(15))]))
+    said = page(client, f"/curate/sets/{set_id}")
+    assert "Two tasks It has 4 images of classification and 1 of segmentation." in said and "Part them" in said
+    assert "It will hold 4 images of classification and 1 of segmentation." in said, "the window of the release"
+    reply = done(client, "part-test-set", test_set=set_id)
+    assert reply["said"] == "1 image is now in a test set of its own."
+    assert reply["open"]["words"] == "Open “Birds (segmentation)”"
+    assert "Two tasks" not in page(client, f"/curate/sets/{set_id}")
+    assert "1 image" in page(client, reply["open"]["address"])
+
+
 def test_a_released_version_shows_its_id_parent_and_thresholds(studio: Studio, client: TestClient) -> None:
     version = released(studio, note="Two\nlines", thresholds={"label seen": 0.25})
     studio.commands.send("draft-test-set", {"version": version.id})
@@ -200,7 +268,9 @@ def test_from_a_new_set_to_a_release_by_what_the_pages_send(studio: Studio, clie
     told = done(
         client, "set-work", kind="split-test-set", test_set=set_id, train="50", test="50 %", seed="0", keep=True
     )
-    assert told["state"] == "done" and told["said"] == "2 groups of images that stay together: train 1, test 1."
+    assert told["state"] == "done" and told["said"] == (
+        "train 1, test 1 of 2 images. There are 2 groups of images that stay together."
+    )
     told = done(client, "set-work", kind="release-test-set", test_set=set_id, note="n", thresholds="a b = 0.5\n\nc=1")
     assert told["go"] == f"/curate/sets/{set_id}?version=1"
     version = studio.workspace.test_sets.get(set_id).latest
