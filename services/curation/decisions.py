@@ -150,6 +150,8 @@ class Decided(Change):
     """In one or two sentences."""
     repeat: int = 0
     """The image to show once more now; 0 for none."""
+    entry: int = 0
+    """Of an undo: the image that it is about; 0 for several or none."""
 
 
 class CurationDecisions:
@@ -200,7 +202,7 @@ class CurationDecisions:
         if back.left:
             stay = f"{count_of(back.left, 'image', 'stays')} as {'it is' if back.left == 1 else 'they are'}"
             said.append(f"{stay}: something else was decided since.")
-        return Decided(back.decision, back.changed, back.left, " ".join(said))
+        return Decided(back.decision, back.changed, back.left, " ".join(said), entry=back.entry)
 
     def listed(self, asked: ListDecisions) -> Plain:
         found = self._decisions.all(asked.limit, asked.after, asked.by)

@@ -68,6 +68,8 @@ class TakenBack:
     """Images of which something else was decided since; they stay as they are."""
     again: bool
     """What was decided counts again: it was done again, and not taken back."""
+    entry: int = 0
+    """The image, where it is a single one that changed; else 0."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,8 @@ class Decisions(Repository):
             names = ", ".join(held)
             db.conn.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(held))})", [*held.values()])
         left = len(rows) - len(moved)
-        return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again)
+        entry = _entry_of(db, moved[0][1]) if len(moved) == 1 else 0
+        return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again, entry)
 
     @read
     def all(
@@ -344,6 +347,13 @@ def _decided(
     named = {"entries": pack(list(changed)), "author": author, "decision": number, "now": created}
     db.execute(save, {**values, **named})
     return Change(number, len(changed), same)
+
+
+def _entry_of(db: sqlite_utils.Database, said: Row) -> int:
+    """The image that a row of a log is about."""
+    if said.get("entry") is not None:
+        return int(said["entry"])
+    return int(db.execute("SELECT id FROM catalogue WHERE test_case = ?", [said["test_case"]]).fetchone()[0])
 
 
 def _entries(db: sqlite_utils.Database, target: Target) -> list[int]:

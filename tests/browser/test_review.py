@@ -222,6 +222,72 @@ def repeated(page: Page, server: tuple[str, Studio]) -> int:
     return int(page.evaluate("gallery.review.repeating.id"))
 
 
+def test_a_review_says_where_it_stands_and_an_undo_goes_back_to_its_image(
+    page: Page, server: tuple[str, Studio]
+) -> None:
+    url, studio = server
+    ids = studio.workspace.catalogue.ids()
+    studio.commands.send("decide", {"entries": ids, "verdict": "open"})
+    opened(page, url, "?sort=oldest")
+    page.locator("#review").click()
+    page.locator("#ask-choices button", has_text="Begin without repeats").click()
+    place = page.locator("#review-place")
+    expect(place).to_have_text(f"1 of {len(ids)}")
+    page.keyboard.press("a")
+    expect(place).to_have_text(f"2 of {len(ids)}")
+    page.keyboard.press("r")
+    page.keyboard.press("1")
+    expect(place).to_have_text(f"3 of {len(ids)}")
+    page.keyboard.press("ArrowRight")
+    saved(page)
+    page.keyboard.press("u")
+    expect(place).to_have_text(f"2 of {len(ids)}")
+    assert current(page) == ids[1]
+    until(lambda: entry(studio, ids[1]).verdict == "open")
+    late = HeldBack()
+    with routed(
+        page, "**/curate/api/undo-decision", late
+    ):  # what is pressed at once is done to the image that is shown
+        page.keyboard.press("u")
+        page.keyboard.press("r")
+        page.keyboard.press("2")
+        late.let_through()
+        saved(page)
+    assert (entry(studio, ids[0]).verdict, entry(studio, ids[0]).reason) == ("rejected", "edit does not show")
+    assert current(page) == ids[1]
+    page.locator("#review").click()
+    expect(place).to_have_text("")
+
+
+def test_an_undo_of_another_day_goes_back_to_its_image(page: Page, server: tuple[str, Studio]) -> None:
+    url, studio = server
+    ids = studio.workspace.catalogue.ids()
+    studio.commands.send("decide", {"entries": ids, "verdict": "open"})
+    studio.commands.send("decide", {"entries": [ids[-3]], "verdict": "accepted"})
+    opened(page, url, "?sort=oldest")
+    page.keyboard.press("u")
+    page.wait_for_function("id => gallery.now()?.id === id", arg=ids[-3])
+    assert entry(studio, ids[-3]).verdict == "open"
+
+
+def test_what_changed_nothing_is_not_taken_back(page: Page, server: tuple[str, Studio]) -> None:
+    url, studio = server
+    ids = studio.workspace.catalogue.ids()
+    studio.commands.send("decide", {"entries": ids, "verdict": "open"})
+    opened(page, url, "?sort=oldest")
+    page.keyboard.press("a")
+    saved(page)
+    page.keyboard.press("ArrowLeft")
+    late = HeldBack()
+    with routed(page, "**/curate/api/decide", late):
+        page.keyboard.press("a")  # it is accepted already
+        page.keyboard.press("u")
+        late.let_through()
+        expect(page.locator("#said")).to_contain_text("nothing to take back")
+    saved(page)
+    assert entry(studio, ids[0]).verdict == "accepted"
+
+
 def test_who_leaves_an_image_that_came_once_more_does_not_answer_it_with_the_next_decision(
     page: Page, server: tuple[str, Studio]
 ) -> None:

@@ -13,6 +13,8 @@
     classification: ["label no longer right", "edit does not show", "not realistic", "other"],
     segmentation: ["protected class lost", "edit does not show", "not realistic", "other"],
   };
+  // `undoable`: what this page decided and may take back, the latest last: { mark, decision, entry }. Its number is 0
+  // until the studio has given it; `entry` is its image, 0 where there are several.
   const review = (gallery.review = { saved: 0, waiting: [], undoable: [], session: 0, repeat: 0, repeating: null });
   function keepWaiting() {
     if (review.waiting.length) localStorage.setItem(own, JSON.stringify(review.waiting));
@@ -36,22 +38,22 @@
   async function sendAll() {
     let pause = 700;
     while (review.waiting.length) {
-      const { name, fields, quiet } = review.waiting[0];
+      const { name, fields, quiet, mark } = review.waiting[0];
       try {
-        if (name === "undo-decision" && !fields.decision) { fields.decision = review.undoable.pop() ?? 0; keepWaiting(); }
         await hold();
         const { result } = await wire.post(`/curate/api/${name}`, fields);
         pause = 700;
         review.waiting.shift();
         keepWaiting();
         review.saved += 1;
-        if (result.decision && name !== "undo-decision") review.undoable.push(result.decision);
+        if (mark) numbered(mark, result.decision);
         if (result.repeat) review.repeat = result.repeat;
         byId("undo").disabled = false;
         if (!quiet) gallery.say(result.said);
         else if (unsaved && !review.waiting.length) gallery.say("");
         if (!review.waiting.length) unsaved = false;
         if (name !== "decide" || fields.filter !== undefined) await gallery.again();
+        if (name === "undo-decision" && !fields.decision && result.entry) await back(result.entry);
       } catch (error) {
         const number = review.waiting.length;
         if (error.status === 401) {
@@ -66,6 +68,7 @@
           continue;
         }
         review.waiting.shift();   // it is refused, and will be again
+        if (mark) numbered(mark, 0);
         keepWaiting();
         gallery.refuse(error.message);
         await gallery.again();
@@ -83,11 +86,25 @@
     try { ({ held } = await wire.post("/curate/api/hold", { view })); } catch (error) { if (unanswered(error) || error.status === 401) throw error; }
     if (view === gallery.view) gallery.held = held;
   }
-  function post(name, fields, quiet) {
+  function post(name, fields, quiet, rest = {}) {
     gallery.busy();
-    review.waiting.push({ name, fields: name === "answer-repeat" ? fields : { ...fields, author: author() }, quiet });
+    if (UNDONE.has(name)) {
+      rest = { mark: `${own} ${(marks += 1)}` };
+      review.undoable.push({ mark: rest.mark, decision: 0, entry: fields.entries?.length === 1 ? fields.entries[0] : 0 });
+    }
+    review.waiting.push({ name, fields: name === "answer-repeat" ? fields : { ...fields, author: author() }, quiet, ...rest });
     keepWaiting();
     send();
+  }
+  const UNDONE = new Set(["decide", "tag-images", "relabel-images"]);
+  let marks = 0;
+  // What was decided has a number now, or 0 where nothing was changed: then there is nothing to take back.
+  function numbered(mark, decision) {
+    const done = review.undoable.findIndex((one) => one.mark === mark), undoing = review.waiting.findIndex((one) => one.of === mark);
+    if (done >= 0) { if (decision) review.undoable[done].decision = decision; else review.undoable.splice(done, 1); }
+    if (undoing >= 0 && decision) review.waiting[undoing].fields.decision = decision;
+    else if (undoing >= 0) { review.waiting.splice(undoing, 1); gallery.say("Nothing was changed, so there is nothing to take back."); }
+    keepWaiting();
   }
 
   // ---- What is meant: what is selected, else the image that is looked at
@@ -214,6 +231,7 @@
     const one = await figures();
     review.session = review.repeat = 0;
     review.repeating = null;
+    placed();
     byId("review").textContent = "Review";
     byId("review-figures").textContent = "";
     gallery.enlarge(false);
@@ -238,8 +256,25 @@
     post("answer-repeat", { session: review.session, entry, verdict, reason }, true);
   }
 
-  // It waits its turn behind what was done before it.
-  const undo = () => post("undo-decision", review.waiting.length ? {} : { decision: review.undoable.pop() ?? 0 });
+  // The image that is taken back is looked at again at once. What takes it back waits its turn behind what was done before.
+  function undo() {
+    const last = review.undoable.pop();
+    if (last?.entry) back(last.entry);
+    post("undo-decision", { decision: last?.decision ?? 0 }, false, last && !last.decision ? { of: last.mark } : {});
+  }
+  function back(entry) {
+    if (review.repeating) { review.repeat = review.repeating.id; gallery.showOnly(null); }   // it comes at another time
+    return gallery.pickEntry(entry);
+  }
+
+  // Where a review stands in its images.
+  function placed() {
+    const place = byId("review-place"), number = (one) => one.toLocaleString("en-US");
+    const words = review.session && gallery.current !== null ? `${number(gallery.current + 1)} of ${number(gallery.count)}` : "";
+    if (place.textContent !== words) place.textContent = words;
+  }
+  gallery.hooks.picked.push(placed);
+  gallery.hooks.drawn.push(placed);
 
   // ---- Selecting
 
