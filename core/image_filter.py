@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode
 import numpy as np
 
 from core.errors import UserError
+from core.model_identity import without_hashes
 from core.types import EDIT_TYPES
 
 Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
@@ -260,7 +261,8 @@ class ImageFilter:
     def words(self) -> str:
         """For a person, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for all images."""
         named = [*self.facets.items(), *((f"not {name}", values) for name, values in self.without.items())]
-        named += [*self.checks.items(), *((name or "most-read model", values) for name, values in self.models.items())]
+        models = ((without_hashes(name) or "most-read model", values) for name, values in self.models.items())
+        named += [*self.checks.items(), *models]
         parts = [f"{name}: {' or '.join(value or 'none' for value in values)}" for name, values in named]
         parts += [f"{one.check}: {one.low:g} to {one.high:g}" for one in self.between]
         bands = [f"validity score {one.words if one is not None else 'none'}" for one in self.scores]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
@@ -30,6 +31,14 @@ _OUTPUT_WORDS: dict[Output, str] = {
     "probabilities": "probabilities, taken as the server sends them",
     "class numbers": "a class number for each pixel, taken as the server sends it",
 }
+
+
+_HASHES = re.compile(r"@[0-9a-f]{8,}(?= \(| \[|$)| \[[0-9a-f]{16}\]$")
+
+
+def without_hashes(key: str) -> str:
+    """Name of a model for a person: the key of its predictions, without its file's time and its digest."""
+    return _HASHES.sub("", key)
 
 
 @dataclass(frozen=True)

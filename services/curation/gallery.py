@@ -19,11 +19,12 @@ from core.validity_score import ScoreRun
 from pipeline.recipes import recipe_of
 from services.curation.coverage import CoverageTable, coverage_table
 from services.curation.map import ImageMap
-from services.curation.meaning import Meaning
+from services.curation.meaning import Meaning, Picture
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.views import View
 from storage.curation import entry_sets
 from storage.curation.decisions import Said
+from storage.curation.entry_sets import Bits
 from storage.curation.selection import Held
 from storage.test_sets.facts import CaseFacts
 from storage.workspace import Workspace
@@ -34,7 +35,9 @@ MOST_IN_PAGE = 200
 MOST_HELD = 64
 """Views that are held at a time; of a million images one takes 0.1 MB, by information 0.9 MB."""
 MOST_LISTED = 16
-"""Views by meaning whose images are remembered for the next page."""
+"""Views that no filter describes, whose images are remembered for the next page."""
+LARGEST_PICTURE = 1024
+"""Pixels of the longer side of a person's own picture as it is kept. An embedder looks at fewer."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,16 @@ class Origin:
 
 @dataclass(frozen=True)
 class _Listed:
-    """The images of a view by meaning, in its order."""
+    """The images of a view in an order of its own."""
 
     entries: tuple[int, ...]
+    waiting: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Alike(Held):
+    """Near-duplicates in an order of the catalogue."""
+
     waiting: int = 0
 
 
@@ -113,7 +123,7 @@ class Gallery:
         self._workspace, self._meaning, self._asked = workspace, meaning, asked
         self._near_duplicates, self._map = near_duplicates, image_map
         self._held = Latest[Held | _Listed](MOST_HELD)
-        self._listed = Latest[_Listed](MOST_LISTED)
+        self._listed = Latest[_Listed | _Alike](MOST_LISTED)
 
     def coverage(self, grid: CoverageGrid, find: str = "") -> CoverageTable:
         """Count the images of each cell of a grid, of the lines that have `find` in their name."""
@@ -142,17 +152,15 @@ class Gallery:
         self._held.put(name, held)
         return name
 
-    def hold_like(self, view: View, picture: bytes) -> tuple[str, int]:
-        """Hold the images most like a foreign picture; return the name and number. Raises UserError for no picture."""
-        allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
-        found = self._meaning.ranked(read_image(picture).image, allowed)
-        name = secrets.token_hex(8)
-        self._held.put(name, _Listed(found.entries, found.waiting))
-        return name, len(found.entries)
+    def keep_picture(self, picture: bytes) -> str:
+        """Keep a person's own picture for views to name; return its SHA-256. Raises UserError for no picture."""
+        image = read_image(picture).image
+        image.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
+        return self._workspace.images.add(image)
 
-    def place(self, view: View, entry_id: int) -> int | None:
-        """At which place of a view an image stands; None where it is not in it."""
-        known = self._known(view)
+    def place(self, view: View, entry_id: int, held: str = "") -> int | None:
+        """Place of an image in a view, or among the images that were held for it; None where it is not in it."""
+        known = self._held.get(held) or self._known(view)
         if isinstance(known, _Listed):
             return known.entries.index(entry_id) if entry_id in known.entries else None
         return self._workspace.catalogue.place(view.filter, view.order, entry_id, known)
@@ -196,7 +204,7 @@ class Gallery:
             },
             catalogue.scores(wanted, runs[0].agreement.threshold) if runs else None,
             runs,
-            known.waiting if isinstance(known, _Listed) else 0,
+            known.waiting if isinstance(known, _Listed | _Alike) else 0,
         )
 
     def ids(self, view: View, held: str = "") -> tuple[int, ...]:
@@ -216,21 +224,29 @@ class Gallery:
         if view.is_filter:
             return None
         allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
-        if not view.by_meaning:
+        if not (view.ranked or view.alike):
             return Held(allowed)
         key = view.address, self._workspace.saved()
         if (known := self._listed.get(key)) is not None:
             return known
+        return self._listed.put(key, self._looked_at(view, allowed))
+
+    def _looked_at(self, view: View, allowed: Bits) -> _Listed | _Alike:
+        """Of the `allowed` images, those of a view that asks what images show."""
+        waiting = 0
         if view.alike:
             groups = self._near_duplicates.groups(allowed)
-            if groups.waiting:
+            waiting = groups.waiting
+            if waiting:
                 self._meaning.begin()
-            listed = _Listed(tuple(entry for group in groups.groups for entry in group), groups.waiting)
-        else:
-            found = self._meaning.ranked(view.like or view.near, allowed)
-            first = (view.near,) if view.near and entry_sets.has(allowed, np.array([view.near]))[0] else ()
-            listed = _Listed((*first, *found.entries), found.waiting)
-        return self._listed.put(key, listed)
+            alike = tuple(entry for group in groups.groups for entry in group)
+            allowed = entry_sets.of_entries(alike, len(allowed) // entry_sets.BYTES)
+            if not view.ranked:
+                return _Listed(alike, waiting) if view.grouped else _Alike(allowed, waiting=waiting)
+        wanted = Picture(view.picture) if view.picture else view.like or view.near
+        found = self._meaning.ranked(wanted, allowed)
+        first = (view.near,) if view.near and entry_sets.has(allowed, np.array([view.near]))[0] else ()
+        return _Listed((*first, *found.entries), max(waiting, found.waiting))
 
     def detail(self, entry_id: int) -> Detail:
         """All that is known of one image. Raises UserError for an unknown one."""

@@ -39,12 +39,20 @@ BATCH_SECONDS = 0.5
 LARGEST_BATCH = 256
 MOST_FOUND = 2000
 """Images that a search gives; those behind them have little to do with what was looked for."""
-TEXTS = 256
-"""Texts whose vectors are remembered."""
+REMEMBERED = 256
+"""Texts and pictures whose vectors are remembered."""
 
 log = logging.getLogger(__name__)
 
-Wanted = str | int | Image.Image
+
+@dataclass(frozen=True)
+class Picture:
+    """A person's own picture that the workspace keeps, by its SHA-256."""
+
+    sha: str
+
+
+Wanted = str | int | Picture
 """What is looked for: a text, what looks like an entry of the catalogue, or like a picture."""
 
 
@@ -93,7 +101,7 @@ class Meaning:
 
     def __init__(self, profile: Profile, models: Models, workspace: Workspace, jobs: JobQueue) -> None:
         self._section, self._models, self._workspace, self._jobs = profile.embedder, models, workspace, jobs
-        self._texts = Latest[Floats](TEXTS)
+        self._wanted = Latest[Floats](REMEMBERED)
         self._lock = threading.Lock()
         self._lined_up = False
         self._problem = ""
@@ -251,8 +259,8 @@ class Meaning:
         """Those of the `allowed` entries that come nearest to what is wanted, at most `most`; an entry is not like
         itself. What is not embedded yet is left out, and will be embedded.
 
-        Raises UserError for a text without a word, for an entry that does not exist, and where the embedder cannot be
-        loaded.
+        Raises UserError for a text without a word, for an entry or a picture that does not exist, and where the
+        embedder cannot be loaded.
         """
         vector = self.vector_of(wanted)
         table = self.table()
@@ -270,11 +278,11 @@ class Meaning:
         return Found(tuple(entries.tolist()), tuple(figures.tolist()), searched, max(waiting, 0))
 
     def vector_of(self, wanted: Wanted) -> Floats:
-        """Where it lies among the images, of length 1. That of a text is remembered."""
+        """Where it lies among the images, of length 1. That of a text or a picture is remembered."""
         if isinstance(wanted, str):
             return self._text_vector(" ".join(wanted.split()))
-        if isinstance(wanted, Image.Image):
-            return _unit(self._vectors([wanted.convert("RGB")])[0])
+        if isinstance(wanted, Picture):
+            return self._wanted.once((self.embedder, wanted), lambda: self._picture_vector(wanted.sha))
         table = self.table()
         row = table.row_of(wanted)
         if row is None:
@@ -287,7 +295,12 @@ class Meaning:
     def _text_vector(self, text: str) -> Floats:
         if not any(map(str.isalnum, text)):
             raise UserError("Say in words what the images should show.", field="meaning")
-        return self._texts.once((self.embedder, text), lambda: _unit(self._models.embedder.text(text)))
+        return self._wanted.once((self.embedder, text), lambda: _unit(self._models.embedder.text(text)))
+
+    def _picture_vector(self, sha: str) -> Floats:
+        if sha not in self._workspace.images.sizes([sha]):
+            raise UserError("The picture of this filter is not in this workspace: choose it again.", field="filter")
+        return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
 
 
 def _unit(vector: object) -> Floats:

@@ -6,6 +6,7 @@ A view is a question: what fits it changes with the workspace. A test set is a l
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -25,7 +26,8 @@ REST = ("others", "none")
 MOST_COLOURS = 30
 """Colours of the map that a view may name."""
 LONGEST_LIST = 14_000
-_ONCE = ("like", "near", "alike", "region", "sort", "falling")
+_ONCE = ("like", "near", "picture", "alike", "region", "sort", "falling")
+_SHA = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -74,22 +76,27 @@ class View:
     """Words that say what the images show; those that show it most stand first. "" for none."""
     near: int = 0
     """The entry that the images look like, the most alike first; 0 for none."""
+    picture: str = ""
+    """The SHA-256 of a person's own picture that the images look like, the most alike first; "" for none. The workspace
+    keeps it."""
     alike: bool = False
-    """Only images that look like another one of them, group by group."""
+    """Only images that look like another one of them: near-duplicates."""
+    grouped: bool = False
+    """With `alike`: group by group, and `order` does not count."""
     region: tuple[tuple[float, float], ...] = ()
     """The corners of a region of the map that they lie in; () for none."""
     colours: ShownColours | None = None
     """Those that the region means, and it goes with it; None for all."""
 
     @property
-    def by_meaning(self) -> bool:
-        """The order is that of what the images show, and `order` does not count."""
-        return bool(self.like or self.near or self.alike)
+    def ranked(self) -> bool:
+        """What is most like something stands first, and `order` does not count."""
+        return bool(self.like or self.near or self.picture)
 
     @property
     def is_filter(self) -> bool:
         """Whether `filter` says all of it: what is near on the map, or looks alike, no filter can say."""
-        return not (self.by_meaning or self.region)
+        return not (self.ranked or self.alike or self.region)
 
     @staticmethod
     def read(text: str) -> View:
@@ -116,7 +123,9 @@ class View:
             Order.read(once.get("sort", ""), "falling" in once),
             once.get("like", ""),
             _entry(once.get("near", "")),
+            _picture(once.get("picture", "")),
             "alike" in once,
+            "alike" in once and "sort" not in once,
             _region(once.get("region", "")),
             ShownColours.of(colours),
         )
@@ -136,12 +145,20 @@ class View:
         pairs = self.filter.pairs
         pairs += [("like", self.like)] if self.like else []
         pairs += [("near", str(self.near))] if self.near else []
+        pairs += [("picture", self.picture)] if self.picture else []
         pairs += [("alike", "1")] if self.alike else []
         if self.region:
             pairs.append(("region", " ".join(f"{x:g},{y:g}" for x, y in self.region)))
             pairs += [("colours", part) for part in self.colours.parts] if self.colours is not None else []
-        pairs += [("sort", self.order.address)] if self.order.address else []
-        return pairs + ([("falling", "1")] if self.order.falling else [])
+        return pairs + self.sort_pairs
+
+    @property
+    def sort_pairs(self) -> list[tuple[str, str]]:
+        """The pairs of its order. Without any, near-duplicates stand group by group, all others the newest first."""
+        sort = self.order.address or ("newest" if self.alike else "")
+        if self.grouped or not sort:
+            return []
+        return [("sort", sort)] + ([("falling", "1")] if self.order.falling else [])
 
     @property
     def address(self) -> str:
@@ -208,6 +225,12 @@ def _entry(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= LARGEST_ID):
         raise _unreadable("near", text)
     return int(text)
+
+
+def _picture(text: str) -> str:
+    if text and not _SHA.fullmatch(text):
+        raise _unreadable("picture", text)
+    return text
 
 
 def _region(text: str) -> tuple[tuple[float, float], ...]:

@@ -139,10 +139,17 @@ def test_images_are_found_by_what_they_show_and_by_a_picture(
     expect(page.locator("#order")).to_be_disabled()
     assert "like=a+red+bird" in page.url
     Image.new("RGB", (40, 30), (200, 30, 30)).save(tmp_path / "mine.jpg")
-    with page.expect_response("**/curate/like-picture**"):
-        page.locator("#like-picture").set_input_files(tmp_path / "mine.jpg")
+    page.locator("#like-picture").set_input_files(tmp_path / "mine.jpg")
     expect(page.locator("#said")).to_contain_text("mine.jpg")
     idle(page)
+    chosen = page.locator("#filters .chip.used", has_text="like this picture")
+    shown = "[...document.querySelectorAll('.cell:not([hidden])')].map(one => one.dataset.entry)"
+    before = page.evaluate(shown)
+    page.reload()  # the address has all of it
+    idle(page)
+    page.wait_for_function("document.querySelector('#filters .with-picture img').naturalWidth > 0")
+    assert page.evaluate(shown) == before and "kind=classification" in page.url
+    expect(page.locator("#order option:checked")).to_have_text("most alike first")
     (tmp_path / "broken.png").write_bytes(b"no picture")
     page.locator("#like-picture").set_input_files(tmp_path / "broken.png")
     expect(page.locator("#said")).to_contain_text("The file is not an image")
@@ -153,6 +160,35 @@ def test_images_are_found_by_what_they_show_and_by_a_picture(
         str(studio.workspace.catalogue.count(View.read("kind=classification&edited=snowy").filter).number)
     )
     expect(page.locator("#said")).to_be_empty()
+    chosen.click()
+    expect(chosen).to_have_count(0)
+    idle(page)
+    assert "picture" not in page.url and "edited=snowy" in page.url
+
+
+def test_near_duplicates_are_a_filter_that_keeps_its_order(page: Page, server: tuple[str, Studio]) -> None:
+    workspace, meaning = server[1].workspace, server[1].meaning
+    same = Image.effect_noise((32, 32), 90).convert("RGB")
+    run = workspace.runs.create(same.rotate(90), Task("classification", "copy"), "demo", "Copies", {})
+    workspace.test_cases.extend(run, None, [made_case(one) for one in (same, same.rotate(180), same.copy())])
+    try:
+        meaning.begin()
+        until(lambda: not meaning.filling().working and meaning.filling().done == meaning.filling().total)
+        opened(page, server, "?class=copy&sort=oldest")
+        chip(page, "alike").click()
+        expect(count(page)).to_have_text("2")
+        expect(page.locator("#order")).to_have_value("sort=oldest")
+        idle(page)
+        oldest = page.locator(".cell:not([hidden])").first.get_attribute("data-entry")
+        page.locator("#order").select_option("sort=newest")
+        page.wait_for_function("gallery.idle && gallery.view.includes('newest')")
+        assert page.locator(".cell:not([hidden])").first.get_attribute("data-entry") != oldest
+        page.locator("#order").select_option(label="group by group")
+        page.wait_for_function("gallery.idle && !gallery.view.includes('sort')")
+        chip(page, "alike").click()
+        expect(count(page)).to_have_text("3")
+    finally:
+        workspace.runs.remove(run)
 
 
 def test_who_goes_on_is_not_thrown_back_by_a_picture_that_was_slow(
@@ -169,7 +205,7 @@ def test_who_goes_on_is_not_thrown_back_by_a_picture_that_was_slow(
         with page.expect_response("**/curate/like-picture**"):
             late.let_through()
     idle(page)
-    assert page.evaluate("gallery.view") == "kind=segmentation" and not page.evaluate("gallery.ownPicture")
+    assert page.evaluate("gallery.view") == "kind=segmentation"
 
 
 def test_a_view_that_takes_long_says_so(page: Page, server: tuple[str, Studio]) -> None:
@@ -371,6 +407,35 @@ def test_large_shows_the_source_beside_it_and_goes_on_by_keys(page: Page, server
     expect(page.locator("#large-source")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#grid")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)])
+def test_the_large_image_takes_most_of_the_window(
+    page: Page, server: tuple[str, Studio], size: tuple[int, int]
+) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    opened(page, server)
+    page.keyboard.press("Enter")
+    box = page.locator("#large-result").bounding_box()
+    source, panel = page.locator("#large-source").bounding_box(), page.locator("#detail").bounding_box()
+    assert box and source and panel
+    assert min(box["width"], box["height"]) >= 0.7 * size[1], "the picture is as wide as it is high"
+    assert source["width"] >= 200 and panel["x"] >= box["x"] + box["width"]
+    page.keyboard.press("Escape")
+    expect(page.locator("#filter")).to_be_visible()
+
+
+def test_on_a_phone_images_come_first_and_nothing_is_cut(page: Page, server: tuple[str, Studio]) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page, server)
+    tops = [page.locator(f"#{name}").bounding_box() for name in ("grid", "detail", "filter")]
+    heights = [one["y"] for one in tops if one]
+    assert len(heights) == 3 and heights == sorted(heights) and heights[0] < 844 / 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator(".to-filter").click()
+    expect(page.locator("#filter h2")).to_be_in_viewport()
+    chip(page, "review:accepted").click()
+    expect(count(page)).to_have_text(str(server[1].workspace.catalogue.facets()["review"]["accepted"]))
 
 
 def test_hostile_words_are_words(page: Page, server: tuple[str, Studio]) -> None:

@@ -1,7 +1,6 @@
 // What a gallery shows is chosen here: words, filters, an order, a picture of the person's own. After curate.js.
 //
-// All of it is part of the address but for a picture. What is pressed adds to the view that was asked for last, which may
-// not be there yet.
+// All of it is part of the address. What is pressed adds to the view that was asked for last, which may not be there yet.
 (() => {
   "use strict";
   const gallery = window.gallery;
@@ -24,20 +23,23 @@
     clearTimeout(typing);
     const query = new URLSearchParams(gallery.aimed), words = byId("search").value.trim(), way = byId("search-in").value;
     for (const name of WAYS) query.delete(name);
-    if (way === "like" && words) { query.delete("near"); query.delete("alike"); }
+    if (way === "like" && words) { query.delete("near"); query.delete("picture"); }
     if (words) query.set(way, words);
     if (query.toString() !== new URLSearchParams(gallery.aimed).toString()) gallery.go(query.toString());
   };
-  // A picture of the person's own: it is no part of an address, so the view stays and its images are others.
+  // A picture of the person's own: the studio keeps it, and the address names it.
   byId("like-picture").addEventListener("change", async (event) => {
     const [file] = event.target.files;
     if (!file) return;
     gallery.say("Looking at the picture …");
     try {
-      const view = gallery.aimed, said = await wire.sendFile(`/curate/like-picture?${new URLSearchParams({ view })}`, file);
+      const view = gallery.aimed, { picture } = await wire.sendFile("/curate/like-picture", file);
       if (view !== gallery.aimed) return;   // something else is looked at by now
-      await gallery.go(view, { push: false, held: said.held, count: said.count });
-      gallery.say(`${said.count.toLocaleString("en-US")} images, those first that look most like ${file.name}. `);
+      const query = new URLSearchParams(view);
+      for (const name of ["like", "near"]) query.delete(name);
+      query.set("picture", picture);
+      await gallery.go(query.toString());
+      gallery.say(`Images that look most like ${file.name} come first. `);
     } catch (error) { gallery.refuse(error.message); } finally { event.target.value = ""; }
   });
   byId("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(searched, 180); });
@@ -69,7 +71,7 @@
   document.addEventListener("change", (event) => {
     if (event.target.id !== "order") return;
     const query = new URLSearchParams(gallery.aimed), order = new URLSearchParams(event.target.value);
-    for (const name of ["sort", "falling", "alike"]) { query.delete(name); if (order.has(name)) query.set(name, order.get(name)); }
+    for (const name of ["sort", "falling"]) { query.delete(name); if (order.has(name)) query.set(name, order.get(name)); }
     gallery.go(query.toString());
   });
   byId("filters").parentElement.addEventListener("toggle", (event) => {
@@ -118,7 +120,7 @@
   // The map shows what the filter of the grid does.
   function toMap() {
     const query = new URLSearchParams(gallery.view);
-    for (const name of ["sort", "falling", "near", "like", "alike", "region", "colours"]) query.delete(name);
+    for (const name of ["sort", "falling", "near", "like", "picture", "alike", "region", "colours"]) query.delete(name);
     document.querySelector('[data-page="map"]').href = `/curate/map${query.size ? `?${query}` : ""}`;
   }
   toMap();

@@ -11,7 +11,7 @@
   const gallery = (window.gallery = {
     view: first.view, count: first.count, current: null, chosen: new Map(), large: false, idle: false, held: "",
     fits: first.count,          // how many fit the filter now; `count`: how many the grid holds
-    isFilter: first.filter, ownPicture: false, hooks: { picked: [], drawn: [], restored: [], went: [] },
+    isFilter: first.filter, hooks: { picked: [], drawn: [], restored: [], went: [] },
   });
 
   // ---- Cells by their place: what is known of each, and what is on its way
@@ -373,7 +373,6 @@
     const mine = ++totalsAsked, { view } = gallery, query = new URLSearchParams({ view });
     counting += 1;
     gallery.busy();
-    if (gallery.ownPicture) query.set("held", gallery.held);
     for (const check of open()) query.append("check", check);
     try {
       const said = await wire.get(`/curate/api/totals?${query}`);
@@ -421,14 +420,14 @@
     gallery.busy();
     return act.finally(() => { counting -= 1; settle(); });
   }
-  async function goTo(view, { push = true, at = 0, pick = null, held = "", count = null }) {
+  async function goTo(view, { push = true, at = 0, pick = null }) {
     gallery.aimed = view;
     const mine = ++generation;
     for (const { request } of coming.values()) request.abort();
     coming.clear();
     const some = columns * (Math.ceil(height / row) + 1);
-    const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), thumbs: Math.min(MOST_ASKED, some), ...(held ? { held } : {}) };
-    const meaning = /(^|&)(like|near|alike)=/.test(view);
+    const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), thumbs: Math.min(MOST_ASKED, some) };
+    const meaning = /(^|&)(like|near|picture|alike)=/.test(view);
     const slow = setTimeout(() => saidIs([meaning ? "Looking at what the images show; the first time takes some seconds …" : "Looking …"], false), SLOW);
     let said;
     try {
@@ -440,8 +439,7 @@
     if (push) rememberNow();
     saidIs([], false);
     gallery.view = view;
-    gallery.held = held;
-    gallery.ownPicture = count !== null;
+    gallery.held = "";
     gallery.current = null;
     cells.clear();
     stale.clear();
@@ -454,29 +452,31 @@
     scrollTo(Math.floor(at / columns) * row);
     lay();
     if (gallery.count) gallery.pick(pick ?? at, true, true); else nothing();
-    if (count !== null) { gallery.count = count; measure(); draw(); counted(count); gallery.isFilter = false; }
-    else if (gallery.count) afterSeen(totals);
-    else totals();
+    if (gallery.count) afterSeen(totals); else totals();
   }
   // At which place of a view an image stands; null where it is not in it.
   const placeIn = async (view, entry) => {
-    try { return (await wire.get("/curate/api/place", { entry, view })).place; } catch { return null; }
+    try { return (await wire.get("/curate/api/place", { entry, view, ...(gallery.held ? { held: gallery.held } : {}) })).place; } catch { return null; }
+  };
+  // Goes to an image of the view, wherever it stands; to none where it is not in it.
+  gallery.pickEntry = async (entry) => {
+    const { view } = gallery, place = gallery.placeOf(entry) ?? await placeIn(view, entry);
+    if (place !== null && view === gallery.aimed) gallery.pick(place);
   };
   // The studio was started anew, or many others looked at theirs: which images the view held is not known any more.
   async function forgotten() {
-    const { view, ownPicture } = gallery, known = [...cells.keys()].filter((place) => place <= gallery.current);
-    Object.assign(gallery, { held: "", ownPicture: false });
+    const { view } = gallery, known = [...cells.keys()].filter((place) => place <= gallery.current);
+    gallery.held = "";
     const before = known.length ? Math.max(...known) : 0;   // that of the current image may not be there yet
     const place = known.length ? await placeIn(view, cells.get(before).id) : null;
     if (view !== gallery.aimed) return;
-    if (place === before && !ownPicture) {   // all stand where they stood, and who decides goes on
+    if (place === before) {   // all stand where they stood, and who decides goes on
       for (const each of cells.keys()) stale.add(each);
       draw();
       await totals();
       return;
     }
     await gallery.go(view, { push: false, at: place === null ? 0 : place + gallery.current - before });
-    if (ownPicture) gallery.refuse("What looks like your picture is not known any more: choose the picture again.");
   }
   // No image is looked at.
   function nothing() {

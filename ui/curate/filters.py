@@ -6,7 +6,9 @@ means; the script of the page follows it without loading the page anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from urllib.parse import urlencode
 
 from core.catalogue import Bar, Order, ScoreCounts
 from core.check_words import WORDS
@@ -17,7 +19,7 @@ from services.curation.gallery import Totals
 from services.curation.views import View, gallery_address
 from services.evaluation.scoring import agreement_words
 from ui.evaluate.words import evaluate_address
-from ui.explore.parts import button, head_table, icon, named_row, short_model, small
+from ui.explore.parts import button, head_table, icon, named_row, short_model, small, thumb_url
 from ui.markup import Child, Html, el
 
 SHOWN = 8
@@ -51,7 +53,7 @@ _USED = {
     "text": "captions: {}",
     "near": "like image {}",
     "like": "shows: {}",
-    "alike": "near-duplicates, group by group",
+    "picture": "like this picture",
     "region": "a part of the map",
     "role": "role: {}",
     "test_cases": "test cases alone",
@@ -72,12 +74,14 @@ ORDERS: tuple[tuple[str, Order], ...] = (
 def filter_column(view: View, totals: Totals) -> Html:
     """All filters of a view."""
     facets = [_facet(view, name, totals.facets.get(name, {})) for name in TITLES]
-    models = [_model(view, name, counts) for name, counts in totals.models.items()]
-    checks = [_check(view, name, counts, totals.histograms.get(name)) for name, counts in totals.checks.items()]
+    names = _model_names(totals.models)
+    models = [_model(view, name, counts, names[name]) for name, counts in totals.models.items()]
+    each = [_check(view, name, counts, totals.histograms.get(name)) for name, counts in totals.checks.items()]
+    checks = [check for check in each if check is not None]
     if totals.scores is not None and totals.score_runs:
         score: Html | None = _score(view, totals.scores, totals.score_runs, totals.facets.get("kind", {}))
     else:
-        score = _no_score() if totals.checks else None
+        score = _no_score() if checks else None
     return el(
         "div",
         _used(view),
@@ -85,6 +89,9 @@ def filter_column(view: View, totals: Totals) -> Html:
         models,
         _group("Checks", checks) if checks else None,
         score,
+        _group("Near-duplicates", el("div", _alike(view), class_="chips"))
+        if totals.count.number > 1 or view.alike
+        else None,
         facets[3:],
         _to_evaluate(view.filter.address) if view.is_filter else None,
         id="filters",
@@ -108,12 +115,23 @@ def order_choice(view: View, totals: Totals) -> Html:
         known += [(f"{title}: low first", Order("check", check)), (f"{title}: high first", Order("check", check, True))]
     if not any(order == view.order for _, order in known):
         known.append((view.order.check or view.order.sort, view.order))
-    chosen = None if view.by_meaning else view.order
-    options = [el("option", words, value=View(order=order).address, selected=order == chosen) for words, order in known]
-    options.append(el("option", "near-duplicates, group by group", value="alike=1", selected=view.alike))
-    if view.like or view.near:
+    chosen = None if view.ranked or view.grouped else view.order
+    plain = View(alike=view.alike)
+    options = [
+        el("option", words, value=urlencode(replace(plain, order=order).sort_pairs), selected=order == chosen)
+        for words, order in known
+    ]
+    if view.ranked:
         options.insert(0, el("option", "most alike first", value="", selected=True))
-    return el("select", options, id="order", aria_label="Order", disabled=bool(view.like or view.near))
+    elif view.alike:
+        options.insert(0, el("option", "group by group", value="", selected=view.grouped))
+    return el("select", options, id="order", aria_label="Order", disabled=view.ranked)
+
+
+def _alike(view: View) -> Html:
+    """A filter without a number: to find them every two images are compared."""
+    words = "Only images that look like another one that is shown"
+    return _chip(view, ("alike", "1"), el("span", "only near-duplicates"), None, "alike", title=words)
 
 
 def _used(view: View) -> Html | None:
@@ -121,14 +139,16 @@ def _used(view: View) -> Html | None:
     links: list[Child] = [
         el(
             "a",
+            el("img", src=thumb_url(view.picture), alt="") if picture else None,
             words,
             icon("cross"),
             href=gallery_address(rest),
-            class_="chip on used",
+            class_="chip on used with-picture" if picture else "chip on used",
             title="Take this out of the filter",
             data_view=rest.address,
         )
         for words, rest in _used_parts(view)
+        for picture in [bool(view.picture) and not rest.picture]
     ]
     if not links and not view.address:
         return None
@@ -153,6 +173,8 @@ def _part_words(view: View, name: str, value: str) -> str:
         return _band_words(ScoreBand.read(value))
     if name == "range":
         return _range_words(Between.read(value))
+    if name == "alike":
+        return ""
     if name == "model" and value.startswith(":"):
         return f"most-read model{value}"
     if name == NONE:
@@ -214,7 +236,7 @@ def _chip(view: View, part: tuple[str, str], words: Child, number: int | None, k
     )
 
 
-def _model(view: View, model: str, counts: Mapping[str, int]) -> Html:
+def _model(view: View, model: str, counts: Mapping[str, int], name: str) -> Html | None:
     chosen = view.filter.models.get(model, ())
     chips = [
         _chip(
@@ -227,11 +249,23 @@ def _model(view: View, model: str, counts: Mapping[str, int]) -> Html:
         for standing in (*STANDINGS, UNREAD)
         if counts.get(standing) or standing in chosen
     ]
-    title = ["Model under test ", el("small", short_model(model, {}), class_="mut", title=model)]
+    if not chips:
+        return None
+    title = ["Model under test ", el("small", name, class_="mut", title=model)]
     return _group(title, el("div", chips, class_="chips"))
 
 
-def _check(view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, ...] | None) -> Html:
+def _model_names(models: Iterable[str]) -> dict[str, str]:
+    """The name of each model by its key. Those of one name, such as two versions of a file, are numbered."""
+    names = {model: short_model(model, {}) for model in models}
+    same = {name: sorted(model for model in names if names[model] == name) for name in names.values()}
+    return {
+        model: name if len(same[name]) == 1 else f"{name} ({same[name].index(model) + 1})"
+        for model, name in names.items()
+    }
+
+
+def _check(view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, ...] | None) -> Html | None:
     """A check: its outcomes, and once it is open a slider over the histogram of its figures."""
     chosen = view.filter.checks.get(check, ())
     between = next((one for one in view.filter.between if one.check == check), None)
@@ -246,6 +280,8 @@ def _check(view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, .
         for outcome in CHECK_OUTCOMES
         if counts.get(outcome) or outcome in chosen
     ]
+    if not chips and between is None:
+        return None
     failed = counts.get("failed", 0)
     summary = el(
         "summary",

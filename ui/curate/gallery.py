@@ -87,9 +87,11 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @fetched_at(app, "/curate/api/place")
     def place(
-        entry: Annotated[int, Query(ge=1)], view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = ""
+        entry: Annotated[int, Query(ge=1)],
+        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
+        held: Annotated[str, Query(max_length=40)] = "",
     ) -> Mapping[str, Any]:
-        return {"place": gallery.place(View.read(view), entry)}
+        return {"place": gallery.place(View.read(view), entry, held)}
 
     @fetched_at(app, "/curate/api/ids")
     def ids(
@@ -99,14 +101,13 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         return {"ids": gallery.ids(View.read(view), held)}
 
     @app.post(LIKE_PICTURE, include_in_schema=False)
-    async def like_picture(request: Request, view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "") -> Response:
+    async def like_picture(request: Request) -> Response:
         try:
             require_own_page(request)
-            data = await request.body()
-            held, number = await run_in_threadpool(gallery.hold_like, View.read(view), data)
+            picture = await run_in_threadpool(gallery.keep_picture, await request.body())
         except UserError as error:
             return refusal(error)
-        return JSONResponse({"held": held, "count": number})
+        return JSONResponse({"picture": picture})
 
     add_posted(app, "/curate/api/hold", lambda sent: {"held": gallery.hold(View.read(str(sent.get("view", ""))))})
     for name in SENT:
@@ -194,7 +195,7 @@ def _filters(view: View, totals: Totals) -> Html:
                 "like a picture",
                 el("input", type="file", accept="image/*", id="like-picture", class_="unseen"),
                 class_="btn s",
-                title="Images that look most like a picture of yours; nothing of it is kept",
+                title="Images that look most like a picture of yours. The workspace keeps it for the address",
             ),
             class_="search-ways",
         ),
@@ -203,7 +204,8 @@ def _filters(view: View, totals: Totals) -> Html:
         class_="search",
     )
     bring_in = el("a", "Bring images in", href="/curate/import", class_="small", id="import")
-    return el("aside", el("h2", "Filter"), search, filter_column(view, totals), bring_in, class_="card filter-card")
+    content = (el("h2", "Filter"), search, filter_column(view, totals), bring_in)
+    return el("aside", content, class_="card filter-card", id="filter")
 
 
 def _toolbar(view: View, totals: Totals) -> Html:
@@ -212,6 +214,7 @@ def _toolbar(view: View, totals: Totals) -> Html:
         "div",
         el("h1", el("b", f"{number:,}", id="count"), " ", el("span", _images(number), id="count-words")),
         button("", "", "s p", id="came", hidden=True, title="They came since: show them too"),
+        el("a", "Filter", href="#filter", class_="btn s to-filter"),
         order_choice(view, totals),
         el(
             "label",
@@ -219,6 +222,7 @@ def _toolbar(view: View, totals: Totals) -> Html:
             el("input", type="range", id="size", min=96, max=420, step=4, value=160, aria_label="Size of the pictures"),
             class_="size",
         ),
+        el("b", "", id="review-place", class_="small", title="Place of this image among those of the filter"),
         el("span", "", id="review-figures", class_="mut small review-figures"),
         button(["Select all ", el("span", f"{number:,}", data_count=True)], "", "s", id="select-all"),
         button("Review", "", "s", id="review", title="Decide one after the other, with figures of how steady you are"),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
+from core.model_identity import without_hashes
 from core.types import EDIT_TYPES, Task
 from ui.diff import Piece
 from ui.markup import Attribute, Child, Html, el, join
@@ -337,7 +338,8 @@ def about(value: float) -> str:
 
 def short_model(name: str, known: Mapping[str, str]) -> str:
     """What a model is called on the page: by `known`, or the last part of its id. Parts with a plus are told alone."""
-    return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in name.split(" + "))
+    parts = without_hashes(name).split(" + ")
+    return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)
 
 
 def bar(share: float | None) -> Html:

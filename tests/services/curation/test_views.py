@@ -51,7 +51,7 @@ def test_the_same_view_has_one_address() -> None:
     ["colour=red", "check=passed", "check=x:maybe", "model=m:sometimes", "range=x:1", "range=x:nan:1", "near=-1",
      "near=9" * 30, "sort=loudest", "sort=check", "sort=newest:x", "region=1,2 3,4", "region=a,b c,d e,f",
      "colours=red", "colours=model:", "colours=tag&colours=bird", "colours=tag&colours=%2B",
-     "colours=tag" + "&colours=-a" * 31,
+     "colours=tag" + "&colours=-a" * 31, "picture=mine.png", "picture=" + "A" * 64,
      "__proto__=1", "score=0.5", "score=a:", "score=:nan", "score=1:2:3",
      "-run=x", "none=colour", "&".join(["class=a"] * 300), "text=" + "x" * LONGEST_ADDRESS],
 )  # fmt: skip
@@ -67,3 +67,19 @@ def test_colours_go_with_the_region_that_they_are_of() -> None:
 
 def test_a_stray_quote_is_a_quote() -> None:
     assert View.read(f"text={quote(chr(34))}").filter.text == '"'
+
+
+def test_a_picture_of_ones_own_is_named_by_its_hash() -> None:
+    view = View(picture="ab" * 32)
+    assert View.read(view.address) == view and view.ranked and not view.is_filter
+
+
+def test_near_duplicates_are_a_filter_that_has_any_order() -> None:
+    grouped = View.read("alike=1&review=open")
+    assert grouped.grouped and not grouped.is_filter and grouped.address == "review=open&alike=1"
+    oldest = View.read("alike=1&sort=oldest")
+    assert not oldest.grouped and oldest.order == Order("oldest") and oldest.address == "alike=1&sort=oldest"
+    newest = View.read("alike=1&sort=newest")
+    assert not newest.grouped and newest.address == "alike=1&sort=newest"
+    assert newest.toggled("alike", "1") == grouped.without("review").toggled("alike", "1") == View()
+    assert oldest.toggled("alike", "1") == View(order=Order("oldest"))

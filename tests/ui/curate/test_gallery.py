@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,14 +10,20 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from PIL import Image
 
+from core.catalogue import Count
 from core.errors import UserError
-from services.curation.gallery import MOST_HELD
+from core.image_filter import ImageFilter
+from core.types import Task
+from services.curation.gallery import MOST_HELD, Totals
 from services.curation.views import View
 from services.studio import Studio
+from tests.support.cases import made_case
 from tests.support.drawn import fill
 from tests.support.scripted import studio_in
 from tests.support.serving import until
+from ui.curate.filters import filter_column
 from ui.curate.gallery import add_gallery, cell, gallery_page
 
 OWN = {"x-studio": "1", "content-type": "application/json"}
@@ -174,3 +181,68 @@ def test_images_alike_and_parts_of_the_map_are_views_too(studio: Studio) -> None
         studio.commands.send("decide", {"filter": around.address, "verdict": "accepted"})
     alike = gallery.ids(View(alike=True))
     assert len(set(alike)) == len(alike) <= every
+
+
+def test_near_duplicates_stand_in_any_order(studio: Studio) -> None:
+    workspace, gallery, meaning = studio.workspace, studio.gallery, studio.meaning
+    same = Image.effect_noise((16, 16), 90).convert("RGB")
+    run = workspace.runs.create(same.rotate(90), Task("classification", "copy"), "demo", "Copies", {})
+    made = workspace.test_cases.extend(run, None, [made_case(one) for one in (same, same.rotate(180), same.copy())])
+    try:
+        meaning.begin()
+        until(lambda: not meaning.filling().working and meaning.filling().done == meaning.filling().total)
+        first, other, second = (
+            workspace.catalogue.get(one.id).id for one in reversed(gallery.page(View(), 0, 3).entries)
+        )
+        assert len(made) == 3 and other
+        held = {order: gallery.ids(View.read(f"class=copy&alike=1{order}")) for order in ("", "&sort=oldest")}
+        shown = [one.id for one in gallery.page(View.read("class=copy&alike=1&sort=newest")).entries]
+        assert held == {"": (first, second), "&sort=oldest": (first, second)} and shown == [second, first]
+        assert gallery.count(View.read("class=copy&alike=1&sort=newest")).number == 2
+        assert set(gallery.ids(View.read(f"class=copy&alike=1&near={other}"))) == {first, second}
+        column = filter_column(View.read("class=copy&alike=1"), gallery.totals(View.read("class=copy&alike=1")))
+        assert 'data-key="alike"' in column and column.count("near-duplicates") == 1
+    finally:
+        workspace.runs.remove(run)
+
+
+def test_a_picture_of_ones_own_stands_in_the_filter_and_its_address_finds_it_again(
+    client: TestClient, studio: Studio
+) -> None:
+    meaning = studio.meaning
+    meaning.begin()
+    until(lambda: not meaning.filling().working and meaning.filling().done == meaning.filling().total)
+    entry = studio.gallery.page(View()).entries[3]
+    headers = {"x-studio": "1", "content-type": "application/octet-stream"}
+    sent = client.post("/curate/like-picture", content=entry.image_path.read_bytes(), headers=headers)
+    view = View.read(f"picture={sent.json()['picture']}")
+    assert studio.gallery.page(view).entries[0].image_sha == entry.image_sha
+    shown = gallery_page(view, studio.gallery)
+    assert f'<img src="/thumbs/{view.picture}.webp"' in shown and "like this picture" in shown
+    assert client.post("/curate/like-picture", content=b"no picture", headers=headers).status_code == 400
+    with pytest.raises(UserError, match="not in this workspace: choose it again"):
+        studio.gallery.page(View(picture="0" * 64))
+
+
+def test_groups_without_a_value_are_not_shown_and_models_have_no_hashes() -> None:
+    keys = ("resnet18.pt@18f3a2b4c5d6e7f8", "resnet18.pt@18f3a2b4c5d6e7f9", "org/vit (10 classes) [0123456789abcdef]")
+    read = {key: {"right": 3} for key in keys}
+    totals = Totals(Count(9), {}, {"empty check": {}, "edges kept": {"passed": 2}}, {**read, "unread.onnx": {}}, {})
+    text = re.sub(r"<[^>]+>", " ", filter_column(View(), totals))
+    assert "resnet18.pt (1)" in text and "resnet18.pt (2)" in text and "vit (10 classes)" in text
+    assert "18f3a2b4" not in text and "0123456789" not in text
+    assert "unread.onnx" not in text and "empty check" not in text and "Edges kept" in text.replace("edges", "Edges")
+    said = ImageFilter(models={keys[0]: ("wrong",), "": ("right",)}).words
+    assert said == "resnet18.pt: wrong; most-read model: right"
+
+
+def test_an_image_is_found_at_its_place_among_those_that_were_held(client: TestClient, studio: Studio) -> None:
+    view = View.read("review=open")
+    entry = studio.gallery.page(view).entries[1].id
+    held = client.post("/curate/api/hold", json={"view": view.address}, headers=OWN).json()["held"]
+    decision = studio.commands.send("decide", {"entries": [entry], "verdict": "accepted"}).decision
+    asked = {"view": view.address, "entry": entry}
+    assert client.get("/curate/api/place", params=asked).json()["place"] is None
+    assert client.get("/curate/api/place", params={**asked, "held": held}).json()["place"] == 1
+    undone = studio.commands.send("undo-decision", {"decision": decision})
+    assert undone.entry == entry, "to go back to it"
