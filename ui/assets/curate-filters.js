@@ -117,6 +117,9 @@
     } catch (error) { gallery.refuse(error.message); } finally { press.disabled = false; }
   });
 
+  // On a phone the filter stands below the images. The link works without a script too, but would be a step of the history.
+  document.querySelector(".to-filter").addEventListener("click", (event) => { event.preventDefault(); byId("filter").scrollIntoView(); });
+
   // The map shows what the filter of the grid does.
   function toMap() {
     const query = new URLSearchParams(gallery.view);

@@ -13,7 +13,7 @@
     classification: ["label no longer right", "edit does not show", "not realistic", "other"],
     segmentation: ["protected class lost", "edit does not show", "not realistic", "other"],
   };
-  // `undoable`: what this page decided and may take back, the latest last: { mark, decision, entry }. Its number is 0
+  // `undoable`: what this page decided and may take back, the latest last: { ticket, decision, entry }. Its number is 0
   // until the studio has given it; `entry` is its image, 0 where there are several.
   const review = (gallery.review = { saved: 0, waiting: [], undoable: [], session: 0, repeat: 0, repeating: null });
   function keepWaiting() {
@@ -38,7 +38,7 @@
   async function sendAll() {
     let pause = 700;
     while (review.waiting.length) {
-      const { name, fields, quiet, mark } = review.waiting[0];
+      const { name, fields, quiet, ticket } = review.waiting[0];
       try {
         await hold();
         const { result } = await wire.post(`/curate/api/${name}`, fields);
@@ -46,7 +46,7 @@
         review.waiting.shift();
         keepWaiting();
         review.saved += 1;
-        if (mark) numbered(mark, result.decision);
+        if (ticket) numbered(ticket, result.decision);
         if (result.repeat) review.repeat = result.repeat;
         byId("undo").disabled = false;
         if (!quiet) gallery.say(result.said);
@@ -68,7 +68,7 @@
           continue;
         }
         review.waiting.shift();   // it is refused, and will be again
-        if (mark) numbered(mark, 0);
+        if (ticket) numbered(ticket, 0);
         keepWaiting();
         gallery.refuse(error.message);
         await gallery.again();
@@ -89,18 +89,18 @@
   function post(name, fields, quiet, rest = {}) {
     gallery.busy();
     if (UNDONE.has(name)) {
-      rest = { mark: `${own} ${(marks += 1)}` };
-      review.undoable.push({ mark: rest.mark, decision: 0, entry: fields.entries?.length === 1 ? fields.entries[0] : 0 });
+      rest = { ticket: `${own} ${(tickets += 1)}` };
+      review.undoable.push({ ticket: rest.ticket, decision: 0, entry: fields.entries?.length === 1 ? fields.entries[0] : 0 });
     }
     review.waiting.push({ name, fields: name === "answer-repeat" ? fields : { ...fields, author: author() }, quiet, ...rest });
     keepWaiting();
     send();
   }
   const UNDONE = new Set(["decide", "tag-images", "relabel-images"]);
-  let marks = 0;
+  let tickets = 0;
   // What was decided has a number now, or 0 where nothing was changed: then there is nothing to take back.
-  function numbered(mark, decision) {
-    const done = review.undoable.findIndex((one) => one.mark === mark), undoing = review.waiting.findIndex((one) => one.of === mark);
+  function numbered(ticket, decision) {
+    const done = review.undoable.findIndex((one) => one.ticket === ticket), undoing = review.waiting.findIndex((one) => one.of === ticket);
     if (done >= 0) { if (decision) review.undoable[done].decision = decision; else review.undoable.splice(done, 1); }
     if (undoing >= 0 && decision) review.waiting[undoing].fields.decision = decision;
     else if (undoing >= 0) { review.waiting.splice(undoing, 1); gallery.say("Nothing was changed, so there is nothing to take back."); }
@@ -260,7 +260,7 @@
   function undo() {
     const last = review.undoable.pop();
     if (last?.entry) back(last.entry);
-    post("undo-decision", { decision: last?.decision ?? 0 }, false, last && !last.decision ? { of: last.mark } : {});
+    post("undo-decision", { decision: last?.decision ?? 0 }, false, last && !last.decision ? { of: last.ticket } : {});
   }
   function back(entry) {
     if (review.repeating) { review.repeat = review.repeating.id; gallery.showOnly(null); }   // it comes at another time
