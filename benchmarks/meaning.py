@@ -80,7 +80,7 @@ def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure
     def like_text(allowed: entry_sets.Bits) -> Callable[[], object]:
         text = f"text {fate.randrange(GROUPS)}"
         vector = directions[int(text.split()[1])]
-        meaning._texts.put((meaning.embedder, text), vector / np.linalg.norm(vector))
+        meaning._wanted.put((meaning.embedder, text), vector / np.linalg.norm(vector))
         return lambda: meaning.ranked(text, allowed)
 
     def like_entry() -> Callable[[], object]:

@@ -265,6 +265,7 @@ def test_an_undo_of_another_day_goes_back_to_its_image(page: Page, server: tuple
     studio.commands.send("decide", {"entries": ids, "verdict": "open"})
     studio.commands.send("decide", {"entries": [ids[-3]], "verdict": "accepted"})
     opened(page, url, "?sort=oldest")
+    page.evaluate("localStorage.removeItem('curate-name')")  # as whoever decided gave none
     page.keyboard.press("u")
     page.wait_for_function("id => gallery.now()?.id === id", arg=ids[-3])
     assert entry(studio, ids[-3]).verdict == "open"

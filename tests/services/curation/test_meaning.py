@@ -16,7 +16,7 @@ from PIL import Image, ImageStat
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.types import Task
-from services.curation.meaning import Meaning
+from services.curation.meaning import Meaning, Picture
 from services.studio import Studio
 from storage.curation import entry_sets
 from tests.support.cases import made_case
@@ -202,7 +202,8 @@ def test_what_looks_like_an_entry_or_a_picture(studio: Studio, embedder: ColourE
     meaning = filled(studio)
     assert meaning.ranked(entries[2], everything(studio)).entries[0] == entries[3]
     assert entries[2] not in meaning.ranked(entries[2], everything(studio)).entries
-    assert meaning.ranked(Image.new("RGBA", (3, 3), (*RED, 255)), everything(studio)).entries[0] == entries[0]
+    own = Picture(studio.workspace.images.add(Image.new("RGBA", (3, 3), (*RED, 255))))
+    assert meaning.ranked(own, everything(studio)).entries[0] == entries[0]
     with pytest.raises(UserError, match="no image 999"):
         meaning.ranked(999, everything(studio))
 
