@@ -242,7 +242,7 @@ def test_an_image_is_found_at_its_place_among_those_that_were_held(client: TestC
     entry = studio.gallery.page(view).entries[1].id
     held = client.post("/curate/api/hold", json={"view": view.address}, headers=OWN).json()["held"]
     decision = studio.commands.send("decide", {"entries": [entry], "verdict": "accepted"}).decision
-    asked = {"view": view.address, "entry": entry}
+    asked: dict[str, str | int] = {"view": view.address, "entry": entry}
     assert client.get("/curate/api/place", params=asked).json()["place"] is None
     assert client.get("/curate/api/place", params={**asked, "held": held}).json()["place"] == 1
     undone = studio.commands.send("undo-decision", {"decision": decision})
