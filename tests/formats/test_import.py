@@ -19,9 +19,11 @@ from PIL import Image
 from core.errors import Cancelled, UserError
 from core.images import png_of
 from formats.exporting import export
+from formats.in_place import open_data_set
 from formats.reading import read
 from formats.types import Imported, TestSet
 from tests.formats.test_formats import SET, STREET, Maker, assert_same, mixed, pixels, same
+from tests.support.colour_profiles import P3, in_colours_of
 
 BIRD, BOAT = (200, 30, 30), (30, 30, 200)
 
@@ -151,6 +153,28 @@ def test_deep_and_printed_pictures_are_converted_and_said(tmp_path: Path) -> Non
         **dict.fromkeys(("cut.png", "text.png", "empty.png", "narrow.png"), "refused"),
     }
     assert "16 bits" in told(found)["deep.png"] and "CMYK" in told(found)["print.jpg"]
+
+
+def test_colours_of_a_profile_are_converted_and_said_in_an_import_and_in_place(tmp_path: Path) -> None:
+    wide, damaged = picture(), picture(BOAT)
+    files: dict[str, bytes | Image.Image | str] = {
+        "wide.png": encoded(in_colours_of(P3, wide), icc_profile=P3),
+        "damaged.png": encoded(damaged, icc_profile=P3[:300]),
+        "plain.png": picture((9, 9, 9)),
+    }
+    source = put(tmp_path / "x", {f"one/{name}": data for name, data in files.items()})
+    found = read(source, tmp_path / "in")
+    assert {Path(name).name for name in told(found)} == {"wide.png", "damaged.png"}
+    in_place = open_data_set(source, "imagefolder")
+    for key, shown in (("wide.png", wide), ("damaged.png", damaged)):
+        (row,) = (row for row in found.rows if row.file.endswith(key))
+        (example,) = (example for example in found.examples if example.name == Path(key).stem)
+        (item,) = (item for item in in_place.items() if item.key.endswith(key))
+        content = in_place.read(item.key)
+        with Image.open(example.image) as stored:
+            assert np.abs(np.asarray(stored, int) - np.asarray(shown, int)).max() <= 2
+            assert same(content.picture.image, stored) and content.picture.notes == (row.reason,)
+        assert ("from “like P3” to sRGB" if key == "wide.png" else "colour profile") in row.reason
 
 
 def test_two_files_of_one_content_come_once(tmp_path: Path) -> None:
