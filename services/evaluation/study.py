@@ -22,6 +22,7 @@ from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
 from services.evaluation.subjects import Cases, Numbers
 from services.studies import draft_form
+from services.studies.control_items import Disguises, keep_in_step
 from services.studies.drafts import QUIZ
 from services.studies.item_filter import items_of
 from services.studies.templates import TEMPLATES
@@ -107,8 +108,10 @@ def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
 
 
 def draft_study(workspace: Workspace, found: EvaluationResult, plan: StudyPlan, model: str) -> str:
-    """The id of a new draft with such a sample, drawn at random within each stratum: the same questions for all, each
-    where it applies. `model` is what the predictions of the model are stored under. Raises UserError as `plan_study`.
+    """Draft a study of such a sample, drawn at random within each stratum, with control and quiz items. Return its id.
+
+    All images get the same questions, each where it applies. `model` is what the predictions of the model are stored
+    under. Raises UserError as `plan_study`.
     """
     places, number, names, _ = _judgeable(found)
     seed = secrets.randbelow(SEED_DIGITS)
@@ -132,6 +135,7 @@ def draft_study(workspace: Workspace, found: EvaluationResult, plan: StudyPlan, 
     ]
     study = workspace.studies.create(title, rules)
     workspace.studies.add_items(study, items)
+    keep_in_step(workspace.studies, study, Disguises(workspace))
     workspace.studies.note(
         "items drawn",
         f"{len(items)} images drawn at random within {' and '.join(STANDING[plan.kind])}, by edit type, seed {seed}",

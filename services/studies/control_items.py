@@ -40,10 +40,20 @@ LOOKS = (
 as the share that red gains and blue loses."""
 Disguise = Callable[[str, int], str]
 """Gives the hash of an image that stands in for the one with this hash: another one for every number from 1 on."""
+_STEPPING = threading.Lock()
 
 
-def keep_in_step(studies: Studies, study: Study, disguise: Disguise) -> bool:
-    """Make the control, quiz and training items of a draft anew, if they are others now. Whether anything changed."""
+def keep_in_step(studies: Studies, study_id: str, disguise: Disguise) -> bool:
+    """Make the control, quiz and training items of a draft anew if its rules or images changed. Return whether they
+    are others now. Whoever adds images to a draft calls this; a study that has started stays as it is.
+    """
+    # Two threads at once would each add what the other one has added.
+    with _STEPPING:
+        study = studies.get(study_id)
+        return study.state == "draft" and _make_anew(studies, study, disguise)
+
+
+def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
     items = studies.items(study.id)
     plain = [item for item in items if item.kind == "item"]
     rules = study.rules

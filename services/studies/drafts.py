@@ -251,7 +251,10 @@ class StudyDrafts:
     # What there is
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
-        """All there is to say of a draft. `unread`: what was typed and could not be read."""
+        """Bring a draft's control, quiz and training items in step, and return all there is to say of it. `unread`:
+        what was typed and could not be read.
+        """
+        keep_in_step(self._studies, study_id, self.disguise)
         study, items = self._studies.get(study_id), self.items(study_id)
         troubles = (*unread, *problems_of(study.rules))
         # `findings` says what is missing of sound rules only.
@@ -339,7 +342,6 @@ class StudyDrafts:
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
             unread = self._save(sent, study, of_rules)
             of_items()
-            keep_in_step(self._studies, self._studies.get(sent.study), self.disguise)
             return self.state(sent.study, unread)
 
     def refresh(self, sent: RefreshDraft) -> DraftState:
@@ -348,7 +350,6 @@ class StudyDrafts:
             study = self._draft(sent)
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
             _, _, unread = _read(sent.form, study)
-            keep_in_step(self._studies, study, self.disguise)
             return self.state(sent.study, unread)
 
     def edit_questions(self, sent: EditQuestions) -> DraftState:

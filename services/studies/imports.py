@@ -23,6 +23,7 @@ from core.studies import Item, NewItem, Rules, asked, right
 from core.words import count_of
 from formats.files import BROKEN_ARCHIVE, hidden, is_image
 from services.commands import in_words
+from services.studies.control_items import Disguises, keep_in_step
 from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace
 from study.listed_items import ListedItem, by_folder, listed_items
@@ -192,6 +193,7 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
         with in_words():
             check_more(study.rules, found.items)
     workspace.studies.add_items(study_id, found.items)
+    keep_in_step(workspace.studies, study_id, Disguises(workspace))
     count = len(found.items)
     return count, " ".join((f"{count_of(count, 'image')} added.", *found.notes))
 

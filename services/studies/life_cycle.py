@@ -24,7 +24,7 @@ from storage.engine.rows import whole
 from storage.studies.imported_votes import IMPORTED
 from storage.studies.studies import Studies
 from study.questions import check_rules
-from study.readiness import check_more, findings
+from study.readiness import check_more
 from study.rule_changes import change_words
 
 MOST_CODES = 200
@@ -198,11 +198,11 @@ class StudyLifeCycle:
         _need(study, "draft")
         with in_words():
             check_rules(study.rules)
-        items = self._drafts.items(study.id)
-        for finding in findings(study.rules, items):
+        draft = self._drafts.state(study.id)
+        for finding in draft.findings:
             if finding.stops:
                 raise UserError(finding.text)
-        rules = study.rules
+        study, rules = draft.study, draft.study.rules
         quiz = rules.eligibility.quiz
         words = [
             "The rules become version 1 and are frozen: questions, control policy, eligibility, instructions and "

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
+from core.studies import Item
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
 from services.evaluation.facts import file_of
-from services.evaluation.service import DraftEvaluationStudy, EvaluationService
+from services.evaluation.service import DraftEvaluationStudy, EvaluationQuestion, EvaluationService
+from services.studies.drafts import QUIZ, StudyDrafts
+from services.studies.life_cycle import StartStudy, StudyLifeCycle
 from storage.workspace import Workspace
+from study.control_items import controls_wanted
 from tests.services.evaluation.test_results import judged
 from tests.support.evaluation_cases import (
     BIRDS,
@@ -43,6 +47,42 @@ def service(workspace: Workspace) -> Iterator[EvaluationService]:
     made.close()
 
 
+def plain_items(workspace: Workspace, study: str) -> list[Item]:
+    """The items that are to be judged."""
+    return [item for item in workspace.studies.items(study) if item.kind == "item"]
+
+
+@pytest.mark.parametrize("asked", [BIRDS, ROADS], ids=["classification", "segmentation"])
+def test_a_drafted_study_can_start(workspace: Workspace, service: EvaluationService, asked: EvaluationQuestion) -> None:
+    study = service.draft_study(asked, 40)
+    drafted = workspace.studies.get(study)
+    assert (drafted.items, drafted.quiz) == (40, QUIZ) and drafted.controls == controls_wanted(40, 0.1)
+    life_cycle = StudyLifeCycle(workspace.studies, StudyDrafts(workspace, lambda run, model: None))
+    life_cycle.do(StartStudy(study=study))
+    assert workspace.studies.get(study).state == "running"
+
+
+def test_a_draft_of_an_earlier_version_is_made_ready_by_its_start(
+    workspace: Workspace, service: EvaluationService
+) -> None:
+    study = service.draft_study(BIRDS, 40)
+    made = [item.id for item in workspace.studies.items(study) if item.kind != "item"]
+    workspace.studies.remove_items(study, made)
+    life_cycle = StudyLifeCycle(workspace.studies, StudyDrafts(workspace, lambda run, model: None))
+    life_cycle.do(StartStudy(study=study))
+    started = workspace.studies.get(study)
+    assert started.state == "running" and started.controls + started.quiz == len(made)
+
+
+def test_a_drafted_study_of_too_few_images_says_what_to_add(workspace: Workspace, service: EvaluationService) -> None:
+    study = service.draft_study(BIRDS, 2)
+    life_cycle = StudyLifeCycle(workspace.studies, StudyDrafts(workspace, lambda run, model: None))
+    with pytest.raises(
+        UserError, match=r"The quiz asks 5 questions, .* mark images whose answer you know, or ask fewer"
+    ):
+        life_cycle.do(StartStudy(study=study))
+
+
 def test_the_sample_has_some_of_every_group_and_not_more_than_asked_for(service: EvaluationService) -> None:
     plan = service.study_plan(BIRDS, 40)
     assert plan.judged == 40 and sum(row.images for row in plan.rows) == len(service.cases(OBJECTS).generated)
@@ -61,7 +101,7 @@ def test_the_draft_has_the_sample_with_one_question_and_its_groups(
     assert study.state == "draft" and [one.text for one in study.rules.questions] == [
         "Does the image still show a {label}?"
     ]
-    items = workspace.studies.items(study.id)
+    items = plain_items(workspace, study.id)
     assert Counter(item.group for item in items) == {row.stratum: row.judged for row in plan.rows if row.judged}
     assert len({item.test_case for item in items}) == 40
 
@@ -95,7 +135,7 @@ def test_of_a_segmenter_images_are_asked_that_lose_a_class_and_that_do_not(
 
     study = workspace.studies.get(service.draft_study(ROADS, 20))
     assert [one.id for one in study.rules.questions] == ["road", "vehicles", "pedestrians"]
-    items = workspace.studies.items(study.id)
+    items = plain_items(workspace, study.id)
     assert Counter(item.group for item in items) == {row.stratum: row.judged for row in plan.rows if row.judged}
     wrong = set(found.cases.table.test_case[found.cases.generated.row[found.right == WRONG]].tolist())
     for item in items:

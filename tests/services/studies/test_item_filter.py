@@ -358,24 +358,22 @@ def test_made_items_follow_the_draft_and_given_ones_stay(workspace: Workspace) -
     study = studies.create("Birds", rules)
     chosen = drawable(workspace, ItemDraw())
     studies.add_items(study, items_of(chosen, "random", MODEL, RunMasks(workspace)))
-    assert keep_in_step(studies, studies.get(study), disguise) and not keep_in_step(
-        studies, studies.get(study), disguise
-    )
+    assert keep_in_step(studies, study, disguise) and not keep_in_step(studies, study, disguise)
     held = studies.get(study)
     assert (held.items, held.controls, held.quiz) == (40, 5, 4)
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.2)))
-    assert keep_in_step(studies, studies.get(study), disguise) and studies.get(study).controls == 10
+    assert keep_in_step(studies, study, disguise) and studies.get(study).controls == 10
     given = replace(
         items_of(chosen[:1], "random", MODEL, RunMasks(workspace))[0], kind="control", expected={"valid": "yes"}
     )
     studies.add_items(study, [given])
-    assert not keep_in_step(studies, studies.get(study), disguise) and studies.get(study).controls == 11
+    assert not keep_in_step(studies, study, disguise) and studies.get(study).controls == 11
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0), eligibility=Eligibility()))
-    assert keep_in_step(studies, studies.get(study), disguise)
+    assert keep_in_step(studies, study, disguise)
     assert [MADE in item.origin for item in studies.items(study) if item.kind != "item"] == [False]
     # With a given one there, none are made again by themselves.
     studies.set_rules(study, replace(rules, controls=ControlPolicy(share=0.1), eligibility=Eligibility()))
-    assert not keep_in_step(studies, studies.get(study), disguise)
+    assert not keep_in_step(studies, study, disguise)
 
 
 @pytest.mark.slow
@@ -384,13 +382,13 @@ def test_what_was_given_is_not_made_beside_it_with_another_answer(workspace: Wor
     studies, disguise = workspace.studies, Disguises(workspace)
     study = studies.create("Birds", replace(CLASSIFICATION, eligibility=Eligibility(quiz=4)))
     studies.add_items(study, items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace)))
-    keep_in_step(studies, studies.get(study), disguise)
+    keep_in_step(studies, study, disguise)
     of_kind = {item.kind: item for item in studies.items(study) if MADE in item.origin}
     for held in of_kind.values():
         answer = "no" if held.expected["valid"] == "yes" else "yes"
         given = NewItem(held.image_sha, kind="control", label=held.label, expected={"valid": answer})
         studies.add_items(study, [given])
-    assert keep_in_step(studies, studies.get(study), disguise)
+    assert keep_in_step(studies, study, disguise)
     made = {(item.image_sha, item.label) for item in studies.items(study) if MADE in item.origin}
     assert not made & {(held.image_sha, held.label) for held in of_kind.values()}
     assert (studies.get(study).controls, studies.get(study).quiz) == (5 + 2, 4)
@@ -403,13 +401,13 @@ def test_beside_its_source_a_made_item_cannot_be_told_by_equal_pictures_or_capti
     study = studies.create("Birds", replace(TEMPLATES["lance"].rules(), eligibility=Eligibility(quiz=4)))
     chosen = drawable(workspace, ItemDraw())
     studies.add_items(study, items_of(chosen, "random", MODEL, RunMasks(workspace)))
-    assert keep_in_step(studies, studies.get(study), disguise)
+    assert keep_in_step(studies, study, disguise)
     made = [item for item in studies.items(study) if item.kind != "item"]
     assert len(made) == 9 and all(item.image_sha != item.source_sha for item in made)
     assert all(item.counterfactual and item.counterfactual != item.caption for item in made)
     shown, source = workspace.images.load(made[0].image_sha), workspace.images.load(str(made[0].source_sha))
     assert shown.size == source.size and shown.tobytes() != source.convert("RGB").tobytes()
-    assert not keep_in_step(studies, studies.get(study), Disguises(workspace)), "the same again: nothing to do"
+    assert not keep_in_step(studies, study, Disguises(workspace)), "the same again: nothing to do"
 
 
 def test_of_few_sources_no_control_or_quiz_item_shows_the_picture_of_another(workspace: Workspace) -> None:
@@ -418,13 +416,13 @@ def test_of_few_sources_no_control_or_quiz_item_shows_the_picture_of_another(wor
     rules = replace(CLASSIFICATION, eligibility=Eligibility(quiz=4), controls=ControlPolicy(share=0.4))
     study = studies.create("Birds", rules)
     studies.add_items(study, items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace)))
-    assert keep_in_step(studies, studies.get(study), disguise)
+    assert keep_in_step(studies, study, disguise)
     made = [item for item in studies.items(study) if item.kind != "item"]
     assert len(made) == 8 and len({item.image_sha for item in made}) == 8
     assert len({item.source_sha for item in made}) == 2
     pictures = [workspace.images.load(item.image_sha).convert("RGB").tobytes() for item in made]
     assert len(set(pictures)) == 8
-    assert not keep_in_step(studies, studies.get(study), Disguises(workspace)), "the same again: nothing to do"
+    assert not keep_in_step(studies, study, Disguises(workspace)), "the same again: nothing to do"
     # Each source comes as often in images: nothing is told by what returns. With fewer images it would be.
     assert not [found for found in findings(rules, studies.items(study)) if "can be told" in found.text]
     few = [item for item in studies.items(study) if item.kind != "item"]
@@ -448,7 +446,7 @@ def test_control_items_that_come_with_more_images_are_others_than_those_there(
     study = studies.create("Birds", rules)
     chosen = items_of(drawable(workspace, ItemDraw()), "random", MODEL, RunMasks(workspace))
     studies.add_items(study, chosen[::2])
-    keep_in_step(studies, studies.get(study), disguise)
+    keep_in_step(studies, study, disguise)
     there = studies.items(study)
     added = for_more(studies.get(study), there, chosen[1::2], disguise)
     controls, quiz = ([item for item in there if item.kind == kind] for kind in ("control", "quiz"))
