@@ -42,7 +42,7 @@ from services.studies import draft_form
 from services.studies.control_items import MADE, Disguises, keep_in_step, leave_out
 from services.studies.draft_form import typed_text
 from services.studies.draft_saves import DraftSaves, form_state
-from services.studies.item_filter import ItemDraw, draw, items_of, model_name, note_of, pool_of
+from services.studies.item_filter import ItemDraw, draw, items_of, model_name, note_of, pool_of, recipes_in
 from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
 from study.power import items_for, plan
@@ -178,6 +178,8 @@ class DraftState:
     findings: tuple[Finding, ...]
     models: tuple[str, ...] = ()
     """Models under test that have looked at images of this workspace, the one that looked at most first."""
+    recipes: tuple[tuple[str, str], ...] = ()
+    """Names and titles of the recipes that test cases of this workspace were made by."""
 
     @property
     def form_state(self) -> str:
@@ -259,7 +261,7 @@ class StudyDrafts:
         troubles = (*unread, *problems_of(study.rules))
         # `findings` says what is missing of sound rules only.
         found = findings(study.rules, items, self.known_workers())
-        return DraftState(study, items, troubles, len(unread), found, self.models())
+        return DraftState(study, items, troubles, len(unread), found, self.models(), self.recipes())
 
     def known_workers(self) -> tuple[Worker, ...]:
         """All who ever took part in a study of this workspace."""
@@ -282,6 +284,10 @@ class StudyDrafts:
         """Models under test that have looked at a test case; the one that has looked at most first."""
         first = self._workspace.catalogue.most_read()
         return (first, *sorted(set(self._workspace.catalogue.models()) - {first})) if first else ()
+
+    def recipes(self) -> tuple[tuple[str, str], ...]:
+        """Names and titles of the recipes that test cases of this workspace were made by."""
+        return recipes_in(self._workspace.catalogue)
 
     def possible_examples(self, study_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Pictures that can be examples, as (words, shas): source images, and test cases that are not judged here."""
@@ -433,6 +439,8 @@ class StudyDrafts:
         models = {model_name(name or pool.model): values for name, values in asked.filter.models.items()}
         meant = replace(asked.filter, models=models).words
         fitted = f"from {pool.free} that fitted{f' ({meant})' if meant else ''}, seed {study.rules.seed}"
+        if pool.reconstructions:
+            fitted += f", without {count_of(pool.reconstructions, 'reconstruction')}"
         return new, f"{count_of(len(new), 'image')} drawn {way[asked.how]}{short}, {fitted}"
 
     def describe_filter(self, sent: DescribeFilter) -> FilterNote:

@@ -1,6 +1,8 @@
 """Items of a study: the test cases that a filter means, drawn by a rule, with all that an analysis needs of each.
 
-The drawing itself is in `study.sampling`; the catalogue finds the test cases that fit, and only those drawn are read.
+Reconstructions are drawn only where the filter names their recipe: a study asks whether edits went well, and they have
+none. The drawing itself is in `study.sampling`; the catalogue finds the test cases that fit, and only those drawn are
+read.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from core.masks import NamedMask, numbers_of
 from core.stored_studies import Candidate
 from core.studies import NewItem
 from core.types import EDIT_TYPES, Task
-from core.words import classes_in
+from core.words import classes_in, count_of
 from evaluation.metrics import share
+from pipeline.recipes import RECONSTRUCTION, known_recipes
 from services.curation.views import WHICH, Filter
 from services.evaluation.model_outcomes import RunMasks, kind_of, verdict_with_masks
 from services.studies.draft_form import typed_number, typed_text
@@ -48,7 +51,9 @@ class ItemDraw(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    filter: Filter = Field(ImageFilter(), description=WHICH)
+    filter: Filter = Field(
+        ImageFilter(), description=f"{WHICH}. Reconstructions only with recipe={RECONSTRUCTION.name}"
+    )
     how: How = Field("random", description="At random, or equally many of each label or edit type")
     count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(100, description=f"Items, at most {MOST:,}")
     group: Annotated[str, typed_text(60, one_line=True)] = Field(
@@ -79,13 +84,15 @@ class Pool:
     unmeasured: int
     """How many class maps of the model under test wait to be compared: nobody knows yet whether these images fit."""
     model: str
+    reconstructions: int = 0
+    """How many reconstructions would fit and are left out, since the filter does not name their recipe."""
     strata: Mapping[str, int] = field(default_factory=dict)
     """How many images of each class or edit type, where it is drawn so."""
 
 
 def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
     """The pool of a draw from the catalogue, without the items of `study`. Only counts are read."""
-    rest, standings = replace(asked.filter, models={}, test_cases=True), asked.filter.models
+    rest, standings = replace(_without_reconstructions(asked.filter), models={}, test_cases=True), asked.filter.models
     model = next(filter(None, standings), "") or catalogue.most_read(rest)
     fitting = replace(rest, models={name or model: values for name, values in standings.items()})
 
@@ -97,6 +104,8 @@ def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
     )
     selection = replace(fitting, not_in_study=study)
     free = count(selection)
+    left_out = _reconstructions(replace(asked.filter, models=fitting.models, test_cases=True))
+    reconstructions = count(left_out) if left_out is not None else 0
     strata = {}
     if asked.how == "label":
         labels = catalogue.facets(_labelled(selection), ("class",), most=MOST_STRATA)["class"]
@@ -104,7 +113,7 @@ def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
     elif asked.how == "edit type":
         strata = {**catalogue.facets(selection, ("edit type",))["edit type"], NO_EDIT: count(_unedited(selection))}
     strata = {name: number for name, number in strata.items() if number}
-    return Pool(selection, free, count(fitting), unread, unmeasured, model, strata)
+    return Pool(selection, free, count(fitting), unread, unmeasured, model, reconstructions, strata)
 
 
 def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[Candidate, ...]:
@@ -112,7 +121,8 @@ def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:
-        raise UserError("No image is left that fits: choose otherwise, or generate more.")
+        left_out = _left_out(pool.reconstructions)
+        raise UserError(f"No image is left that fits: choose otherwise, or generate more.{left_out}")
     if asked.how in ("label", "edit type"):
         facet: Facet = "class" if asked.how == "label" else "edit type"
         within = _labelled(selection) if asked.how == "label" else selection
@@ -127,6 +137,21 @@ def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[
     else:
         entries = at_random(everything, asked.count, seed)
     return workspace.test_cases.candidates(catalogue.test_cases(entries))
+
+
+def _without_reconstructions(wanted: ImageFilter) -> ImageFilter:
+    """The filter without reconstructions, unless it names their recipe."""
+    if RECONSTRUCTION.name in wanted.facets.get("recipe", ()):
+        return wanted
+    others = dict.fromkeys((*wanted.without.get("recipe", ()), RECONSTRUCTION.name))
+    return replace(wanted, without={**wanted.without, "recipe": tuple(others)})
+
+
+def _reconstructions(wanted: ImageFilter) -> ImageFilter | None:
+    """The reconstructions that `_without_reconstructions` leaves out; None where the filter names recipes itself."""
+    if "recipe" in wanted.facets or "recipe" in wanted.without:
+        return None
+    return replace(wanted, facets={**wanted.facets, "recipe": (RECONSTRUCTION.name,)})
 
 
 def _labelled(selection: ImageFilter) -> ImageFilter:
@@ -151,8 +176,9 @@ def items_of(
 
 def note_of(pool: Pool, asked: ItemDraw) -> str:
     """A pool in a sentence or two."""
+    left_out = _left_out(pool.reconstructions)
     if not pool.fitting and not pool.unread and not pool.unmeasured:
-        return "No test case of this workspace fits."
+        return f"No test case of this workspace fits.{left_out}"
     free, there = pool.free, pool.fitting - pool.free
     words = f"{free:,} fit"
     if standings := [standing for values in asked.filter.models.values() for standing in values]:
@@ -167,7 +193,22 @@ def note_of(pool: Pool, asked: ItemDraw) -> str:
         words += f" {pool.unread:,} were not read by it yet."
     if pool.unmeasured:
         words += f" {pool.unmeasured:,} are still to be measured; a draw waits for them."
-    return words
+    return words + left_out
+
+
+def _left_out(reconstructions: int) -> str:
+    """A sentence on the reconstructions that are not drawn; "" for none."""
+    if not reconstructions:
+        return ""
+    number = count_of(reconstructions, "reconstruction", "is")
+    return f" {number} left out: choose the recipe “{RECONSTRUCTION.title}” to draw them."
+
+
+def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:
+    """Names and titles of the recipes that the test cases of the workspace were made by, the most frequent first."""
+    there = catalogue.facets(ImageFilter(test_cases=True), ("recipe",))["recipe"]
+    titles = {recipe.name: recipe.title for recipe in known_recipes()}
+    return tuple((name, titles.get(name, name)) for name in there if name)
 
 
 def model_name(key: str) -> str:

@@ -14,7 +14,7 @@ from tests.support.explorer import open_start
 from tests.support.routing import HeldBack, routed
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here
-from tests.support.study_cases import object_runs
+from tests.support.study_cases import object_runs, reconstructions
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -30,6 +30,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Stud
     """One server for all tests of this file; each sets up a study of its own."""
     with serving_here(tmp_path_factory.mktemp("setup") / "workspace", ScriptedModels()) as (url, studio):
         object_runs(studio.workspace, 12, wrong=range(0, 48, 3))
+        reconstructions(studio.workspace, 2)
         yield url, studio
 
 
@@ -132,6 +133,19 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     assert not page.query_selector("#codes-table"), "codes are shown once"
     page.goto(f"{desk.url}study/")
     assert "Birds, November" in page.inner_text(".study-line") and "paused" in page.inner_text(".study-line")
+
+
+def test_reconstructions_are_drawn_only_when_their_recipe_is_chosen(desk: Desk) -> None:
+    page = desk.page
+    desk.new()
+    expect(page.locator("#draw-note")).to_contain_text("48 fit. You ask for 100")
+    expect(page.locator("#draw-note")).to_contain_text("2 reconstructions are left out: choose the recipe")
+    desk.draw(100)
+    assert desk.study.items == 48
+    page.select_option("[name='draw.recipe']", label="Reconstruction")
+    expect(page.locator("#draw-note")).to_contain_text("2 fit.")
+    desk.draw(100)
+    assert desk.study.items == 50
 
 
 def test_a_draft_is_deleted_when_asked_twice(desk: Desk) -> None:

@@ -16,6 +16,7 @@ from demo.language import caption
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
 from pipeline.methods.controlnet import ControlNetSettings
+from pipeline.recipes import RECONSTRUCTION
 from storage.workspace import Workspace
 from tests.support.cases import made_case
 
@@ -45,6 +46,13 @@ def object_runs(workspace: Workspace, runs: int, cases: int = 4, wrong: Sequence
             made.append(_case(workspace, run, scene, change, guess))
         _read(workspace, _picture(scene), label)
     return made
+
+
+def reconstructions(workspace: Workspace, number: int) -> list[int]:
+    """So many reconstructions in the run that was made last. Returns the test cases."""
+    run = workspace.runs.search()[0].id
+    pictures = [Image.new("RGB", (8, 8), (shade, 0, 0)) for shade in range(number)]
+    return [workspace.test_cases.append(run, None, made_case(one, recipe=RECONSTRUCTION.name)) for one in pictures]
 
 
 def road_runs(workspace: Workspace, runs: int, cases: int = 2) -> list[int]:

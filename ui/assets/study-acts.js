@@ -19,7 +19,7 @@
     const standings = valueOf("draw.verdict").split(",").filter(Boolean);
     const models = standings.map((standing) => `model=${encodeURIComponent(`${valueOf("draw.model")}:${standing}`)}`);
     const others = valueOf("draw.filter").trim().replace(/^[^?]*[?]/, "");
-    const parts = [valueOf("draw.reviewed"), valueOf("draw.kind"), ...models, others];
+    const parts = ["reviewed", "kind", "recipe"].map((gap) => valueOf(`draw.${gap}`)).concat(models, others);
     return { filter: parts.filter(Boolean).join("&"), how: valueOf("draw.how"), count: valueOf("draw.count"), group: valueOf("draw.group") };
   };
   study.api = api;

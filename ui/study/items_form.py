@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlencode
 
 from core.image_filter import LONGEST_ADDRESS
 from core.studies import LONGEST_WHY, Item, Question, Rules, Study, asked, wording
@@ -35,6 +36,7 @@ VERDICTS = (
 )
 """Standings of the model under test."""
 MOST_READ = "the one that has read most of them"
+ANY_RECIPE = "any, but no reconstructions"
 
 MADE_ONCE = (
     "The studio made this item of a source image. Once you remove it or say how it is used, it is not made again in "
@@ -47,12 +49,18 @@ BROUGHT = (
 )
 
 
-def items_card(study: Study, items: Sequence[Item], models: Sequence[str], kind: str, problems: Problems) -> Html:
+Recipes = Sequence[tuple[str, str]]
+"""Names of recipes, with their titles."""
+
+
+def items_card(
+    study: Study, items: Sequence[Item], models: Sequence[str], recipes: Recipes, kind: str, problems: Problems
+) -> Html:
     """Drawing by filter, files, and what is in the study already."""
     return card(
         2,
         "Images",
-        draw_form(models, kind),
+        draw_form(models, recipes, kind),
         files_form(),
         wrong("items", problems),
         small("", id="items-said", role="status"),
@@ -62,12 +70,19 @@ def items_card(study: Study, items: Sequence[Item], models: Sequence[str], kind:
     )
 
 
-def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") -> Html:
+def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: str = "Add them") -> Html:
     """The draw: a sentence with gaps, which write one filter. The number of images that fit is said below it."""
     own: dict[str, str | int | bool | None] = {"data_no_save": True, "data_draw": True}
     count = number_input("draw.count", 100, "", aria_label="How many", **own)
     model = select(
         "draw.model", [("", MOST_READ), *((key, model_name(key)) for key in models)], "", aria_label="Model", **own
+    )
+    recipe = select(
+        "draw.recipe",
+        [("", ANY_RECIPE), *((urlencode({"recipe": name}), title) for name, title in recipes)],
+        "",
+        aria_label="Recipe",
+        **own,
     )
     group = text_input(
         "draw.group",
@@ -91,6 +106,7 @@ def draw_form(models: Sequence[str], kind: str, button_words: str = "Add them") 
         (select("draw.how", HOWS, "random", aria_label="How they are drawn", **own),),
         ("from ", select("draw.reviewed", REVIEWED, "", aria_label="Reviewed", **own)),
         ("of ", select("draw.kind", KINDS, task, aria_label="Task", **own)),
+        ("made by the recipe ", recipe) if recipes else (),
         ("that the model under test ", select("draw.verdict", VERDICTS, "", aria_label="Verdict of the model", **own)),
         ("which is ", model) if models else (),
         ("and that fit the filter ", others),

@@ -82,7 +82,8 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
             return RedirectResponse(study_address(study.id), status_code=303)
         here, others = len(studies.workers.of_study(study.id)), life.can_be_invited(study.id)
         history, panel = studies.rules_history(study.id), studies.panels.get(study.id)
-        return run_page(study, here, others, history, drafts.models(), signed_in(request), panel)
+        models, recipes = drafts.models(), drafts.recipes()
+        return run_page(study, here, others, history, models, recipes, signed_in(request), panel)
 
     @page_at(app, "/study/{study_id}/preview", ALL_STUDIES)
     def preview(request: Request, study_id: str) -> Response:

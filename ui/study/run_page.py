@@ -15,7 +15,7 @@ from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card, field, number_input, text_input, wrong
 from ui.study.frame import study_head
-from ui.study.items_form import draw_form, files_form
+from ui.study.items_form import Recipes, draw_form, files_form
 from ui.study.questions_form import KINDS
 from ui.study.setup import dialogs
 from ui.study.words import text_of_question, when
@@ -31,6 +31,7 @@ def run_page(
     others: Sequence[Worker],
     history: Sequence[tuple[Rules, datetime]],
     models: Sequence[str],
+    recipes: Recipes,
     signed_in: bool,
     panel: Panel,
 ) -> str:
@@ -49,7 +50,7 @@ def run_page(
         ),
         el(
             "div",
-            _extend(study, models) if goes_on else None,
+            _extend(study, models, recipes) if goes_on else None,
             votes_card() if goes_on else None,
             _rules(history, study),
             class_="column",
@@ -257,7 +258,7 @@ def _panel(panel: Panel) -> Html:
     )
 
 
-def _extend(study: Study, models: Sequence[str]) -> Html:
+def _extend(study: Study, models: Sequence[str], recipes: Recipes) -> Html:
     rules = study.rules
     votes = el(
         "div",
@@ -272,7 +273,7 @@ def _extend(study: Study, models: Sequence[str]) -> Html:
         el("h3", "More votes"),
         votes,
         el("h3", "More images"),
-        draw_form(models, task_of(rules.template), "Add them …"),
+        draw_form(models, recipes, task_of(rules.template), "Add them …"),
         files_form(study),
         lead="The study goes on with more; what was judged stays.",
     )

@@ -47,7 +47,7 @@ def setup_page(shown: DraftState, assumed: Assumptions, signed_in: bool) -> str:
         "form",
         el("section", name, class_="card part"),
         questions_card(study.rules, problems, shown.classes),
-        items_card(study, shown.items, shown.models, kind, problems),
+        items_card(study, shown.items, shown.models, shown.recipes, kind, problems),
         votes_card(study.rules, problems),
         controls_card(study.rules, shown.items, problems),
         eligibility_card(study.rules, shown.items, problems),

@@ -17,6 +17,7 @@ from core.image_filter import ImageFilter
 from core.predictions import Prediction, encode_map
 from core.stored_studies import Candidate
 from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Rules, Study, Worker, asked, right
+from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.model_outcomes import RunMasks, measure, verdict_of
 from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
 from services.studies.drafts import AskModelUnderTest, DescribeFilter, StudyDrafts
@@ -29,7 +30,7 @@ from study.quiz import made_quiz
 from study.readiness import findings
 from study.sampling import at_random, stratified
 from tests.support.cases import made_case
-from tests.support.study_cases import LABELS, MODEL, object_runs, road_runs
+from tests.support.study_cases import LABELS, MODEL, object_runs, reconstructions, road_runs
 from tests.support.workspaces import workspace_in
 
 WRONG, LOST = ImageFilter.read("model=:newly wrong&model=:wrong"), ImageFilter.read("model=:newly wrong")
@@ -122,6 +123,27 @@ def test_an_image_whose_source_alone_was_read_is_not_read_yet(workspace: Workspa
     assert (pool.model, pool.unread, pool.free) == (MODEL, 3, 2)
     assert "3 were not read by it yet." in note_of(pool, choice)
     assert pool_of(workspace.catalogue, ItemDraw(filter=ImageFilter.read("model=another:wrong"))).unread == 7
+
+
+def test_reconstructions_are_drawn_only_where_the_filter_names_their_recipe(workspace: Workspace) -> None:
+    edited, unedited = object_runs(workspace, 1), reconstructions(workspace, 3)
+    drafts = StudyDrafts(workspace, lambda run, model: None)
+    listed = workspace.catalogue.ids(ImageFilter())
+    for wanted in ("", "-recipe=lance", "recipe=dillema", "kind=classification", ImageFilter(entries=listed).address):
+        choice = ItemDraw(filter=ImageFilter.read(wanted))
+        assert [one.test_case for one in drawable(workspace, choice)] == edited, wanted
+    everything = ItemDraw(filter=ImageFilter.read(f"recipe=dillema&recipe={RECONSTRUCTION.name}"))
+    assert {one.test_case for one in drawable(workspace, everything)} == {*edited, *unedited}
+    told = note_of(pool_of(workspace.catalogue, ItemDraw()), ItemDraw())
+    assert told.endswith("3 reconstructions are left out: choose the recipe “Reconstruction” to draw them.")
+    assert "reconstruction" not in note_of(pool_of(workspace.catalogue, everything), everything)
+    study = workspace.studies.create("Birds", CLASSIFICATION)
+    alone = ItemDraw(filter=ImageFilter(entries=listed[len(edited) :]))
+    with pytest.raises(UserError, match="3 reconstructions are left out: choose the recipe “Reconstruction”"):
+        drafts.drawn(workspace.studies.get(study), alone)
+    new, words = drafts.drawn(workspace.studies.get(study), ItemDraw())
+    assert len(new) == len(edited) and words.endswith(", without 3 reconstructions")
+    assert dict(drafts.recipes()) == {"dillema": "DILLEMA", "reconstruction": "Reconstruction"}
 
 
 def segmented(workspace: Workspace) -> tuple[Candidate, ...]:
