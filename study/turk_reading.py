@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from core.csv_tables import Table, as_written
 from core.stored_studies import ImportedVote
 from core.studies import ApprovalVerdict, Item, Question, Rules, Side
-from core.words import count_of
+from core.words import composed, count_of
 from study.questions import check_answers
 from study.turk import MONTHS, OURS
 
@@ -26,9 +26,15 @@ _YES, _NO = frozenset({"yes", "y", "true", "1"}), frozenset({"no", "n", "false",
 _WORKER = re.compile(r"[\w.:@-]{1,64}")
 _JSON = "taskAnswers"
 """The column in which Turk's newer forms put all answers as JSON."""
+_CHOSEN = frozenset(("label", "labels"))
+"""The name under which Turk's forms of classification put the answer: {"valid": {"label": "Yes"}}."""
+_TICKED = "on"
+"""The name under which Turk's check box puts true or false."""
 MAX_SECONDS = 24 * 3600.0
 MAX_COMMENT = 2000
 SHOWN_PROBLEMS = 5
+_MOST_NAMED = 1000
+"""Names of answers that are told apart: JSON may hold any number of them."""
 _LOOKED_AT = 1000
 """Rows that tell which column names the images."""
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
@@ -71,8 +77,9 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
 
     An item is found by `HITId` (its public name) or by the `Input.` column that names the most images: public name, or
     the name of the file that the item came from, with or without folders, address and ending. Answers are columns
-    `Answer.QUESTION`, `Answer.QUESTION.OPTION` with true or false, or JSON in `Answer.taskAnswers`; upper case,
-    underscores and spaces in the name do not matter. Rows that Turk calls rejected are left out: it had them replaced.
+    `Answer.QUESTION`, `Answer.QUESTION.label` as Turk's form of classification has it, `Answer.QUESTION.OPTION` with
+    true or false, or JSON of these in `Answer.taskAnswers`; upper case, underscores and spaces in the name do not
+    matter. Rows that Turk calls rejected are left out: it had them replaced.
     Raises ValueError with a sentence when the file is none of these.
     """
     _check_columns(table)
@@ -83,7 +90,9 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     votes: list[ImportedVote] = []
     seen: set[tuple[int, str]] = set()
     excluded: dict[str, tuple[Literal["rule", "person"], str]] = {}
-    used: set[str] = set()
+    # The names of answers as a note calls them, and whether a question belongs to each.
+    named = {f"“{name[:60]}”": False for name in table.columns if name.startswith("Answer.") and name not in _OWN}
+    named.pop(f"“Answer.{_JSON}”", None)
     left: Counter[str] = Counter()
     problems: list[str] = []
     for number, row in enumerate(table.rows, start=1):
@@ -95,7 +104,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
             item = _find(row.get("HITId", ""), known) or _find(row.get(column, ""), known)
             if item is None:
                 raise ValueError(f"no item of this study is called “{row.get(column, '')[:80]}”")
-            vote = _vote(row, item, rules, _answers(row, questions, used), verdict, reason)
+            vote = _vote(row, item, rules, _answers(row, questions, named), verdict, reason)
         except ValueError as error:
             problems.append(f"Row {number}: {str(error).rstrip('.')}.")
             continue
@@ -107,12 +116,13 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
         by, _, why = as_written(row.get("Answer._excluded", "")).partition(": ")
         if why:
             excluded[vote.worker] = ("rule" if by == "rule" else "person", why[:500])
-    unused = [name for name in table.columns if name.startswith("Answer.") and name not in used | _OWN]
+    unused = [name for name, belongs in named.items() if not belongs]
     notes = [
         f"{count_of(count, 'row')} {what} {'was' if count == 1 else 'were'} left out." for what, count in left.items()
     ]
     if unused:
-        notes.append(f"No question of this study belongs to {', '.join(f'“{name[:60]}”' for name in unused[:8])}.")
+        asked = " and ".join(f"“{question.id}”" for question in rules.questions)
+        notes.append(f"No question of this study belongs to {', '.join(unused[:8])}: its questions are {asked}.")
     more = len(problems) - SHOWN_PROBLEMS
     shown = [*problems[:SHOWN_PROBLEMS], f"{count_of(more, 'more row')} like these."] if more > 0 else problems
     return TurkVotes(tuple(votes), excluded, tuple(notes), tuple(shown))
@@ -140,8 +150,11 @@ def _named(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def _keys(name: str) -> tuple[str, ...]:
-    """A file or an address in small letters: with its folders and without, with its ending and without."""
-    path = PurePosixPath(unquote(urlsplit(name).path if "://" in name else name).replace("\\", "/").strip("/"))
+    """A file or an address in small letters and composed form: with its folders and without, with its ending and
+    without.
+    """
+    plain = composed(unquote(urlsplit(name).path if "://" in name else name))
+    path = PurePosixPath(plain.replace("\\", "/").strip("/"))
     if not path.name:
         return ()
     names = (str(path), str(path.with_suffix("")), path.name, path.stem)
@@ -179,8 +192,8 @@ def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
     return "pending", feedback[:500]
 
 
-def _answers(row: Mapping[str, str], questions: Mapping[str, Question], used: set[str]) -> dict[str, str]:
-    """The answers in a row, by question; the columns that held them are added to `used`."""
+def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: dict[str, bool]) -> dict[str, str]:
+    """The answers in a row, by question. Notes in `named` to which names a question belongs."""
     found: dict[str, str] = {}
     for column, cell in row.items():
         if not column.startswith("Answer.") or column in _OWN:
@@ -189,9 +202,11 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], used: se
         given = _from_json(cell) if name == _JSON else {name: cell}
         for place, text in given.items():
             question, option = _asked_by(place, questions)
+            called = f"“{column[:60]}”" if name != _JSON else f"“{place[:60]}” in {column}"
+            if called in named or len(named) < _MOST_NAMED:
+                named[called] = question is not None or named.get(called, False)
             if question is None:
                 continue
-            used.add(column)
             if option and text.casefold() in _YES:
                 answer = _answer(question, option)
             elif not option and text:
@@ -204,11 +219,19 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], used: se
 
 
 def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:
-    """The question that a column belongs to, and the option if it stands for one: valid, or valid.yes."""
+    """The question that a column belongs to, and the option if it stands for one: valid, valid.label, or valid.yes."""
     if question := questions.get(_plain_name(name)):
         return question, ""
-    before, dot, option = name.rpartition(".")
-    return (questions.get(_plain_name(before)), option) if dot else (None, "")
+    before, _, option = name.rpartition(".")
+    question = questions.get(_plain_name(before))
+    if question is None or (option not in question.answers() and _holds_answer(question, option)):
+        return question, ""
+    return question, option
+
+
+def _holds_answer(question: Question, name: str) -> bool:
+    """Whether the column QUESTION.NAME holds the answer itself, and NAME is none of its options."""
+    return name in _CHOSEN or (name == _TICKED and question.kind == "yes-no")
 
 
 def _plain_name(name: str) -> str:
@@ -216,7 +239,9 @@ def _plain_name(name: str) -> str:
 
 
 def _from_json(cell: str) -> dict[str, str]:
-    """{"valid": {"yes": true}} or {"valid": "yes"}, alone or in a list, as names and texts."""
+    """{"valid": {"yes": true}}, {"valid": {"label": "yes"}} or {"valid": "yes"}, alone or in a list, as names and
+    texts.
+    """
     try:
         value = json.loads(cell) if cell else []
     except (ValueError, RecursionError) as error:
@@ -225,21 +250,38 @@ def _from_json(cell: str) -> dict[str, str]:
     for part in value if isinstance(value, list) else [value]:
         for name, held in part.items() if isinstance(part, dict) else ():
             if isinstance(held, dict):
-                found |= {f"{name}.{option}": str(chosen) for option, chosen in held.items()}
+                found |= {f"{name}.{option}": _text(chosen) for option, chosen in held.items()}
             else:
-                found[name] = str(held)
+                found[name] = _text(held)
     return found
+
+
+def _text(value: Any) -> str:
+    """A value of JSON as the cell of a column would have it."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _only(text: str) -> str:
+    """The label in a list of one, as Turk's form for several labels writes it: ["Yes"]."""
+    try:
+        value = json.loads(text) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        return text
+    return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) else text
 
 
 def _answer(question: Question, text: str) -> str:
     """As the question offers it: "Yes" for yes, "4.0" for 4. Unknown text stays, and is refused later."""
     if question.kind == "text":
         return text
+    text = composed(_only(text))
     if question.kind == "yes-no" and text.casefold() in _YES | _NO:
         return "yes" if text.casefold() in _YES else "no"
     if question.kind == "scale":
         return text.removesuffix(".0")
-    return next((option for option in question.answers() if option.casefold() == text.casefold()), text)
+    return next((option for option in question.answers() if composed(option).casefold() == text.casefold()), text)
 
 
 def _vote(

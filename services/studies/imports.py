@@ -215,7 +215,7 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
     """Save a file's votes, all or none. Raises UserError for a row that is no vote, unless `even_so` leaves it out."""
     items, found = read_votes(workspace, study_id, data)
     if found.problems and not even_so:
-        raise UserError("Nothing was brought in. " + " ".join(found.problems))
+        raise UserError("Nothing was brought in. " + " ".join((*found.notes, *found.problems)))
     if not found.votes:
         raise UserError(
             "There is no vote in this file that could be taken. " + " ".join((*found.problems, *found.notes))

@@ -6,15 +6,17 @@ import csv
 import io
 import json
 import random
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import pandas as pd
 import pytest
 
 from core.csv_tables import as_written, csv_text, guarded, plain, read_csv
-from core.studies import Adjudication, Item, StudyData
+from core.studies import Adjudication, Item, Question, StudyData
 from services.studies.templates import TEMPLATES
 from study.aggregation import dawid_skene
 from study.results import analyse
@@ -200,6 +202,13 @@ BIRD_7 = item(7, label="bird", origin={"file": "bird_7.png"})
         ({"Answer.Valid": "", "Answer.valid.yes": "false", "Answer.valid.no": "true"}, "no"),
         ({"Answer.Valid": "", "Answer.taskAnswers": '[{"valid": {"yes": true, "no": false}}]'}, "yes"),
         ({"Answer.Valid": "", "Answer.taskAnswers": '[{"valid": "No"}]'}, "no"),
+        ({"Answer.Valid": "", "Answer.valid.label": "No"}, "no"),
+        ({"Answer.Valid": "", "Answer.valid.labels": '["No"]'}, "no"),
+        ({"Answer.Valid": "", "Answer.valid.on": "false"}, "no"),
+        ({"Answer.Valid": "", "Answer.taskAnswers": '[{"valid": {"label": "No"}}]'}, "no"),
+        ({"Answer.Valid": "", "Answer.taskAnswers": '[{"valid": {"labels": ["Yes"]}}]'}, "yes"),
+        ({"Answer.Valid": "", "Answer.taskAnswers": '[{"valid": {"on": true}}]'}, "yes"),
+        ({"Answer.Valid": "", "Answer.taskAnswers": '{"valid": ["Yes"], "mood": null}'}, "yes"),
     ],
 )
 def test_a_file_by_mechanical_turk_is_read(cells: Mapping[str, str], answer: str) -> None:
@@ -217,13 +226,40 @@ def test_what_turk_rejected_was_replaced_and_is_left_out() -> None:
     assert found.notes == (
         "1 row that Mechanical Turk calls rejected was left out.",
         "1 row by a worker who had voted on the same image before was left out.",
-        "No question of this study belongs to “Answer.mood”.",
+        "No question of this study belongs to “Answer.mood”: its questions are “valid”.",
     )
+
+
+def test_an_option_called_label_is_an_option_still() -> None:
+    kind = Question("kind", "What is it?", "choice", options=("label", "picture"))
+    rules = replace(BIRD, questions=(kind,))
+    row = turk_row(**{"Answer.Valid": "", "Answer.kind.label": "true", "Answer.kind.picture": "false"})
+    (read,) = turk_votes(read_csv(written(row)), rules, [BIRD_7]).votes
+    assert read.answers == {"kind": "label"}
+
+
+def test_an_answer_that_belongs_to_no_question_is_named_wherever_it_stands() -> None:
+    given = '[{"valid": {"label": "Yes"}, "is_clear": "no", "mood": {"fine": true}}]'
+    found = turk_votes(read_csv(written(turk_row(**{"Answer.Valid": "", "Answer.taskAnswers": given}))), BIRD, [BIRD_7])
+    assert len(found.votes) == 1
+    (note,) = found.notes
+    assert "“is_clear” in Answer.taskAnswers, “mood.fine” in Answer.taskAnswers" in note and "“valid”" in note
+
+
+def test_names_of_images_are_the_same_in_both_forms_of_unicode() -> None:
+    whole, parted = (unicodedata.normalize(form, "café.png") for form in ("NFC", "NFD"))
+    for file, named in ((whole, parted), (parted, whole), (parted, f"https://x.test/{quote(whole)}")):
+        row = turk_row(**{"Input.image_url": named})
+        found = turk_votes(read_csv(written(row)), BIRD, [item(7, label="bird", origin={"file": file})])
+        assert [read.item for read in found.votes] == [7], (file, named)
 
 
 @pytest.mark.parametrize(
     "cells, said",
     [
+        ({"Answer.valid.label": "perhaps", "Answer.Valid": ""}, "Please choose one of the answers offered"),
+        ({"Answer.valid.labels": '["Yes", "No"]', "Answer.Valid": ""}, "Please choose one of the answers offered"),
+        ({"Answer.valid.label": "No"}, "with both “yes” and “no”"),
         ({"Answer.Valid": "perhaps"}, "Please choose one of the answers offered"),
         ({"Answer.Valid": ""}, "Please answer"),
         ({"WorkerId": "a b<script>"}, "no worker's name"),
