@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from core.words import composed
+
 Cell = str | int | float | bool | datetime | None
 Row = dict[str, Cell]
 Kind = Literal["text", "whole", "number", "truth", "time"]
@@ -40,11 +42,14 @@ class Table:
 
 
 def read_csv(data: bytes, what: str = "The file") -> Table:
-    """Read an untrusted CSV file in UTF-8 with a header. Raises ValueError with a sentence that begins with `what`."""
+    """Read an untrusted CSV file in UTF-8 with a header. Its text comes in composed Unicode form.
+
+    Raises ValueError with a sentence that begins with `what`.
+    """
     if data.startswith(b"PK\x03\x04"):
         raise ValueError(f"{what} is a ZIP archive or an Excel file, not a CSV: save it as CSV (UTF-8).")
     try:
-        text = data.decode("utf-8-sig")
+        text = composed(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{what} is not in UTF-8: save it as “CSV UTF-8” and try again.") from error
     first = text.partition("\n")[0]

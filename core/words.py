@@ -6,6 +6,7 @@ A phrase matches whole words, and case does not count. Knows English plurals and
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -82,6 +83,11 @@ _GRAMMAR = _SMALL | frozenset(
     "is are was were be been being has have had in on at by with and or to from into onto over under it they there "
     "which who whose as while both each every all also very more".split()
 )
+
+
+def composed(text: str) -> str:
+    """Return the text in its composed Unicode form (NFC), which is the one inside the studio."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def says_something(word: str) -> bool:

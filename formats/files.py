@@ -16,7 +16,6 @@ import shutil
 import stat
 import tarfile
 import threading
-import unicodedata
 import zipfile
 import zlib
 from bisect import bisect_left
@@ -26,6 +25,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from core.errors import UserError
 from core.images import MAX_BYTES
+from core.words import composed
 from formats.types import Report
 
 T = TypeVar("T")
@@ -382,7 +382,7 @@ class _Zip(_Archive):
         self._entries: dict[str, zipfile.ZipInfo] = {}
         end = 0
         for entry in sorted(self._archive.infolist(), key=lambda entry: entry.header_offset):
-            name = _FROM_WITHIN.sub("", _zip_name(entry).replace("\\", "/"))
+            name = _FROM_WITHIN.sub("", zip_name(entry).replace("\\", "/"))
             overlaps, end = entry.header_offset < end, max(end, entry.header_offset + entry.compress_size)
             if entry.is_dir():
                 continue
@@ -489,13 +489,13 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
     """Names by themselves and by their composed Unicode form, for lists that were written on another system."""
     names = tuple(names)
-    return {unicodedata.normalize("NFC", name): name for name in names} | {name: name for name in names}
+    return {composed(name): name for name in names} | {name: name for name in names}
 
 
 def by_form(known: Mapping[str, T], name: str) -> T | None:
     """What `known` has under a name: as it is written, or else in its composed Unicode form."""
     found = known.get(name)
-    return known.get(unicodedata.normalize("NFC", name)) if found is None else found
+    return known.get(composed(name)) if found is None else found
 
 
 def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[tarfile.TarInfo]:
@@ -536,8 +536,8 @@ def _unpacker(file: Path) -> Callable[..., Any] | None:
     return packed.get(start)
 
 
-def _zip_name(entry: zipfile.ZipInfo) -> str:
-    """The name of a file in a zip. Tools of macOS pack names in UTF-8 without the mark that says so."""
+def zip_name(entry: zipfile.ZipInfo) -> str:
+    """Return the name of a file in a zip. Tools of macOS pack names in UTF-8 without the mark that says so."""
     if entry.flag_bits & 0x800:
         return entry.filename
     try:

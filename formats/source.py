@@ -18,8 +18,9 @@ from PIL import ExifTags, Image, ImageOps
 from core.errors import UserError
 from core.images import opened, orientation_of, png_of
 from core.masks import UNLABELLED, Mask, numbered_classes, read_mask, require_names
+from core.words import composed
 from formats.files import Files
-from formats.types import Found, Report, composed
+from formats.types import Found, Report
 
 T = TypeVar("T")
 

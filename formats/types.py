@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from core.imports import ImportRow
 from core.types import Edit, to_plain
+from core.words import composed
 
 Split = Literal["train", "validation", "test", ""]
 """Which part of a set an example belongs to; "" where the set is not split."""
@@ -192,11 +192,6 @@ class Found:
         object.__setattr__(self, "label", composed(self.label))
         if self.classes is not None and not all(name.isascii() for name in self.classes.values()):
             object.__setattr__(self, "classes", {number: composed(name) for number, name in self.classes.items()})
-
-
-def composed(text: str) -> str:
-    """The text in its composed Unicode form, which is the one inside the studio."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def row_of(example: Example) -> dict[str, Any]:

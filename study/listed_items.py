@@ -9,6 +9,7 @@ from typing import Any
 
 from core.csv_tables import Table, as_written
 from core.studies import ITEM_KINDS, LONGEST_WHY, Answers, ItemKind, NewItem, Question, Rules, asked
+from core.words import composed
 
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
 """Any of them names the image's file."""
@@ -104,7 +105,7 @@ def _expected(given: Answers, questions: Mapping[str, Question]) -> Answers:
     kept = {}
     for name, text in given.items():
         options = questions[name].answers()
-        answer = next((option for option in options if option.casefold() == text.casefold()), None)
+        answer = next((option for option in options if composed(option).casefold() == text.casefold()), None)
         if answer is None:
             raise ValueError(f"“{text[:60]}” is no answer to the question {name}")
         kept[name] = answer

@@ -20,8 +20,8 @@ from core.errors import UserError
 from core.images import MAX_BYTES, read_image
 from core.stored_studies import ImportedVote
 from core.studies import Item, NewItem, Rules, asked, right
-from core.words import count_of
-from formats.files import BROKEN_ARCHIVE, hidden, is_image
+from core.words import composed, count_of
+from formats.files import BROKEN_ARCHIVE, by_form, hidden, is_image, names_by_form, zip_name
 from services.commands import in_words
 from services.studies.control_items import Disguises, keep_in_step
 from storage.studies.imported_votes import IMPORTED
@@ -67,7 +67,7 @@ class ZipFiles:
             raise UserError(f"The zip has {len(entries):,} files; at most {MOST_FILES:,} are taken at once.")
         if sum(entry.file_size for entry in entries) > MOST_UNPACKED:
             raise UserError(f"The zip unpacks to more than {MOST_UNPACKED // 10**9} GB: cut it into several.")
-        self._entries = {entry.filename.replace("\\", "/"): entry for entry in entries}
+        self._entries = {zip_name(entry).replace("\\", "/"): entry for entry in entries}
         if len(self._entries) < len(entries):
             raise UserError("Two files in the zip have the same name: pack it again.")
         self.names = tuple(self._entries)
@@ -164,7 +164,7 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> ItemIm
         images = [name for name in files.names if pictures.is_image(name)]
         if not images:
             raise UserError("There is no image in it: PNG, JPEG, WebP, GIF, BMP and TIFF are taken.")
-        labels = by_folder(images)
+        labels = {name: composed(label) for name, label in by_folder(images).items()}
         found = [
             ListedItem(name, "", NewItem("", label=labels[name], origin={"file": name}), row)
             for row, name in enumerate(images, start=1)
@@ -257,8 +257,10 @@ def _listed(files: ImportFiles, name: str, rules: Rules) -> tuple[list[ListedIte
     if not folder:
         return list(found), notes
 
+    names = names_by_form(files.names)
+
     def beside(file: str) -> str:
-        return f"{folder}/{file}" if f"{folder}/{file}" in files.names else file
+        return by_form(names, f"{folder}/{file}") or file
 
     return [
         replace(listed, image=beside(listed.image), source=beside(listed.source) if listed.source else "")
@@ -279,10 +281,10 @@ class _Pictures:
 
     def __init__(self, workspace: Workspace, files: ImportFiles) -> None:
         self._workspace, self._files = workspace, files
-        self._all = frozenset(files.names)
+        self._all = names_by_form(files.names)
         self._ends: dict[str, list[str]] = {}
         for name in files.names:
-            self._ends.setdefault(name.rpartition("/")[2], []).append(name)
+            self._ends.setdefault(composed(name).rpartition("/")[2], []).append(name)
         self._saved: dict[str, str] = {}
         self._noted: Counter[str] = Counter()
         self.named: set[str] = set()
@@ -294,12 +296,13 @@ class _Pictures:
     def find(self, name: str, row: int) -> str:
         """The file that a list means. Raises UserError for one that is not there."""
         plain = name.replace("\\", "/").removeprefix("./")
-        if plain in self._all:
-            self.named.add(plain)
-            return plain
+        if held := by_form(self._all, plain):
+            self.named.add(held)
+            return held
         if _SHA.fullmatch(plain):
             return plain
-        ending = [held for held in self._ends.get(plain.rpartition("/")[2], ()) if held.endswith(f"/{plain}")]
+        plain = composed(plain)
+        ending = [one for one in self._ends.get(plain.rpartition("/")[2], ()) if composed(one).endswith(f"/{plain}")]
         if len(ending) == 1:
             self.named.add(ending[0])
             return ending[0]

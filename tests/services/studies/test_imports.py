@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
+import unicodedata
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -101,6 +103,43 @@ def test_folders_are_labels_if_there_are_several(workspace: Workspace) -> None:
     ]
     assert found.notes == ("The label is the name of the folder: bird, owl.",)
     assert brought(workspace, {"mine/1.png": picture(1)}).items[0].label == ""
+
+
+def test_names_in_lists_and_archives_are_the_same_in_both_forms_of_unicode(workspace: Workspace) -> None:
+    """macOS writes é as two signs, other systems as one."""
+    whole, parted = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+    for file, named in ((whole, parted), (parted, whole)):
+        listed = f"image,source,label\n{named}.png,{named}/s.png,{parted}\n"
+        for folder in ("", f"{file}s/"):
+            files: dict[str, bytes | str] = {f"{folder}l.csv": listed}
+            files |= {f"{folder}{file}.png": picture(1), f"{folder}{file}/s.png": picture(2)}
+            (found,) = brought(workspace, files).items
+            assert found.label == whole and found.source_sha
+    folders = {f"{parted}/1.png": picture(1), "dog/2.png": picture(2)}
+    assert [item.label for item in brought(workspace, folders).items] == [whole, "dog"]
+
+
+def test_a_zip_that_macos_packed_keeps_its_names(workspace: Workspace) -> None:
+    """Its names are in UTF-8, but the mark that says so is not set."""
+    data = zip_of({"caf\u00e9/a.png": picture(1), "dog/b.png": picture(2)})
+    for start, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        for at in [found.start() for found in re.finditer(re.escape(start), data)]:
+            flags = int.from_bytes(data[at + place : at + place + 2], "little") & ~0x800
+            data = data[: at + place] + flags.to_bytes(2, "little") + data[at + place + 2 :]
+    found = read_items(workspace, BIRD, files_of("images.zip", data))
+    assert [item.label for item in found.items] == ["café", "dog"]
+    assert found.items[0].origin["file"] == "café/a.png"
+
+
+def test_a_draft_that_images_come_into_has_its_control_and_quiz_items(workspace: Workspace) -> None:
+    rules = replace(BIRD, controls=ControlPolicy(share=0.2), eligibility=replace(OPEN, quiz=2))
+    study_id = workspace.studies.create("Birds", rules)
+    rows = "".join(f"{n}.png,s{n}.png,{'bird' if n % 2 else 'owl'}\n" for n in range(4))
+    files: dict[str, bytes | str] = {"items.csv": f"image,source,label\n{rows}"}
+    files |= {f"{n}.png": picture(n) for n in range(4)} | {f"s{n}.png": picture(9 + n) for n in range(4)}
+    assert import_items(workspace, study_id, files_of("a.zip", zip_of(files))) == (4, "4 images added.")
+    held = workspace.studies.get(study_id)
+    assert (held.items, held.controls, held.quiz) == (4, 1, 2)
 
 
 LIST = """image,source,label,classes,edit_types,kind,group,model,model_right,expected.valid,caption,counterfactual,mood
