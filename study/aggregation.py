@@ -51,7 +51,7 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolera
     workers = sorted({worker for _, worker, _ in votes})
     answers = sorted({answer for _, _, answer in votes})
     if not votes:
-        return DawidSkene(words="undefined: there is no vote yet")
+        return DawidSkene(words="undefined: no vote counts yet")
     if len(workers) < 2:
         return DawidSkene(words="undefined: with one worker there is nobody to compare with")
     if len(answers) < 2:

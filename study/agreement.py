@@ -180,7 +180,7 @@ def _words(
 ) -> str:
     """One or two sentences on all figures of a question."""
     if frequent is None:
-        return "There is no vote yet."
+        return "No vote counts yet."
     if observed.value is None or first.value is None:
         return "No item has two votes yet, so nothing can be said of agreement."
     answer, share = frequent

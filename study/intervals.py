@@ -62,7 +62,7 @@ def bootstrap(
         raise ValueError("An image cannot have more votes for it than votes.")
     count, n = sum(good for good, _ in seen), sum(votes for _, votes in seen)
     if not seen:
-        return Proportion(0, 0, None, None, None, "undefined: there is no vote yet")
+        return Proportion(0, 0, None, None, None, "undefined: no vote counts yet")
     value = count / n
     sentence = f"{percent(value)} of {n} votes on {count_of(len(seen), 'image')}"
     if len({good / votes for good, votes in seen}) == 1:
@@ -89,7 +89,7 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0, samples: int = 4000, 
     """
     n = len(values)
     if n == 0:
-        return Mean(None, None, None, 0, "undefined: there is no vote yet")
+        return Mean(None, None, None, 0, "undefined: no vote counts yet")
     value = sum(values) / n
     if len(set(values)) == 1:
         why = "because there is one image only" if n == 1 else "because all images have the same mean"

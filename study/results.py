@@ -199,7 +199,9 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
         words = "undefined: it is not asked whether the image is valid"
         nothing = Proportion(0, 0, None, None, None, words)
         return SecondOpinion(nothing, 0, nothing, (), words)
-    ready = [item for item, found in outcomes.items() if found.status != "waiting" and found.counts]
+    answered = [item for item, found in outcomes.items() if found.counts]
+    ready = [item for item in answered if outcomes[item].status != "waiting"]
+    undecided = "no image has all its votes yet" if answered else "no vote counts yet"
     given = [
         (str(item), vote.worker, vote.answers[question.id])
         for item in ready
@@ -209,12 +211,14 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
     best = [majority([answer for answer, n in outcomes[item].counts.items() for _ in range(n)]) for item in ready]
     decided = [answer for answer in best if answer is not None]
     by_majority = wilson(
-        sum(a in question.valid for a in decided), len(decided), nothing="no image has all its votes yet"
+        sum(a in question.valid for a in decided),
+        len(decided),
+        nothing="every image has as many votes for one answer as for another" if ready else undecided,
     )
     model = dawid_skene(given)
     if not model.labels:
-        why = model.words.removeprefix("undefined: ")
-        words = f"Dawid and Skene's model is {model.words}."
+        why = model.words.removeprefix("undefined: ") if ready else undecided
+        words = f"Dawid and Skene's model is undefined: {why}."
         return SecondOpinion(by_majority, len(best) - len(decided), wilson(0, 0, nothing=why), (), words)
     by_model = wilson(sum(a in question.valid for a in model.labels.values()), len(model.labels))
     agreed = {item: outcomes[item].answer for item in ready if outcomes[item].status == "consensus"}

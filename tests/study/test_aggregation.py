@@ -110,7 +110,7 @@ def test_majority_is_that_of_crowd_kit_where_there_is_no_tie():
 @pytest.mark.parametrize(
     ("votes", "words"),
     [
-        ([], "undefined: there is no vote yet"),
+        ([], "undefined: no vote counts yet"),
         ([("a", "w", "yes"), ("b", "w", "no")], "undefined: with one worker there is nobody to compare with"),
         ([("a", "w", "yes"), ("a", "v", "yes")], "undefined: all votes agree"),
     ],

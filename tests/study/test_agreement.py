@@ -148,7 +148,7 @@ def test_no_pair_is_said_in_words(ratings):
         found = measure(ratings)
         assert found.value is None and found.words == NO_PAIRS and found.n_items == 0
     words = agreement(ratings, ("yes", "no")).words
-    assert words in ("There is no vote yet.", "No item has two votes yet, so nothing can be said of agreement.")
+    assert words in ("No vote counts yet.", "No item has two votes yet, so nothing can be said of agreement.")
 
 
 def test_all_votes_alike_is_said_in_words():

@@ -81,7 +81,7 @@ def test_bootstrap_of_a_mean_is_that_of_scipy():
 
 
 def test_bootstrap_says_what_it_cannot_say():
-    assert bootstrap([]).words == bootstrap([(0, 0)]).words == "undefined: there is no vote yet"
+    assert bootstrap([]).words == bootstrap([(0, 0)]).words == "undefined: no vote counts yet"
     alike = bootstrap([(5, 5)] * 10)
     assert alike.value == 1.0 and alike.low is None and "all images have the same share" in alike.words
     assert bootstrap_mean([]).value is None

@@ -201,10 +201,26 @@ def test_no_vote_at_all():
         assert report.notes == ("There is no vote yet, so there is nothing to report.",)
         assert "No vote has been collected." in paragraph(report)
         result = report.questions[0]
-        assert result.votes.words == "undefined: there is no vote yet"
-        assert result.second.words == "Dawid and Skene's model is undefined: there is no vote yet."
+        assert result.votes.words == "undefined: no vote counts yet"
+        assert result.second.words == "Dawid and Skene's model is undefined: no vote counts yet."
     empty = sound(analyse(data([], [], state="draft")))
     assert empty.notes == ("This study has no images yet.",) and empty.images.items == 0
+
+
+def test_votes_that_wait_for_others_are_not_called_none():
+    # 48 votes are in, 4 of the 5 of each image: nothing can be said yet, but not for want of votes.
+    report = sound(analyse(simple(dict.fromkeys(range(12), YES[:4]), state="running")))
+    assert report.votes_counted == 48
+    second = report.questions[0].second
+    assert second.words == "Dawid and Skene's model is undefined: no image has all its votes yet."
+    assert second.majority.words == second.dawid_skene.words == "undefined: no image has all its votes yet"
+
+
+def test_a_question_that_nobody_was_asked_says_so_beside_one_that_waits():
+    votes = [vote(n, 1, f"worker-{n}", {"road": "yes"}) for n in range(3)]
+    road, vehicles, _ = analyse(data([item(1, classes=("road",))], votes, ROAD, "running")).questions
+    assert road.second.words.endswith("undefined: no image has all its votes yet.")
+    assert vehicles.second.words.endswith("undefined: no vote counts yet.")
 
 
 def test_one_worker_only():
@@ -234,6 +250,8 @@ def test_everybody_is_excluded():
     assert report.votes_counted == 0 and report.notes[0] == "All votes are by excluded workers: no vote counts."
     assert report.questions[0].before.rate.count == 1
     assert paragraph(report).count("by rule: ") == 5
+    assert report.agreement.words == "No vote counts yet."
+    assert report.questions[0].votes.words == "undefined: no vote counts yet"
 
 
 def test_disagreements_come_the_most_divided_first():

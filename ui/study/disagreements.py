@@ -213,7 +213,7 @@ def disagreements_box(report: StudyReport, data: StudyData) -> Html:
         else None,
     ]
     if not found:
-        words = "No two votes on the same image differ by much." if report.votes_counted else "There is no vote yet."
+        words = "No two votes on the same image differ by much." if report.votes_counted else "No vote counts yet."
         body: Child = muted(words)
     else:
         body = tiles(report, found[:SHOWN], items)
@@ -440,7 +440,7 @@ def _nothing(report: StudyReport) -> Html:
         still = f"{count_of(waiting, 'image')} still waiting for votes"
         words = f"No image with all its votes lacks a consensus. {still}."
     elif not report.votes_counted:
-        words = "There is no vote yet."
+        words = "No vote counts yet."
     else:
         words = "Every image has a consensus."
     return box("Nothing to adjudicate", el("p", words), id="adjudicating")

@@ -106,7 +106,7 @@ def _other_row(result: QuestionResult) -> Html:
     if result.question.kind == "text":
         return el("tr", name, el("td", count_of(len(result.remarks), "answer"), " in free text"))
     counts = {answer.answer: answer.votes for answer in result.answers}
-    votes_text = ", ".join(f"{votes} {answer}" for answer, votes in counts.items() if votes) or "no vote yet"
+    votes_text = ", ".join(f"{votes} {answer}" for answer, votes in counts.items() if votes) or "no vote counts yet"
     return el("tr", name, el("td", answer_bar(counts), el("span", votes_text, class_="mut small")))
 
 
