@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from core.consensus import counted
 from core.studies import Item, Question, Study, StudyData, Vote, wording
-from core.study_report import Disagreement, StudyReport
+from core.study_report import Disagreement, Remark, StudyReport
 from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
 from ui.diff import word_diff
@@ -41,6 +41,8 @@ from ui.study.words import divided_votes, image_url, in_order, when
 
 SHOWN = 12
 """On the page of results."""
+REMARKS = 100
+"""Texts of workers that are shown; the exports have all of them."""
 PAGE = 60
 """On a page of all of them."""
 
@@ -241,6 +243,33 @@ def item_tile(study: Study, item: Item, votes: Html, words: str, *more: Child, t
     """The picture of an item with its votes, which leads to its page."""
     image = el("img", src=image_url(item.image_sha), alt=item.label or "image", loading="lazy")
     return el("a", image, votes, el("span", words), *more, href=item_address(study, item), title=title)
+
+
+def remarks(report: StudyReport, said: Sequence[Remark], data: StudyData) -> Html:
+    """Texts that workers wrote, each beside its image, which leads to the page of the image."""
+    items = {item.id: item for item in data.items}
+    lines = [_remark(report, remark, items[remark.item]) for remark in said[:REMARKS]]
+    more = len(said) - REMARKS
+    return el(
+        "div", el("ul", lines, class_="remarks"), muted(f"and {more:,} more, in the exports") if more > 0 else None
+    )
+
+
+def _remark(report: StudyReport, remark: Remark, item: Item) -> Html:
+    worker = el("a", remark.worker, href=worker_address(report, remark.worker))
+    return el(
+        "li",
+        picture_link(report.study, item),
+        el("div", el("p", remark.text), el("small", worker, class_="mut")),
+    )
+
+
+def picture_link(study: Study, item: Item) -> Html:
+    """The picture of an item, which leads to its page."""
+    shows = item.counterfactual or item.label
+    alt = f"The image: {shows}" if shows else "The image"
+    picture = el("img", src=image_url(item.image_sha), alt=alt, loading="lazy")
+    return el("a", picture, href=item_address(study, item))
 
 
 def item_address(study: Study, item: Item) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from core.figures import percent
+from core.studies import StudyData
 from core.study_report import NONE, QuestionResult, Slice, Slices, StudyReport
 from core.words import count_of
 from ui.explore.parts import box, muted, named_row, small
 from ui.markup import Child, Html, el
+from ui.study.disagreements import remarks
 from ui.study.plots import (
     LOW,
     RATING,
@@ -38,8 +40,6 @@ _MEANINGS = (
     ("kappa", "Fleiss' kappa: for comparison with older studies; it has alpha's weakness"),
     ("ordinal alpha", "for scales: 4 against 5 is a smaller disagreement than 1 against 5"),
 )
-REMARKS = 100
-"""So many answers in free text are shown; the exports have all of them."""
 
 
 def by_question(report: StudyReport) -> Html:
@@ -241,17 +241,18 @@ def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
     )
 
 
-def questions_in_detail(report: StudyReport) -> Html:
+def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
     """Every question, folded; the only one of a study unfolded."""
     alone = len(report.questions) == 1
-    return box("Each question", [_question(result, report, alone) for result in report.questions], id="part-details")
+    questions = [_question(result, report, data, alone) for result in report.questions]
+    return box("Each question", questions, id="part-details")
 
 
-def _question(result: QuestionResult, report: StudyReport, alone: bool) -> Html:
+def _question(result: QuestionResult, report: StudyReport, data: StudyData, alone: bool) -> Html:
     question = result.question
     head = el("summary", el("b", question.id), " ", el("span", text_of_question(question), class_="mut"))
     if question.kind == "text":
-        body: Child = _remarks(result)
+        body: Child = _remarks(result, report, data)
     else:
         slices = None if alone else slices_of_question(result)
         body = [
@@ -353,12 +354,8 @@ def _agreement(result: QuestionResult) -> list[Child]:
     return body
 
 
-def _remarks(result: QuestionResult) -> Html:
+def _remarks(result: QuestionResult, report: StudyReport, data: StudyData) -> Html:
     """What was written."""
     if not result.remarks:
         return muted("Nobody has written anything yet.")
-    lines = [
-        el("li", remark.text, " ", el("small", remark.worker, class_="mut")) for remark in result.remarks[:REMARKS]
-    ]
-    more = len(result.remarks) - REMARKS
-    return el("div", el("ul", lines, class_="words"), muted(f"and {more} more") if more > 0 else None)
+    return remarks(report, result.remarks, data)

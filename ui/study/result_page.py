@@ -10,7 +10,7 @@ from core.study_report import Agreement, StudyReport
 from core.words import count_of
 from ui.explore.parts import bar, box, button, heading, icon, muted, notice
 from ui.markup import Child, Html, el, fingerprint
-from ui.study.disagreements import disagreements_box, item_address
+from ui.study.disagreements import disagreements_box, remarks
 from ui.study.figures import agreement_box, by_question, questions_in_detail, slices, timeline
 from ui.study.frame import study_address
 from ui.study.words import ends, figure, same_share, share
@@ -29,7 +29,6 @@ EXPORTS = (
     ("truth.csv", "Sheet of true answers", "to fill in, for simulated annotators"),
 )
 """File, name, what is in it."""
-COMMENTS = 100
 COLUMNS = (("questions", "agreement", "timeline"), ("divided",))
 """What stands in two columns, where there is room."""
 
@@ -45,7 +44,7 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
         "questions": by_question(report),
         "divided": disagreements_box(report, data),
         "slices": slices(report),
-        "details": questions_in_detail(report),
+        "details": questions_in_detail(report, data),
         "agreement": agreement_box(report),
         "timeline": timeline(report, sorted(times)),
         "workers": workers_box(report),
@@ -115,26 +114,8 @@ def methods(paragraph: str) -> Html:
 
 
 def _comments(report: StudyReport, data: StudyData) -> Html | None:
-    """What workers wrote beside their answers."""
-    if not report.comments:
-        return None
-    items = {item.id: item for item in data.items}
-    lines: list[Child] = [
-        el(
-            "li",
-            remark.text,
-            " ",
-            el("small", el("a", remark.worker, href=item_address(report.study, items[remark.item]))),
-        )
-        for remark in report.comments[:COMMENTS]
-    ]
-    more = len(report.comments) - COMMENTS
-    return box(
-        "Comments",
-        el("ul", lines, class_="words"),
-        muted(f"and {more} more, in the exports") if more > 0 else None,
-        id="part-comments",
-    )
+    """Texts that workers wrote beside their answers."""
+    return box("Comments", remarks(report, report.comments, data), id="part-comments") if report.comments else None
 
 
 def progress(report: StudyReport) -> Html:

@@ -11,10 +11,10 @@ from core.study_report import StudyReport, WorkerFigures
 from core.words import count_of
 from ui.explore.parts import Tone, box, button, head_table, muted, page_links, pill, press, small
 from ui.markup import Attribute, Child, Html, el
-from ui.study.disagreements import item_address, item_tile, said_answers, worker_address
+from ui.study.disagreements import item_tile, picture_link, said_answers, worker_address
 from ui.study.frame import study_address
 from ui.study.plots import answer_bar, worker_scatter
-from ui.study.words import image_url, when
+from ui.study.words import when
 
 SHOWN = 8
 """On the page of results."""
@@ -305,14 +305,7 @@ def _vote_row(report: StudyReport, vote: Vote, item: Item, outcomes: Mapping[str
         ]
     return el(
         "tr",
-        el(
-            "td",
-            el(
-                "a",
-                el("img", src=image_url(item.image_sha), alt="", loading="lazy"),
-                href=item_address(report.study, item),
-            ),
-        ),
+        el("td", picture_link(report.study, item)),
         el("td", "" if item.kind == "item" else item.kind, class_="mut"),
         el(
             "td",

@@ -163,6 +163,32 @@ def test_thin_data_is_said_in_words(
         shown(client, f"/study/{study_id}/{page}")
 
 
+def test_comments_and_answers_in_free_text_lead_to_their_image(studio: Studio, client: TestClient) -> None:
+    workspace = studio.workspace
+    why = Question("why", "Why?", "text", required=False)
+    rules = birds()
+    rules = replace(rules, questions=(*rules.questions, why))
+    new = [NewItem(picture(workspace, n), label="bird") for n in range(2)]
+    study_id = study_of(workspace, new, rules)
+    first, second = workspace.studies.items(study_id)
+    workspace.studies.import_votes(
+        study_id,
+        [
+            cast(first, "ada", {"valid": "yes", "why": "it has wings"}, 1),
+            cast(second, "ed", {"valid": "no"}, 2, comment="I see\na boat"),
+        ],
+    )
+    page = client.get(f"/study/{study_id}/").text
+    for text, item, worker in (("it has wings", first, "imported-ada"), ("I see\na boat", second, "imported-ed")):
+        [said] = [one for one in re.findall(r"<li>.*?</li>", page, re.DOTALL) if text in one]
+        [picture_way] = re.findall(r'<a href="([^"]+)"><img src="[^"]*' + item.image_sha, said)
+        assert client.get(picture_way).status_code == 200 and picture_way.endswith(item.public)
+        assert (
+            f'/workers/{worker}">{worker}</a>' in said
+            and client.get(f"/study/{study_id}/workers/{worker}").status_code == 200
+        )
+
+
 def test_scales_choices_and_texts_have_their_own_figures(studio: Studio, client: TestClient) -> None:
     workspace = studio.workspace
     rules = replace(TEMPLATES["lance"].rules(), controls=birds().controls)
