@@ -12,6 +12,7 @@ import math
 import random
 import secrets
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import sqlite_utils
@@ -19,13 +20,15 @@ import sqlite_utils
 from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
 from storage.studies.rows import item_of, require_study, rules_of, touch
 
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
+_MOST_NOTED = 20_000
+"""Assignments of which it is known by `time.monotonic` when they were given out: the latest ones."""
 _TO_READ = """
     (assignments.kind = 'training' AND state = 'submitted' AND imported = 0
         AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))
@@ -43,6 +46,11 @@ _NOT_YOURS = "This image is not yours to judge, or no longer; go on with the nex
 
 class Assignments(Repository):
     """The assignments of all studies."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._given: dict[int, float] = {}
+        """When this process gave an assignment out, by `time.monotonic`, which no set clock changes."""
 
     @write
     def claim(self, db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
@@ -71,9 +79,9 @@ class Assignments(Repository):
         for row in list(db.query(query, {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes})):
             change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
             db.execute(change, [time, expires, row["id"]])
-            return _by_id(db, row["id"])
+            return self._noted(_by_id(db, row["id"]))
         found = next_item(db, study_id, worker, kind, rules)
-        return None if found is None else _give(db, study_id, worker, found, rules.seed, time, expires)
+        return None if found is None else self._noted(_give(db, study_id, worker, found, rules.seed, time, expires))
 
     @read
     def ahead(self, db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
@@ -154,10 +162,10 @@ class Assignments(Repository):
     ) -> Saved:
         """Keep the answers; "again" when the client's `key` was kept before, whatever happened since: one vote.
 
-        `answers` are checked before (study.questions.check_answers). `seconds` is bounded by the time since the item
-        was given out. Of an item with a known answer `right` must say whether it was answered right
-        (core.studies.right): the worker's figures count it. A lease that has run out is no
-        hindrance while the item needs the vote.
+        `answers` are checked before (study.questions.check_answers). `seconds`, which the client measured, is bounded
+        by the time since the item was given out. Of an item with a known answer `right` must say whether it was
+        answered right (core.studies.right): the worker's figures count it. A lease that has run out is no hindrance
+        while the item needs the vote.
 
         Raises VoteRefused: "not yours" (the same for what does not exist), "answered", "full", "not running",
         "excluded", "blocked".
@@ -185,8 +193,8 @@ class Assignments(Repository):
             raise ValueError("say whether an item with a known answer was answered right (core.studies.right)")
         _check_vote(answers, comment, seconds, key)
         answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
-        bounded = min(max(seconds, 0.0), (when(time) - when(row["accepted"])).total_seconds())
-        vote = _append_vote(db, row["id"], "submitted", key, answers, comment, max(bounded, 0.0), time)
+        bounded = min(max(seconds, 0.0), self._most_seconds(row, time, rules))
+        vote = _append_vote(db, row["id"], "submitted", key, answers, comment, bounded, time)
         columns: dict[str, Any] = {"state": "submitted", "vote": vote, "submitted": time, "draft": None}
         columns["was_right"] = None if row["kind"] == "item" else int(bool(right))
         if row["first_vote"] is None:
@@ -311,6 +319,25 @@ class Assignments(Repository):
             ) LIMIT 1
         """
         return bool(list(db.query(query, {"study": study_id, "worker": worker})))
+
+    def _noted(self, given: Assignment) -> Assignment:
+        """Note when an assignment was given out."""
+        self._given[given.id] = monotonic()
+        while len(self._given) > _MOST_NOTED:
+            del self._given[next(iter(self._given))]
+        return given
+
+    def _most_seconds(self, row: Row, time: str, rules: Rules) -> float:
+        """Seconds that a vote may have taken: since its item was given out, by the clock that says more.
+
+        The clock of the server may have been set back since. `time.monotonic` does not count while the machine sleeps,
+        and another process may have given the item out: if neither clock can tell, it is the time of a lease.
+        """
+        by_clock = (when(time) - when(row["accepted"])).total_seconds()
+        given = self._given.get(row["id"])
+        if given is not None:
+            return max(by_clock, monotonic() - given)
+        return by_clock if by_clock > 0 else 60 * rules.lease_minutes
 
 
 def _has_had_most(db: sqlite_utils.Database, study_id: str, worker: str, rules: Rules) -> bool:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from inspect import unwrap
 from pathlib import Path
@@ -21,6 +22,7 @@ from core.consensus import counted as study_counted
 from core.stored_studies import Assignment, VoteRefused
 from core.studies import ControlPolicy, NewItem
 from storage.pending import give_functions
+from storage.studies import assignments
 from storage.studies.studies import Studies
 from storage.workspace import Workspace
 from study.readiness import findings
@@ -390,6 +392,49 @@ def test_the_seconds_of_a_vote_are_those_that_can_have_been(workspace: Workspace
         assert given is not None
         studies.assignments.submit(given.public, worker, YES, "", seconds, "k")
     assert all(0 <= given.seconds < 5 for given in studies.data(study_id).votes)
+
+
+class Clocks:
+    """The clock of the machine, which people and networks set, and the one that nobody sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.time, self.running = datetime.now(UTC), 100.0
+        monkeypatch.setattr(assignments, "now", lambda: self.time.isoformat(timespec="microseconds"))
+        monkeypatch.setattr(assignments, "monotonic", lambda: self.running)
+
+    def pass_by(self, seconds: float, asleep: bool = False) -> None:
+        self.time += timedelta(seconds=seconds)
+        self.running += 0 if asleep else seconds
+
+
+def test_a_clock_that_is_set_back_makes_no_vote_a_fast_one(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studies, study_id, clocks = workspace.studies, started(workspace, items=7), Clocks(monkeypatch)
+    (worker,) = crew(studies, study_id, 1)
+
+    def kept(seconds: float, of: Studies = studies) -> float:
+        given = of.assignments.claim(study_id, worker, "item")
+        assert given is not None
+        clocks.pass_by(7.0)
+        assert of.assignments.submit(given.public, worker, YES, "", seconds, "k") == "saved"
+        return of.data(study_id).votes[-1].seconds
+
+    assert kept(3.2) == 3.2 and kept(1e9) == 7.0
+    studies.assignments.claim(study_id, worker, "item")
+    clocks.time -= timedelta(hours=2)
+    assert kept(6.5) == 6.5, "by the clock the image is given out in two hours"
+    studies.assignments.claim(study_id, worker, "item")
+    clocks.time -= timedelta(hours=2)
+    assert kept(1e9) == 7.0, "nor does it let anybody claim any time"
+    studies.assignments.claim(study_id, worker, "item")
+    clocks.pass_by(60.0, asleep=True)
+    assert kept(65.0) == 65.0, "a machine that slept counts by its clock"
+    with Workspace(tmp_path) as other:  # as after a restart, which does not know when an image was given out
+        for seconds, bounded in ((4.0, 4.0), (1e9, 60 * studies.get(study_id).rules.lease_minutes)):
+            studies.assignments.claim(study_id, worker, "item")
+            clocks.time -= timedelta(hours=2)
+            assert kept(seconds, other.studies) == bounded
 
 
 def test_the_tables_themselves_refuse_one_vote_too_many(workspace: Workspace) -> None:
