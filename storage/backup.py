@@ -22,6 +22,7 @@ from pathlib import Path
 import sqlite_utils
 
 from core.errors import UserError
+from core.locks import keeps_locks, no_locks
 from core.types import from_plain, to_plain
 from storage.engine.rows import now
 from storage.images import ImageFiles, file_name, sync_folder
@@ -115,6 +116,9 @@ def _copy_database(source: Path, target: Path) -> None:
             live.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no write-ahead log beside it
     except sqlite3.Error as error:
+        for place in (source, target):
+            if not keeps_locks(place.parent):
+                raise no_locks(place) from error
         raise UserError(f"{source} cannot be read ({error}); name the folder of a workspace.") from error
 
 

@@ -4,7 +4,6 @@ that it is done once: where that holds a training that was stopped, it goes on.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import secrets
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.figures import Floats
+from core.locks import take_lock
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters.architectures import find_network, header_of, untrained
@@ -247,7 +247,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """Raises UserError while another process is in it. The kernel lets go of the lock however a process ends."""
     with open(folder / "lock", "w") as held:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_lock(held, folder)
         except BlockingIOError as error:
             raise UserError("Another process is training this just now: wait until it is done, or stop it.") from error
         yield

@@ -8,7 +8,6 @@ workspace. Whatever is done twice, by a shard that was started again or by one t
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ from typing import Any, BinaryIO, Literal
 
 from core.batches import Done, Lot, Pass, Piece, SourceRun
 from core.errors import UserError
+from core.locks import take_lock
 from core.stored_runs import SavedCase
 from core.types import from_plain, to_plain
 from core.version import version
@@ -285,7 +285,7 @@ def _answering(folder: Path, shard: int, of: int) -> Iterator[BinaryIO]:
     """The file of a shard, behind its last whole line, as long as no other process has it."""
     with (folder / f"{shard}-of-{of}.jsonl").open("a+b") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_lock(file, folder)
         except BlockingIOError as error:
             raise UserError(f"Shard {shard} of {of} is at work already: let it, or stop it first.") from error
         file.seek(0)

@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlite_utils
 
 from core.errors import UserError
+from core.locks import keeps_locks, no_locks
 
 BUSY_SECONDS = 15.0
 """How long a write waits for another process's write. Writes take milliseconds, so waiting longer would not help."""
@@ -207,6 +208,8 @@ def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Calla
 def _connect(
     path: Path, check: WriteFunction[None], migrate: WriteFunction[None], before_commit: WriteFunction[None]
 ) -> sqlite_utils.Database:
+    if not keeps_locks(path.parent):  # SQLite would wait for long, and say that another program holds the file
+        raise no_locks(path)
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     except sqlite3.Error as error:
@@ -260,6 +263,8 @@ def _explained(error: sqlite3.Error, path: Path) -> Exception:
         return UserError(f"{path} cannot be written ({error}); allow it, or pick another workspace folder.")
     if code == sqlite3.SQLITE_FULL:
         return UserError(f"Nothing was saved: the disk of {path} is full; make room and try again.")
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and not keeps_locks(path.parent):
+        return no_locks(path)
     if code == sqlite3.SQLITE_IOERR:
         return UserError(f"The disk of {path} failed ({error}); check it and try again.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -7,9 +7,10 @@ database's write lock, so that no two processes look at the folder at once. POSI
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
+
+from core.locks import take_lock
 
 
 class Presence:
@@ -20,11 +21,13 @@ class Presence:
         self._own: tuple[Path, int] | None = None
 
     def enter(self, number: int) -> None:
-        """Hold the lock file of process `number` until `leave` or the end of this process. Raises OSError."""
+        """Hold the lock file of process `number` until `leave` or the end of this process. Raises OSError,
+        and UserError on a drive without locks.
+        """
         path = self.folder / f"{number}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._own = path, descriptor
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        take_lock(descriptor, path)
 
     def leave(self) -> None:
         """Give the lock back. A second call does nothing."""
@@ -51,7 +54,7 @@ def _held(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        take_lock(descriptor, path)
     except BlockingIOError:
         return True
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -16,6 +17,7 @@ from PIL import Image
 
 from core.errors import UserError
 from core.types import Task
+from storage.engine import database
 from storage.workspace import Workspace
 
 pytestmark = pytest.mark.slow
@@ -111,6 +113,70 @@ def test_a_damaged_database(tmp_path: Path, harm: Callable[[bytes], bytes]) -> N
     file = tmp_path / "studio.db"
     file.write_bytes(harm(file.read_bytes()))
     refused(tmp_path, "is damaged")
+
+
+NO_LOCKS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+static int passed_on(const char *name, int file, int command, void *argument) {
+    if (command == F_SETLK || command == F_SETLKW || command == F_GETLK || command == F_OFD_SETLK) {
+        errno = ENOLCK;
+        return -1;
+    }
+    return ((int (*)(int, int, ...))dlsym(RTLD_NEXT, name))(file, command, argument);
+}
+#define PASSED_ON(name) int name(int file, int command, ...) { \\
+    va_list rest; va_start(rest, command); void *argument = va_arg(rest, void *); va_end(rest); \\
+    return passed_on(#name, file, command, argument); }
+PASSED_ON(fcntl)
+PASSED_ON(fcntl64)
+int flock(int file, int operation) { errno = ENOLCK; return -1; }
+"""
+"""A library before which every lock fails, as on a network drive without its lock service."""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+def test_a_drive_without_locks_is_called_that(tmp_path: Path) -> None:
+    library = tmp_path / "no_locks.so"
+    build = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-ldl"]
+    subprocess.run(build, input=NO_LOCKS, text=True, check=True)
+    new, filled_before = tmp_path / "new", tmp_path / "filled"
+    filled(filled_before)
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN_AS, str(os.getuid()), str(new), str(filled_before)],
+        cwd=ROOT,
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    why = "keeps no locks, without which two programs could spoil it: pick a folder on a local disk."
+    assert done.stdout.splitlines() == [f"The drive of {at / 'studio.db'} {why}" for at in (new, filled_before)]
+    with Workspace(filled_before) as workspace:
+        assert len(workspace.runs.search()) == 30
+
+
+def test_locks_that_fail_later_are_not_blamed_on_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    with Workspace(tmp_path) as workspace:
+        other = sqlite3.connect(tmp_path / "studio.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+
+        def fails(file: object, operation: int) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        with pytest.raises(UserError, match="another program has kept"):
+            workspace.studies.note("x", "y")
+        monkeypatch.setattr("fcntl.lockf", fails)
+        with pytest.raises(UserError, match="keeps no locks"):
+            workspace.studies.note("x", "y")
+        other.close()
+        monkeypatch.undo()
 
 
 def test_an_empty_file_is_filled(tmp_path: Path) -> None:
