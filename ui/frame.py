@@ -8,7 +8,7 @@ from fastapi import Request
 
 from ui.explore.parts import button, here_link, icon
 from ui.markup import Child, Html, el, join
-from ui.theme import LEAD, asset_address
+from ui.theme import LEAD, MISSING, asset_address
 
 NAVIGATION = (
     ("explore", "Explore", "/"),
@@ -24,8 +24,10 @@ NAVIGATION = (
 # And who is quick has pressed buttons and keys, or sent a form, before the scripts are there that know what they do: it
 # is done again then, in order. A form with an address of its own goes there without a script; what is typed into a
 # field is there already; Enter, the space bar and Tab do what browsers do with them.
+# A script that does not load is told at the top of the page.
 _FIRST = """(() => {
-  const chosen = localStorage.getItem("studio-theme");
+  let chosen = null;
+  try { chosen = localStorage.getItem("studio-theme"); } catch { /* blocked: the system decides */ }
   const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.classList.toggle("dark", dark);
   const early = [], sent = new Set();
@@ -50,13 +52,28 @@ _FIRST = """(() => {
     if (!sent.has(form)) early.push(() => form.requestSubmit());   // once, however often
     sent.add(form);
   };
+  const missing = () => {
+    if (document.querySelector(".missing")) return;
+    const words = document.createElement("p");
+    Object.assign(words, { className: "problem missing", role: "alert", textContent: "MISSING_WORDS" });
+    document.querySelector(".studio").prepend(words);
+  };
+  addEventListener("error", ({ target }) => {
+    if (!(target instanceof HTMLScriptElement)) return;
+    if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", missing); else missing();
+  }, true);
   const heard = { click: press, keydown: key, submit: send };
   for (const name in heard) document.addEventListener(name, heard[name], true);
   document.addEventListener("DOMContentLoaded", () => {
     for (const name in heard) document.removeEventListener(name, heard[name], true);
     for (const again of early) again();
   });
-})();"""
+})();""".replace("MISSING_WORDS", MISSING)
+_LOST = "The studio does not answer: is it running? It is asked again and again."
+_KEEPS_NOTHING = (
+    "This browser keeps nothing for this page, because its storage is full or blocked. What you choose or type here "
+    "without saving it is gone when you leave the page."
+)
 
 
 def header(here: str, *status: Child, tools: Child = None, **attributes: str) -> Html:
@@ -73,6 +90,7 @@ def header(here: str, *status: Child, tools: Child = None, **attributes: str) ->
         join(*status),
         _sign_out(),
         theme_switch(),
+        el("div", _notices(), class_="notices"),
         class_="top",
     )
 
@@ -116,13 +134,13 @@ def page(
     scripts: Sequence[str] = (),
 ) -> str:
     """Return a page of the lead as a document. `here` is a name of NAVIGATION, `ends` the status in the header."""
-    first = (LEAD, "session.js") if signed_in else (LEAD,)
     return document(
         title,
+        el("noscript", el("p", "This page needs JavaScript: please switch it on for it.", class_="problem")),
         header(here, ends),
         el("main", join(*content)),
         sheets=sheets,
-        scripts=(*first, *scripts),
+        scripts=(LEAD, *scripts),
         locked=signed_in,
     )
 
@@ -145,6 +163,15 @@ def _navigation(here: str, **attributes: str) -> Html:
         for name, words, address in NAVIGATION
     ]
     return el("nav", links, aria_label="Pages")
+
+
+def _notices() -> list[Html]:
+    """Notices that scripts show by a class: `lost` of the body, and `keeps-nothing` of the root (`kept.js`)."""
+    close = button(icon("cross"), look="s q icon-only", aria_label="Close")
+    return [
+        el("p", _LOST, id="lost-told", role="alert"),
+        el("div", el("span", _KEEPS_NOTHING), close, id="keeps-nothing", role="alert"),
+    ]
 
 
 def _sign_out() -> Html:

@@ -7,10 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ui.markup import el
+
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
 STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css", "compact.css")
-SHARED = ("idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js", "help.js")
+SHARED = ("kept.js", "idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js", "help.js")
 """What all pages of the lead build on."""
 SCRIPTS = (
     *SHARED,
@@ -29,6 +31,8 @@ LEAD = "lead.js"
 BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS, LEAD: (*SHARED, "study.js")}
 """What the explore page asks for: two files, since Gradio lets it ask only when half of the way to its first paint is
 gone, and a dozen would take turns with Gradio's own; and the scripts of all other pages of the lead, as one."""
+MISSING = "A part of this page did not load, so it does not work. Check the connection, then reload the page."
+"""What a page says when one of its scripts does not come."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
@@ -62,7 +66,9 @@ def theme() -> Any:
 def head() -> str:
     """What goes into the head of the page. The stamps make a browser fetch a file again only when it was changed."""
     style, script = asset_address("explore.css"), asset_address("explore.js")
-    return f'<link rel="stylesheet" href="{style}"><script src="{script}"></script>'
+    told = f"<div class='studio'><p class='problem missing' role='alert'>{MISSING}</p></div>"
+    failed = f'document.body.insertAdjacentHTML("afterbegin", "{told}")'
+    return f'<link rel="stylesheet" href="{style}">{el("script", src=script, onerror=failed)}'
 
 
 @cache

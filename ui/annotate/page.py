@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from ui.markup import el
-from ui.theme import ASSETS
+from ui.theme import ASSETS, MISSING
 
 SHEETS = ("studio.css", "annotate.css")
-SCRIPTS = ("annotate-wire.js", "annotate-feedback.js", "annotate-judge.js", "annotate-keys.js", "annotate.js")
+SCRIPTS = (
+    "kept.js",
+    "annotate-wire.js",
+    "annotate-feedback.js",
+    "annotate-judge.js",
+    "annotate-keys.js",
+    "annotate.js",
+)
 """In the order in which they are read: each builds on those before it."""
 SERVED = (*SHEETS, *SCRIPTS, "favicon.svg")
 """The only files that an annotator gets."""
@@ -24,7 +31,7 @@ def annotate_page(preview: str = "") -> str:
         # The stamp makes a browser fetch a file again only when it was changed.
         return f"/annotate/assets/{name}?v={int((ASSETS / name).stat().st_mtime)}"
 
-    first, *later = SCRIPTS
+    first, later = SCRIPTS[:2], SCRIPTS[2:]
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -33,12 +40,14 @@ def annotate_page(preview: str = "") -> str:
         el("title", "Judging images"),
         el("link", rel="icon", href=address("favicon.svg")),
         [el("link", rel="stylesheet", href=address(name)) for name in SHEETS],
-        el("script", src=address(first)),  # before the first paint: it says whether the page is dark
+        # Before the first paint: the second says whether the page is dark.
+        [el("script", src=address(name)) for name in first],
         [el("script", src=address(name), defer=True) for name in later],
     )
     body = el(
         "body",
-        el("div", id="app", class_="studio annotate"),
+        # The scripts put something else in its place. It shows only if they have not come after some seconds.
+        el("div", el("p", MISSING, class_="no-script late"), id="app", class_="studio annotate"),
         el("noscript", el("p", "This page needs JavaScript: please switch it on for it.", class_="no-script")),
         data_preview=preview or None,
     )

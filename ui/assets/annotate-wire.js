@@ -5,7 +5,7 @@
   "use strict";
   const API = "/annotate/api/";
   const ANSWER_WITHIN = 20000, LONGEST_WAIT = 15, DRAFTS = 40, SAVE_DRAFT = 600;
-  const annotate = { worker: "", preview: "", onLost: () => {} };
+  const annotate = { worker: "", preview: "", keepsNothing: false, onLost: () => {} };
   window.annotate = annotate;
 
   // ---- Light and dark: the system decides until the person does
@@ -44,22 +44,17 @@
   const key = (name) => make("kbd", { "aria-hidden": "true" }, name);
   const paragraphs = (text) => text.split(/\n{2,}/).filter((part) => part.trim()).map((part) => make("p", {}, part.trim()));
 
-  // ---- Kept in this browser; in this page only where the browser keeps nothing
+  // ---- Kept in this browser (`kept.js`)
 
-  const memory = new Map();
+  const { browser } = window.kept;
   function kept(name) {
-    try {
-      const text = localStorage.getItem(`annotate-${name}`);
-      if (text !== null) return JSON.parse(text);
-    } catch { /* no storage, or not ours */ }
-    return memory.get(name) ?? null;
+    try { return JSON.parse(browser.get(`annotate-${name}`)); } catch { return null; /* not ours */ }
   }
+  // Whether the browser keeps it beyond this page.
   function keep(name, value) {
-    if (value === null) memory.delete(name); else memory.set(name, value);
-    try {
-      if (value === null) localStorage.removeItem(`annotate-${name}`);
-      else localStorage.setItem(`annotate-${name}`, JSON.stringify(value));
-    } catch { /* full or forbidden: this page still has it */ }
+    if (value !== null) return browser.set(`annotate-${name}`, JSON.stringify(value), true);
+    browser.remove(`annotate-${name}`);
+    return true;
   }
 
   // What is filled in and not sent is kept here at once, and on the server a moment later, for whoever goes on in
@@ -103,8 +98,9 @@
     const all = kept("outbox") ?? {};
     delete all[annotate.worker];
     if (sent) all[annotate.worker] = sent;
-    keep("outbox", Object.keys(all).length ? all : null);
+    annotate.keepsNothing = !keep("outbox", Object.keys(all).length ? all : null);
   };
+  addEventListener("beforeunload", (event) => { if (annotate.keepsNothing) event.preventDefault(); });
   annotate.newKey = () =>
     Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 

@@ -38,7 +38,8 @@
     if (!state) return;
     tryNow = state.now;
     const what = state.status ? "The server has a problem." : "No connection to the server.";
-    const kept = state.keeps ? " Your answer is kept on this device and sent again" : " It is tried again";
+    const where = annotate.keepsNothing ? "in this page alone: keep it open. It is" : "on this device and";
+    const kept = state.keeps ? ` Your answer is kept ${where} sent again` : " It is tried again";
     losing.textContent = `${what}${kept} in ${state.left} s.`;
   };
 
@@ -382,6 +383,10 @@
 
   async function begin() {
     if (annotate.preview) { await open(annotate.preview); return; }
+    if (!navigator.cookieEnabled) {
+      sheet("This browser blocks cookies", make("p", {}, "The page needs one cookie, which says who you are from one image to the next. Allow cookies for this address, then reload the page."));
+      return;
+    }
     // What an invitation carries stands behind the #, which no server and no log ever sees.
     const fragment = new URLSearchParams(location.hash.slice(1));
     const link = fragment.get("join") ?? "", code = fragment.get("code") ?? "";

@@ -16,11 +16,13 @@
   // `undoable`: what this page decided and may take back, the latest last: { ticket, decision, entry }. Its number is 0
   // until the studio has given it; `entry` is its image, 0 where there are several.
   const review = (gallery.review = { saved: 0, waiting: [], undoable: [], session: 0, repeat: 0, repeating: null });
+  let safe = true;   // whether this browser would still have what waits after the page is left
   function keepWaiting() {
-    if (review.waiting.length) localStorage.setItem(own, JSON.stringify(review.waiting));
-    else localStorage.removeItem(own);
+    safe = !review.waiting.length || kept.browser.set(own, JSON.stringify(review.waiting), true);
+    if (!review.waiting.length) kept.browser.remove(own);
   }
-  const author = () => localStorage.getItem(NAME) ?? "";
+  addEventListener("beforeunload", (event) => { if (!safe) event.preventDefault(); });
+  const author = () => kept.browser.get(NAME) ?? "";
 
   // ---- Sending: in order, each until it is answered
 
@@ -62,7 +64,8 @@
         }
         if (unanswered(error)) {
           unsaved = true;
-          gallery.refuse(`${number} not saved yet: ${error.lost ? "the studio does not answer." : "the studio has a fault, and is asked again."}`);
+          const stay = safe ? "" : " Keep this page open: the browser’s storage is full or blocked.";
+          gallery.refuse(`${number} not saved yet: ${error.lost ? "the studio does not answer." : "the studio has a fault, and is asked again."}${stay}`);
           await new Promise((go) => setTimeout(go, pause));
           if (!error.lost) pause = Math.min(10_000, 2 * pause);
           continue;
@@ -214,7 +217,7 @@
       title: "Review one after the other", words: "Your name stands beside what you decide. Of the images that you have decided, one in twenty can come once more, to see how steady you are.",
       button: "Begin with repeats", choices: ["Begin without repeats"], empty: true, value: author(), digits: false,
       act: async (said, choice) => {
-        localStorage.setItem(NAME, said.slice(0, 60));
+        kept.browser.set(NAME, said.slice(0, 60));
         try {
           const { result } = await wire.post("/curate/api/begin-review", { author: author(), repeats: choice ? 0 : 0.05 });
           review.session = result.session;
@@ -410,12 +413,12 @@
 
   // What a page that is gone did not get saved is saved by this one. Whether a page is gone its lock says, where a browser
   // has locks (not over plain http from another machine).
-  navigator.locks?.request(own, () => new Promise(() => {}));
-  for (const key of Object.keys(localStorage).filter((one) => one.startsWith(WAITING) && one !== own)) {
+  navigator.locks?.request(own, () => new Promise(() => {})).catch(() => {});   // refused where storage is blocked
+  for (const key of kept.browser.names().filter((one) => one.startsWith(WAITING) && one !== own)) {
     const adopt = () => {
-      review.waiting.push(...JSON.parse(localStorage.getItem(key) ?? "[]"));
+      review.waiting.push(...JSON.parse(kept.browser.get(key) ?? "[]"));
       keepWaiting();
-      localStorage.removeItem(key);
+      kept.browser.remove(key);
       if (review.waiting.length) send();
     };
     if (navigator.locks) navigator.locks.request(key, adopt); else adopt();

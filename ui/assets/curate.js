@@ -528,10 +528,10 @@
   function settle() { gallery.idle = !coming.size && !counting && !whenSeen.length && [...shown.keys()].every(there); }
 
   const size = byId("size");
-  size.value = localStorage.getItem("curate-size") ?? size.value;
+  size.value = kept.browser.get("curate-size") ?? size.value;
   size.addEventListener("input", () => {
     const at = Math.round(top / row) * columns;
-    localStorage.setItem("curate-size", size.value);
+    kept.browser.set("curate-size", size.value);
     measure();
     scrollTo(Math.floor(at / columns) * row);
   });

@@ -17,15 +17,15 @@
 
   // What is typed in a field with a draft and not saved comes back with the page.
   fields.recall = (field) => {
-    const draft = field.dataset.draft && sessionStorage.getItem(`draft:${field.dataset.draft}`);
+    const draft = field.dataset.draft && kept.tab.get(`draft:${field.dataset.draft}`);
     if (draft) field.value = draft;
   };
   fields.mark = (field) => {
     if (!field.dataset.draft) return;
     const open = fields.typed(field);
     field.classList.toggle("typed", open);
-    if (open) sessionStorage.setItem(`draft:${field.dataset.draft}`, field.value);
-    else sessionStorage.removeItem(`draft:${field.dataset.draft}`);
+    if (open) kept.tab.set(`draft:${field.dataset.draft}`, field.value);
+    else kept.tab.remove(`draft:${field.dataset.draft}`);
   };
 
   fields.fitHeight = (area) => {

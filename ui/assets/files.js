@@ -52,6 +52,15 @@
     }
   }
 
+  // One file alone: what takes longer says that it is on its way.
+  async function giveOne(name, file, more) {
+    const slow = setTimeout(() => say(`Sending ${file.name || "the picture"} …`), 400);
+    const reply = await give(name, file, more);
+    clearTimeout(slow);
+    say("");
+    return reply;
+  }
+
   // ---- Pictures: one that carries its run opens it, any other begins a new one. Several are shown together
 
   const MOST = 200;   // as the server has it
@@ -60,7 +69,7 @@
   const isPicture = (file) => (file.type.startsWith("image/") || IMAGE.test(file.name)) && !MASK.test(file.name);
 
   async function givePicture(file) {
-    const reply = await give("take_picture", file);
+    const reply = await giveOne("take_picture", file);
     if (reply.problem) refuse(reply.problem); else taken(reply);
   }
 
@@ -97,7 +106,7 @@
   }
 
   async function giveRun(file) {
-    const reply = await give("take_run", file);
+    const reply = await giveOne("take_run", file);
     const anew = { word: "Begin a run with this picture", do: () => givePicture(file) };
     if (reply.problem) say(reply.problem, "bad", reply.offer === "new" ? anew : null);
     else taken(reply);
@@ -128,7 +137,7 @@
   async function giveMask(file, run) {
     const place = () => document.getElementById("mask-problem");
     const classes = document.getElementById("mask-classes");
-    const reply = await give("give_mask", file, { run, classes: classes ? classes.value : "" });
+    const reply = await giveOne("give_mask", file, { run, classes: classes ? classes.value : "" });
     waiting = reply.problem ? { file, run } : null;
     if (place()) { place().textContent = reply.problem; place().className = reply.problem ? "problem" : ""; }
     if (reply.problem && classes) classes.closest("details").open = true;

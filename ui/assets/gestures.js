@@ -53,7 +53,11 @@
     const command = commandOf(button, button.dataset.do), said = JSON.stringify(command);
     if (button.sent === said) return;
     button.sent = said;
-    command.done = command.refused = command.lost = () => { if (button.sent === said) delete button.sent; };
+    button.setAttribute("aria-busy", "true");
+    command.done = command.refused = command.lost = () => {
+      if (button.sent === said) delete button.sent;
+      button.removeAttribute("aria-busy");
+    };
     send(command);
   }
 

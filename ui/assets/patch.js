@@ -4,7 +4,7 @@
   "use strict";
   const { given, recall, ticked } = window.fields;
   const FIELDS = "textarea, input, select";
-  const OWN = new Set(["style", "data-open", "data-editing", "data-more", "data-began-version", "data-began-state", "aria-invalid", "aria-errormessage", "aria-sort", "open", "inert"]);
+  const OWN = new Set(["style", "data-open", "data-editing", "data-more", "data-began-version", "data-began-state", "aria-busy", "aria-invalid", "aria-errormessage", "aria-sort", "open", "inert"]);
   const NOBODY = () => false;
 
   // Nodes of markup. Scripts in them do not run.

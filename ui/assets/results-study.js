@@ -129,8 +129,8 @@
   if (deciding?.dataset.send) {
     const reason = document.getElementById("reason"), peers = document.getElementById("peers");
     const draft = `studio-adjudication ${location.pathname} ${reason.dataset.keep}`;
-    reason.value = sessionStorage.getItem(draft) ?? reason.value;
-    reason.addEventListener("input", () => sessionStorage.setItem(draft, reason.value));
+    reason.value = kept.tab.get(draft) ?? reason.value;
+    reason.addEventListener("input", () => kept.tab.set(draft, reason.value));
     // Nobody decides what they have not seen: no key that was meant for the image before counts while this one loads.
     const pictures = [...deciding.querySelectorAll("img")], answers = deciding.querySelectorAll("button[data-answer]");
     const look = () => { for (const one of answers) one.disabled = pictures.some((image) => !image.complete); };
@@ -144,7 +144,7 @@
       try {
         const { item, question, send } = deciding.dataset;
         const said = await wire.post(send, { item: Number(item), question, answer, reason: reason.value });
-        sessionStorage.removeItem(draft);
+        kept.tab.remove(draft);
         location.assign(said.next);
       } catch (error) {
         const refused = document.getElementById("refused");

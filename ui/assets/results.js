@@ -7,12 +7,12 @@
   const TOOLS = { full: "full-view", zoom: "zoom-real", beside: "alone", open: "all-open" };
   // These are kept for the next time, and for other runs: by class of the page.
   const KEPT = { alone: "studio-alone", "all-open": "studio-all-open" }, GO_ON = "studio-go-on";
-  const dress = () => { for (const [name, kept] of Object.entries(KEPT)) document.body.classList.toggle(name, localStorage.getItem(kept) === "1"); };
+  const dress = () => { for (const [name, key] of Object.entries(KEPT)) document.body.classList.toggle(name, kept.browser.get(key) === "1"); };
   if (document.body) dress(); else document.addEventListener("DOMContentLoaded", dress);
 
   function toggle(name) {
     const on = document.body.classList.toggle(name);
-    if (name in KEPT) localStorage.setItem(KEPT[name], on ? "1" : "");
+    if (name in KEPT) kept.browser.set(KEPT[name], on ? "1" : "");
     if (name === "all-open") for (const area of document.querySelectorAll(".studio textarea")) fields.fitHeight(area);
     mark();
   }
@@ -36,7 +36,7 @@
   }
 
   document.addEventListener("change", (event) => {
-    if (event.target.id === "go-on-next") localStorage.setItem(GO_ON, event.target.checked ? "1" : "");
+    if (event.target.id === "go-on-next") kept.browser.set(GO_ON, event.target.checked ? "1" : "");
   });
 
   function mark() {
@@ -112,7 +112,7 @@
 
   studio.afterPatch.push(mark, lead, () => {
     const goOn = byId("go-on-next");
-    if (goOn) goOn.checked = localStorage.getItem(GO_ON) === "1";
+    if (goOn) goOn.checked = kept.browser.get(GO_ON) === "1";
   });
   Object.assign(studio, { toggle, askWhy });
 })();

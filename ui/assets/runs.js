@@ -48,8 +48,8 @@
   const picked = new Map(remembered().map((run) => [run, 0]));   // id -> how many accepted images it has
   function remembered() {
     const asked = new URLSearchParams(location.search).get("picked");   // by a plan that has begun them
-    if (asked) localStorage.setItem("studio-picked", JSON.stringify(asked.split(",").filter((run) => /^[0-9a-f]{16}$/.test(run))));
-    try { return JSON.parse(localStorage.getItem("studio-picked") ?? "[]").map(String); } catch { return []; }
+    if (asked) kept.browser.set("studio-picked", JSON.stringify(asked.split(",").filter((run) => /^[0-9a-f]{16}$/.test(run))));
+    try { return JSON.parse(kept.browser.get("studio-picked") ?? "[]").map(String); } catch { return []; }
   }
   const picking = () => "picking" in document.body.dataset;
 
@@ -68,7 +68,7 @@
   }
 
   function changed() {
-    localStorage.setItem("studio-picked", JSON.stringify([...picked.keys()]));
+    kept.browser.set("studio-picked", JSON.stringify([...picked.keys()]));
     showPicked();
     if (document.body.dataset.view === "start") send({ name: "poll" });
   }

@@ -18,8 +18,10 @@
   studio.connect = (server, upload) => {
     Object.assign(studio, { server, upload });
     // Who comes back to the start page wants the start page, whatever was looked at since.
-    const wanted = new URLSearchParams(location.search).get("run") ?? history.state?.run ?? localStorage.getItem("studio-run") ?? "";
-    send({ name: "open", fields: { run: wanted }, image: here().image });
+    const asked = new URLSearchParams(location.search).get("run");
+    const wanted = asked ?? history.state?.run ?? kept.browser.get("studio-run") ?? "";
+    // The last run of this browser may be of another workspace: nobody has asked for it.
+    send({ name: "open", fields: { run: wanted }, image: here().image, unasked: asked === null });
   };
 
   studio.part = (element) => {
@@ -66,9 +68,10 @@
     if (!studio.server || flying || !queue.length) return;
     const mine = flying = queue.splice(0);
     clearTimeout(pollTimer);
-    const batch = { do: mine.map(({ done, refused, lost, image, ...plain }) => plain), tab: TAB, run: studio.run, view: viewAfter(mine), find: studio.find, picked: [...studio.picked.keys()].slice(0, 200), seen: { ...parts }, revision: studio.revision };
+    const batch = { do: mine.map(({ done, refused, lost, image, unasked, ...plain }) => plain), tab: TAB, run: studio.run, view: viewAfter(mine), find: studio.find, picked: [...studio.picked.keys()].slice(0, 200), seen: { ...parts }, revision: studio.revision };
     let reply;
-    try { reply = await wire.within(LOST, wire.answered(studio.server.answer(batch))); } catch { giveUp(); return; }
+    const asked = wire.within(LOST, wire.answered(studio.server.answer(batch)));
+    try { reply = await (mine.every(({ name }) => name === "poll") ? asked : wire.awaited(asked)); } catch { giveUp(); return; }
     // What is under a pressed pointer must not become something else before it is released.
     if (pointerDown) studio.held = reply; else onReply(reply);
   }
@@ -113,16 +116,16 @@
     studio.active = reply.active;
     studio.predicting = reply.predicting;
     document.body.dataset.view = reply.run ? "run" : "start";
-    localStorage.setItem("studio-run", reply.run);
+    kept.browser.set("studio-run", reply.run, true);
     const there = here().run;
     // Who goes back or forward is there already; and while another run is still to be opened, its address counts.
     if (!queue.some((action) => action.name === "open")) mark(there === reply.run);
     const onlyPolled = batch.every((action) => action.name === "poll");
+    show(reply.parts);
     for (const where of ["start", "upload", "source", "mask"]) {
-      const said = reply.problem && reply.where === where ? reply.problem : "";
+      const said = reply.problem && reply.where === where && !batch.some(({ unasked }) => unasked) ? reply.problem : "";
       if (said || !onlyPolled) tell(where, said);
     }
-    show(reply.parts);
     if (reply.undone) studio.say(reply.undone.said, "", { word: reply.undone.again === "redo" ? "Redo" : "Undo", do: () => send({ name: reply.undone.again }) });
     // What was picked begins at its top. Who reloads, or goes back or forward, is where they were.
     if (moved && !arriving && there !== reply.run) for (const place of [window, document.getElementById("part-pictures")]) place?.scrollTo(0, 0);
@@ -135,9 +138,11 @@
     setTimeout(() => { if (queue.length) pump(); else schedule(); studio.idle = !queue.length && !flying; }, 0);
   }
 
+  const untold = {};   // where -> a problem whose place is not on the page yet
   function tell(where, problem) {
     const place = document.getElementById(`${where}-problem`);
     if (place) { place.textContent = problem; place.className = problem ? "problem" : ""; }
+    if (problem && !place) untold[where] = problem; else delete untold[where];
   }
 
   // ---- The address: start page, run, image. What was gone to by a click has a place of its own for Back
@@ -188,6 +193,7 @@
 
   function afterPatch(root) {
     for (const area of root.querySelectorAll("textarea")) { fields.fitHeight(area); fields.mark(area); }
+    for (const [where, problem] of Object.entries(untold)) tell(where, problem);
     for (const hook of studio.afterPatch) hook(root);
   }
 

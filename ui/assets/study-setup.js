@@ -108,7 +108,7 @@
     const unread = {};
     for (const field of form.elements)
       if (saved(field) && field.classList.contains("number") && problems[field.name]) unread[field.name] = field.value;
-    if (Object.keys(unread).length) sessionStorage.setItem(KEPT, JSON.stringify(unread)); else sessionStorage.removeItem(KEPT);
+    if (Object.keys(unread).length) kept.tab.set(KEPT, JSON.stringify(unread)); else kept.tab.remove(KEPT);
     for (const field of form.elements) if (field.name) field.setAttribute("aria-invalid", problems[field.name] ? "true" : "false");
   }
 
@@ -133,8 +133,8 @@
       dirty = false;
       quietly(wire.post(study.api("save-draft"), sent.body, true));
     } else if (!flying) return;
-    sessionStorage.removeItem(KEPT);
-    sessionStorage.setItem(LEFT, JSON.stringify(sent));
+    kept.tab.remove(KEPT);
+    kept.tab.set(LEFT, JSON.stringify(sent), true);
   };
   addEventListener("pagehide", leave);
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
@@ -259,7 +259,7 @@
 
   // What was typed before a reload and could not be read comes back as it was.
   try {
-    const unread = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
+    const unread = JSON.parse(kept.tab.get(KEPT) ?? "{}");
     for (const [name, value] of Object.entries(unread)) if (form.elements[name]) form.elements[name].value = value;
     if (Object.keys(unread).length) later(0);
   } catch { /* nothing of ours */ }
@@ -276,8 +276,8 @@
       else { field.value = value; if (field.matches("textarea")) fitHeight(field); }
     }
   }
-  const left = JSON.parse(sessionStorage.getItem(LEFT) ?? "null");
-  sessionStorage.removeItem(LEFT);
+  const left = JSON.parse(kept.tab.get(LEFT) ?? "null");
+  kept.tab.remove(LEFT);
   if (left && (left.name !== "save-draft" || JSON.stringify(left.body.form) !== JSON.stringify(collect()))) {
     ({ tab, number } = left.body);
     const missing = left.body.based === form.dataset.state;   // else: it is saved, or another window has changed the draft

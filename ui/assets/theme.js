@@ -7,11 +7,11 @@
 
   document.addEventListener("click", (event) => {
     if (!event.target.closest("[data-theme-switch]")) return;
-    localStorage.setItem(KEY, holder().classList.toggle("dark") ? "dark" : "light");
+    kept.browser.set(KEY, holder().classList.toggle("dark") ? "dark" : "light");
   });
 
   function remember() {
-    const chosen = localStorage.getItem(KEY);
+    const chosen = kept.browser.get(KEY);
     if (chosen && !new URLSearchParams(location.search).get("__theme")) document.body.classList.toggle("dark", chosen === "dark");
   }
   function keep() {

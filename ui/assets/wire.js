@@ -22,7 +22,7 @@
   const reached = async (path, how) => { try { return await fetch(path, how); } catch { throw lost(); } };
   const told = async (reply) => {
     let said;
-    if (reply.status === 401) wire.signedOut?.();
+    if (reply.status === 401) signedOut();
     try { said = await reply.json(); } catch { throw reply.ok ? lost() : Object.assign(new Error(`The studio answered with an error (${reply.status}). Please reload the page.`), { status: reply.status }); }
     if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field, status: reply.status });
     return said;
@@ -47,20 +47,60 @@
       await new Promise((go) => setTimeout(go, pause));
     }
   };
-  // `lasting`: it goes on when the page is left. A browser holds 64 KiB of such requests, all together: one that is under
-  // way and the last.
+  // What is under way is not sent again, as by a double click: both get the one answer. `lasting`: it goes on when the
+  // page is left. A browser holds 64 KiB of such requests, all together: one that is under way and the last.
+  const underWay = new Map();   // path and body -> the answer to come
   wire.post = (path, data = {}, lasting = false) => {
-    const body = JSON.stringify(data);
-    return wire.ask(path, { method: "POST", keepalive: lasting && new Blob([body]).size < 30000, headers: { "content-type": "application/json", "x-studio": "1" }, body });
+    const body = JSON.stringify(data), what = `${path} ${body}`;
+    if (!underWay.has(what)) {
+      const how = { method: "POST", keepalive: lasting && new Blob([body]).size < 30000, headers: { "content-type": "application/json", "x-studio": "1" }, body };
+      underWay.set(what, wire.atWork(wire.ask(path, how)).finally(() => underWay.delete(what)));
+    }
+    return underWay.get(what);
   };
   // A file as it is, with its kind where that is not to be guessed.
   wire.sendFile = (path, file, kind = "application/octet-stream") =>
-    wire.ask(path, { method: "POST", headers: { "content-type": kind, "x-studio": "1" }, body: file });
+    wire.atWork(wire.ask(path, { method: "POST", headers: { "content-type": kind, "x-studio": "1" }, body: file }));
+
+  // The button that was just pressed says that it is at work until the answer has come.
+  let pressed = null;
+  const press = (button) => { pressed = button; setTimeout(() => { pressed = null; }, 0); };
+  document.addEventListener("click", (event) => press(event.target.closest?.("button") ?? null), true);
+  document.addEventListener("submit", (event) => press(event.submitter), true);
+  wire.atWork = (asked, button = pressed) => {
+    button?.setAttribute("aria-busy", "true");
+    return wire.awaited(asked).finally(() => button?.removeAttribute("aria-busy"));
+  };
+  // While something takes longer that a person asked for, a line moves below the header.
+  const SLOW = 800;   // milliseconds
+  let slow = 0;
+  const awaits = (by) => { slow += by; document.body.classList.toggle("awaits", slow > 0); };
+  wire.awaited = (asked) => {
+    let told = false;
+    const timer = setTimeout(() => { told = true; awaits(1); }, SLOW);
+    return asked.finally(() => { clearTimeout(timer); if (told) awaits(-1); });
+  };
 
   // After a call of Gradio's failed: perhaps nobody is signed in any more.
   wire.failed = async () => {
-    if (!wire.signedOut) return;
     const looked = await fetch("/ui/favicon.svg", { cache: "no-store" }).catch(() => null);
-    if (looked?.status === 401) wire.signedOut();
+    if (looked?.status === 401) signedOut();
   };
+
+  // The sign-in of this page has ended, or the studio was started with a password since the page was opened.
+  function signedOut() {
+    if (document.getElementById("signed-out")) return;
+    const locked = document.documentElement.classList.contains("locked");
+    const why = locked ? "You are signed out" : "This studio asks for a password now";
+    const make = (name, fields, ...children) => {
+      const made = Object.assign(document.createElement(name), fields);
+      made.append(...children);
+      return made;
+    };
+    const way = make("a", { className: "btn p", href: `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}` }, "Sign in");
+    const words = make("span", {}, `${why}, so nothing here is saved any more. Copy what you have just typed, then sign in${locked ? " again" : ""}.`);
+    const bar = make("div", { id: "signed-out", className: "studio" }, make("div", { className: "card" }, words, way));
+    bar.setAttribute("role", "alert");
+    document.body.append(bar);
+  }
 })();

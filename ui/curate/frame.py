@@ -34,13 +34,12 @@ def curate_page(
     scripts: Sequence[str] = (),
 ) -> str:
     """Return a page of Curate as a document. `status` stands in its header, `sheets` and `scripts` in `ui/assets`."""
-    first = (LEAD, "session.js") if signed_in else (LEAD,)
     return document(
         title,
         header("curate", status, tools=_pages(tab)),
         el("main", join(*content), class_=f"curate {tab}"),
         sheets=("curate.css", *sheets),
-        scripts=(*first, *scripts),
+        scripts=(LEAD, *scripts),
         locked=signed_in,
     )
 

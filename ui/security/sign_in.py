@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -21,11 +21,17 @@ from ui.markup import Html, el
 from ui.replies import FRESH
 from ui.security.guard import COOKIE, SIGN_IN, SIGN_OUT, Guard
 from ui.security.request_limits import BadRequest, BodyLimit
-from ui.theme import ASSETS, asset_address
+from ui.theme import ASSETS
 
-SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "theme.js", "favicon.svg")
+SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "kept.js", "theme.js", "favicon.svg")
 """What the page needs and anybody may have."""
 LONGEST_ADDRESS = 1000
+_LOCKED = '<script>document.documentElement.classList.add("locked")</script>'
+"""Shows the way out on the explore page, as `locked` of `ui.frame.document` does on all others."""
+_NO_COOKIE = (
+    "The password is right, but this browser has not kept the cookie that says so. Allow cookies for this address, "
+    "then sign in again."
+)
 
 
 def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
@@ -51,7 +57,7 @@ def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
         inline=re.findall(r"<script>(.*?)</script>", document(""), re.DOTALL),
     )
     add_sign_in(app, lead)
-    return f'<script src="{asset_address("session.js")}"></script>' if locked else ""
+    return _LOCKED if locked else ""
 
 
 def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
@@ -60,10 +66,10 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     turns = asyncio.Lock()
 
     @app.api_route(SIGN_IN, methods=["GET", "HEAD"], include_in_schema=False)
-    def ask(request: Request, next: str = "/") -> Response:
+    def ask(request: Request, next: str = "/", signed: bool = False) -> Response:
         if request.state.signed_in or not lead.kept():
             return RedirectResponse(local(next), status_code=303)
-        return _page(next)
+        return _page(next, _NO_COOKIE if signed else "")
 
     @app.post(SIGN_IN, include_in_schema=False)
     async def sign_in(request: Request) -> Response:
@@ -79,7 +85,9 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
             return _page(wanted, str(error), 429, {"Retry-After": str(error.seconds)})
         if not token:
             return _page(wanted, "This is not the password.", 401)
-        response = RedirectResponse(local(wanted), status_code=303, headers=FRESH)
+        # By way of the page to sign in, which sees whether the cookie comes back.
+        query = urlencode({"next": local(wanted), "signed": 1})
+        response = RedirectResponse(f"{SIGN_IN}?{query}", status_code=303, headers=FRESH)
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, token, HOURS * 3600, path="/", secure=secure, httponly=True, samesite="lax")
         return response
@@ -122,7 +130,7 @@ async def _form(request: Request) -> Callable[[str], str] | None:
 
 def _page(wanted: str, problem: str = "", status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
     card = _sign_in_card(local(wanted), problem)
-    text = document("Sign in", card, sheets=("sign-in.css",), scripts=("theme.js",), assets=f"{SIGN_IN}/")
+    text = document("Sign in", card, sheets=("sign-in.css",), scripts=("kept.js", "theme.js"), assets=f"{SIGN_IN}/")
     return HTMLResponse(text, status, headers=(headers or {}) | FRESH)
 
 

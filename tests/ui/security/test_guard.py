@@ -113,10 +113,20 @@ def test_a_browser_is_sent_to_the_sign_in_and_back(locked: TestClient) -> None:
     page = locked.get(sent.headers["location"])
     assert 'value="/study/a%20b/?tab=1&amp;x=%26"' in page.text
     assert page.headers["cache-control"] == "no-store"
-    back = sign_in(locked, wanted="/study/a%20b/?tab=1&x=%26")
-    assert (back.status_code, back.headers["location"]) == (303, "/study/a%20b/?tab=1&x=%26")
+    signed = sign_in(locked, wanted="/study/a%20b/?tab=1&x=%26")
+    back = locked.get(signed.headers["location"])
+    assert (signed.status_code, back.status_code, back.headers["location"]) == (303, 303, "/study/a%20b/?tab=1&x=%26")
     assert locked.get("/study/").json() == {"secret": "study/", "signed_in": True}
     assert locked.get("/sign-in?next=/study/").headers["location"] == "/study/", "nothing is asked twice"
+
+
+def test_a_browser_that_keeps_no_cookie_is_told_so_after_the_right_password(locked: TestClient) -> None:
+    signed = sign_in(locked, wanted="/study/")
+    locked.cookies.clear()
+    page = locked.get(signed.headers["location"])
+    assert page.status_code == 200 and 'value="/study/"' in page.text
+    assert "Allow cookies for this address" in page.text
+    assert "Allow cookies" not in locked.get("/sign-in?next=/study/").text
 
 
 @pytest.mark.parametrize(

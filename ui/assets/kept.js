@@ -1,0 +1,45 @@
+// What this browser keeps for the pages: `kept.browser` for all windows, `kept.tab` for this tab and its reloads. Its
+// storage may be full or blocked. Then this page remembers the value until it is left. Before all other scripts.
+(() => {
+  "use strict";
+  const kept = (window.kept = {});
+
+  function store(which) {
+    const memory = new Map();   // what the browser did not take
+    const wrote = (name, text) => { try { window[which].setItem(name, text); return true; } catch { return false; } };
+    const remove = (name) => { try { window[which].removeItem(name); } catch { /* nothing is there */ } };
+    return {
+      // Null if there is no value.
+      get(name) {
+        if (memory.has(name)) return memory.get(name);
+        try { return window[which].getItem(name); } catch { return null; }
+      },
+      // Whether the browser keeps the value beyond this page. If not, the page says so, unless it is `quiet`.
+      set(name, text, quiet = false) {
+        let done = wrote(name, text);
+        if (!done) { remove(name); done = wrote(name, text); }   // an older value must not come back later
+        if (done) memory.delete(name); else memory.set(name, text);
+        if (!done && !quiet) tell();
+        return done;
+      },
+      remove(name) { memory.delete(name); remove(name); },
+      names() {
+        let there = [];
+        try { there = Object.keys(window[which]); } catch { /* blocked */ }
+        return [...new Set([...there, ...memory.keys()])];
+      },
+    };
+  }
+  kept.browser = store("localStorage");
+  kept.tab = store("sessionStorage");
+
+  // Shows the sentence in the header of the lead's pages (`ui/frame.py`), once a page.
+  let told = false;
+  function tell() {
+    if (!told) document.documentElement.classList.add("keeps-nothing");
+    told = true;
+  }
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("#keeps-nothing button")) document.documentElement.classList.remove("keeps-nothing");
+  });
+})();
