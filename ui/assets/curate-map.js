@@ -391,22 +391,32 @@
 
   // ---- Which map, and how far it is
 
+  // How long it still takes, by how far it has come since this page first saw it at work.
+  const seen = {};
+  function left(work, done, total) {
+    const now = performance.now() / 1000;
+    if (!(done >= seen[work]?.done)) seen[work] = { done, now };
+    const since = seen[work], seconds = ((now - since.now) / (done - since.done)) * (total - done);
+    if (!Number.isFinite(seconds) || done >= total) return "";
+    return `, ${seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : `${Math.round(seconds / 60)} min`} left`;
+  }
+
   function told() {
-    const umap = which === "umap", none = umap && !state.umap;
+    const umap = which === "umap", none = umap && !state.umap, share = /(\d+) %/.exec(state.note);
     for (const tab of document.querySelectorAll("[data-map]")) { tab.classList.toggle("on", tab.dataset.map === which); tab.setAttribute("aria-pressed", String(tab.dataset.map === which)); }
     const newer = state.embedded - state.umap;
     byId("about-map").textContent = !umap ? "The plane in which the images differ most. It is there at once."
-      : state.failed || (state.making ? `Making it: ${state.note}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."
+      : state.failed || (state.making ? `Making it: ${state.note}${share ? left("placing", Number(share[1]), 100) : ""}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."
       : none ? "Keeps images that look alike together. Making it takes minutes; you can go on working."
       : newer > 0 ? `Made of ${state.umap.toLocaleString("en")} images; ${newer.toLocaleString("en")} are newer.` : "Keeps images that look alike together.");
     byId("making").hidden = !umap || !state.available || (!state.making && !none && newer <= 0 && !state.failed);
     byId("make-map").hidden = state.making;
     byId("make-map").textContent = none ? "Make it" : "Make it anew";
     byId("stop-map").hidden = !state.making;
-    const bar = byId("map-progress"), share = /(\d+) %/.exec(state.note);
+    const bar = byId("map-progress");
     bar.hidden = !umap || !state.making;
     if (share) bar.value = Number(share[1]); else bar.removeAttribute("value");
-    byId("embedding").textContent = state.problem || (state.embedded < state.total ? `Looked at ${state.embedded.toLocaleString("en")} of ${words(state.total, "image", "images")}.` : "");
+    byId("embedding").textContent = state.problem || (state.embedded < state.total ? `Looked at ${state.embedded.toLocaleString("en")} of ${words(state.total, "image", "images")}${left("looking", state.embedded, state.total)}.` : "");
   }
 
   async function look() {

@@ -149,7 +149,7 @@ def _side(view: View, models: tuple[str, ...]) -> Html:
                 aria_label="Which map",
             ),
             small("", id="about-map"),
-            el("progress", id="map-progress", max=100, hidden=True),
+            el("progress", id="map-progress", max=100, hidden=True, aria_label="making the map"),
             acts(
                 button("Make it", "", "s", id="make-map"),
                 button("Stop", "", "s q", id="stop-map", hidden=True),

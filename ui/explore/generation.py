@@ -30,6 +30,7 @@ from ui.explore.parts import (
     toggle,
 )
 from ui.explore.stage import more_toggle, panel, panel_toggle, running_stage, state_pill, title
+from ui.explore.words import FIRST_TIME
 from ui.markup import Child, Html, el
 
 STAGE: StageName = "generation"
@@ -333,7 +334,7 @@ def _progress(state: RunState) -> Html:
     job = state.job
     progress = job.progress if job is not None else None
     if progress is None:
-        words = "waiting for its turn" if _waits(state) else "starting"
+        words = "waiting for its turn" if _waits(state) else f"starting{FIRST_TIME}"
         shown: Child = [bar(None), el("span", words, id="progress-words", title=_where(state))]
     else:
         words = f"{progress.note} · step {progress.done} of {progress.total}{left(progress.seconds_left)}"

@@ -76,11 +76,12 @@ def _stages() -> Html:
 
 
 def _checks(thresholds: Mapping[str, float]) -> Html:
-    """Each with what it looks at, and the figure from which it passes."""
+    """Each with what it looks at, the figure from which it passes, and the name under which it is recorded."""
     images = []
     for name, words in WORDS.items():
         least = f" It passes from {thresholds[name]:.2f}." if name in thresholds else ""
-        text = el("span", words.explanation, least, class_="mut")
+        recorded = f" Plans, scripts and exported files call it “{name}”." if name != words.title else ""
+        text = el("span", words.explanation, least, recorded, class_="mut")
         images.append(el("p", el("b", words.title), " ", text, id=f"explains-{name.replace(' ', '-')}"))
     captions = [
         el("p", el("b", words), " ", el("span", CAPTION_WORDS.get(name, ""), class_="mut"))

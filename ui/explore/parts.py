@@ -342,8 +342,8 @@ def short_model(name: str, known: Mapping[str, str]) -> str:
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)
 
 
-def bar(share: float | None) -> Html:
-    """A progress bar; None when how far it is cannot be told."""
+def bar(share: float | None, name: str = "done so far") -> Html:
+    """A progress bar; None when how far it is cannot be told. `name` is read aloud."""
     if share is None:
         return el("div", el("i"), class_="bar unsure", role="progressbar", aria_label="working")
     percent = round(100 * max(0.0, min(1.0, share)))
@@ -352,6 +352,7 @@ def bar(share: float | None) -> Html:
         el("i", style=f"width:{percent}%"),
         class_="bar",
         role="progressbar",
+        aria_label=name,
         aria_valuenow=percent,
         aria_valuemin=0,
         aria_valuemax=100,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from core.stored_runs import StoredValue
-from core.types import StageName
+from core.types import StageName, stage_doing
 from services.edit_conflicts import clock
 from services.jobs import JobView
 from services.runs.execution import RunStage
@@ -17,7 +17,7 @@ from services.runs.state import Problem, RunState
 from ui.explore.forms import settings_form
 from ui.explore.parts import Tone, bar, button, icon, left, muted, notice, pill, problem, seconds, short_model
 from ui.explore.prompt_panel import has_prompt, history, prompt_panel, prompt_pill
-from ui.explore.words import PLAIN
+from ui.explore.words import FIRST_TIME, PLAIN
 from ui.markup import Child, Html, el, join
 
 FROM_HERE = "This stage and all after it that are empty or stale, but no images yet"
@@ -197,7 +197,9 @@ def _working(job: JobView) -> Html:
     progress = job.progress
     if progress is None:
         # Whole seconds, so that the markup changes no more often than a person could read.
-        return el("div", bar(None), el("span", f"{int(time.monotonic() - job.since)} s"), class_="working")
+        doing = stage_doing(job.stage) if job.stage is not None else "starting"
+        words = f"{doing} · {int(time.monotonic() - job.since)} s{FIRST_TIME}"
+        return el("div", bar(None), el("span", words), class_="working")
     words = f"{progress.note}{left(progress.seconds_left)}"
     return el("div", bar(progress.done / max(1, progress.total)), el("span", words), class_="working")
 

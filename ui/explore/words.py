@@ -24,6 +24,8 @@ EXPLAINED: Mapping[StageName, str] = {
     GENERATION: "One image for each new caption. It keeps the shapes of the source, and is drawn only when you say so.",
 }
 """What a stage does, in a sentence or two, for somebody who reads of it for the first time."""
+FIRST_TIME = " · the first time, the models are loaded too"
+"""Behind the seconds of work that cannot tell yet how far it is."""
 COUNTERFACTUAL_TESTING = (
     "Counterfactual testing changes something in a picture that should make no difference, such as the weather, and "
     "asks the model under test again: where it was right before and is wrong now, you have found a fault.",

@@ -355,7 +355,7 @@ def adjudication_page(
             "div",
             el(
                 "div",
-                bar(done / len(found)),
+                bar(done / len(found), "disagreements decided"),
                 el("span", f"{done} of {len(found)} decided", class_="small"),
                 class_="r-progress",
             ),

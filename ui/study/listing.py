@@ -75,7 +75,7 @@ def _line(study: Study) -> Html:
         progress: Child = el("span", "not started", class_="mut")
     else:
         counted = f"{study.votes:,} of {study.needed:,} votes"
-        progress = el("span", bar(share), el("small", counted, class_="mut"), class_="progress")
+        progress = el("span", bar(share, "votes given"), el("small", counted, class_="mut"), class_="progress")
     people = count_of(study.workers, "annotator") if study.workers else "nobody yet"
     facts = [
         count_of(study.items, "image"),

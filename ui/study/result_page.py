@@ -133,7 +133,7 @@ def progress(report: StudyReport) -> Html:
         )
     return el(
         "div",
-        bar(report.votes_counted / needed if needed else 0.0),
+        bar(report.votes_counted / needed if needed else 0.0, "votes counted"),
         el("span", words, class_="small"),
         class_="r-progress",
         id="part-progress",

@@ -101,7 +101,12 @@ def progress_part(study: Study) -> Html:
     return card(
         None,
         "Progress",
-        el("div", bar(share), el("b", f"{100 * share:.0f} %" if share < 1 else "100 %"), class_="progress-line"),
+        el(
+            "div",
+            bar(share, "votes given"),
+            el("b", f"{100 * share:.0f} %" if share < 1 else "100 %"),
+            class_="progress-line",
+        ),
         muted(
             f"{study.votes:,} of {study.needed:,} votes that count, {missing:,} missing; "
             f"{count_of(study.workers, 'annotator')}. {now}"

@@ -212,7 +212,8 @@ def test_a_check_passed_failed_or_cannot_tell_and_says_what_it_wants() -> None:
 
 def test_help_explains_every_check_and_stage_in_plain_words() -> None:
     text = unescape(re.sub(r"<[^>]*>", " ", keys_window({"edges kept": 0.6})))
-    for words in WORDS.values():
+    for name, words in WORDS.items():
+        assert name in text, "plans and scripts call it so"
         assert words.title in text and words.explanation.split(".")[0] in text
     assert "It passes from 0.60." in text and text.count("It passes from") == 1
     assert all(finding in text for finding in FAILED.values())
