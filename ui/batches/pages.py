@@ -234,7 +234,8 @@ def _pass_row(view: BatchStatus, one: PassStatus) -> Html:
         if one.seconds_left is not None:
             told.append(f"about {duration(one.seconds_left)} left")
         elif one.left:
-            told.append("time left: cannot tell yet")
+            begun = one.number("done") or one.number("failed")
+            told.append("time left: measuring" if begun else "starting: workers load their models")
     return el(
         "div",
         el("b", one.title),
@@ -280,26 +281,31 @@ def _chart(details: BatchDetails) -> Html | None:
     )
 
 
-def _figures(details: BatchDetails) -> Html:
-    view = status = details.status
+def _costs(view: BatchStatus) -> tuple[tuple[str, str, str], ...]:
+    """Name, figure and remark of what a batch costs; () if its plan names no price."""
+    if view.cost is None:
+        return ()
     each, share = view.cost_of_valid, view.share_valid
-    cost = amount(status.cost, status.currency) if status.cost is not None else "cannot tell"
-    no_price = "the plan names no price_an_hour" if status.cost is None else "the hours of work so far, by the clock"
-    if each is not None:
-        of_each, why = amount(each, status.currency), f"by {count_of(view.accepted, 'image')} that people accepted"
-        if share is not None:
-            why += f", of which studies find {100 * share:.0f} % valid ({view.valid} of {view.valid + view.invalid})"
-    elif status.cost is None:
-        of_each, why = "cannot tell", "the plan names no price_an_hour"
-    else:
+    if each is None:
         of_each = "cannot tell yet"
         why = "studies find none of them valid" if share is not None else "no image was accepted yet"
+    else:
+        of_each, why = amount(each, view.currency), f"by {count_of(view.accepted, 'image')} that people accepted"
+        if share is not None:
+            why += f", of which studies find {100 * share:.0f} % valid ({view.valid} of {view.valid + view.invalid})"
+    return (
+        ("Cost so far", amount(view.cost, view.currency), "the hours of work so far, by the clock"),
+        ("Per valid test case", of_each, why),
+    )
+
+
+def _figures(details: BatchDetails) -> Html:
+    view = details.status
     reviewed = view.accepted + view.rejected
     figures = (
         ("Images", f"{view.images.number('done'):,}", f"of {view.images.total:,} planned" if view.images.total else ""),
         ("Accepted", f"{view.accepted:,}", f"of {reviewed:,} judged" if reviewed else "none was judged yet"),
-        ("Cost so far", cost, no_price),
-        ("Per valid test case", of_each, why),
+        *_costs(view),
     )
     return card(
         None,
