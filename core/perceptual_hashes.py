@@ -84,12 +84,14 @@ class NearHashes:
 
 
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
-    """Of each hash whether one of the `others` is at most `DISTANCE` bits away, (values,): for hundreds of thousands at
-    once, and for pictures that are much alike, such as those of one street, of which a band says little.
+    """Of each hash whether one of the `others` is at most `DISTANCE` bits away, also where one of both is mirrored,
+    (values,): for hundreds of thousands at once, and for pictures that are much alike, such as those of one street, of
+    which a band says little.
 
     A hash is cut into six blocks. Two hashes that differ in three bits at most have three blocks in common.
     """
-    known = np.unique(np.array(others, np.uint64))
+    there = np.array(others, np.uint64)
+    known = np.unique(np.concatenate([there, there ^ np.uint64(_ODD)]))
     asked, place = np.unique(np.array(values, np.uint64), return_inverse=True)
     found = np.isin(asked, known)
     for mask in _CLEAN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from core.perceptual_hashes import NearHashes
+from core.perceptual_hashes import NearHashes, mirrored
 from evaluation.retraining.data_split import SIDES, Side
 
 
@@ -30,7 +30,7 @@ class Shared:
     other: Pictured
     sides: tuple[Side, Side]
     bits: int | None
-    """In how many bits their looks differ; None where they are the same file."""
+    """In how many bits their looks differ, or do once one is mirrored; None where they are the same file."""
 
 
 def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Shared]:
@@ -47,7 +47,7 @@ def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Sha
                     return found
                 if image.sha in by_sha:
                     found.append(Shared(by_sha[image.sha], image, (other_side, side), None))
-                elif close := near.near(image.look):
+                elif close := near.near(mirrored(image.look)) | near.near(image.look):
                     look, bits = min(close.items(), key=lambda one: (one[1], one[0]))
                     found.append(Shared(by_look[look], image, (other_side, side), bits))
             own[0].setdefault(image.sha, image)

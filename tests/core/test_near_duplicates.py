@@ -42,11 +42,13 @@ def test_bands_find_what_looking_at_all_finds(seed: int) -> None:
 def test_all_at_once_are_near_what_each_is_near_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(near_duplicates, "_PAIRS", 50)  # in many parts
     values, others = clusters(seed), clusters(seed)[::3] + clusters(seed + 1)
-    expected = [any((one ^ other).bit_count() <= DISTANCE for other in others) for one in values]
+    both = [*others, *map(mirrored, others)]
+    expected = [any((one ^ other).bit_count() <= DISTANCE for other in both) for one in values]
     assert near_any(values, others).tolist() == expected and {True, False} == set(expected)
     assert near_any(values, []).tolist() == [False] * len(values) and not len(near_any([], others))
     whole = (1 << BITS) - 1
     assert near_any([whole, whole ^ 0b111, whole ^ (0b1111 << 60)], [whole]).tolist() == [True, True, False]
+    assert near_any([mirrored(whole) ^ 0b111], [whole]).tolist() == [True], "of a mirrored picture"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -473,7 +473,10 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
-    """Pictures that look like one of a side that comes before theirs; what is measured comes first, and stays whole."""
+    """Pictures that look like one of a side that comes before theirs, or like its mirror image; what is measured comes
+    first, and stays whole. Sources were laid over each other before (`core.twins`). That takes the square of their
+    number, so that of all that was made of them the hashes have to do.
+    """
     of_side: dict[Side, dict[str, int]] = {one: {} for one in SIDES}
     for images in cases.all_images:
         for source, sha in zip(images.source.tolist(), images.shas, strict=True):
