@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -19,15 +16,8 @@ from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.evaluation_cases import fill
 from tests.support.set_cases import picture, run_of
-from tests.support.workspaces import workspace_in
 
 ALL = Subject(filter=ImageFilter())
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with workspace_in(tmp_path / "workspace") as opened:
-        yield opened
 
 
 def shown(cases: Cases) -> tuple[int, int, int, str]:

@@ -33,7 +33,6 @@ from storage.workspace import Workspace
 from tests.support.evaluation_cases import fill, model_of
 from tests.support.model_cases import CLASSES, ModelServer, onnx_file, serving
 from tests.support.set_cases import run_of
-from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
@@ -63,19 +62,6 @@ class Counted:
             self.asked += len(batch.predictions)
             yield batch
             self.after_batch()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with workspace_in(tmp_path / "workspace") as opened:
-        yield opened
-
-
-@pytest.fixture
-def service(workspace: Workspace) -> Iterator[EvaluationService]:
-    made = EvaluationService(load_profile("demo"), workspace, lambda wanted: None)
-    yield made
-    made.close()
 
 
 def counting(service: EvaluationService) -> list[Counted]:

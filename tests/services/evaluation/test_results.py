@@ -9,7 +9,6 @@ import io
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,24 +59,10 @@ from tests.support.evaluation_cases import (
 from tests.support.made_once import MadeOnce
 from tests.support.set_cases import picture, run_of
 from tests.support.study_desk import crew, rules, vote
-from tests.support.workspaces import workspace_in
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.words import Place
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with workspace_in(tmp_path / "workspace") as opened:
-        yield opened
-
-
-@pytest.fixture
-def service(workspace: Workspace) -> Iterator[EvaluationService]:
-    made = service_of(workspace)
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -444,6 +429,8 @@ def test_what_is_unmapped_is_told_before_and_a_file_has_the_last_word(whole: Eva
     assert told is not None and [row.label for row in told.report.unmapped] == [label]
     found = whole.evaluate(without).effectiveness
     assert found is not None and found.left_out > 0
+    said = f"No class of the model is taken for “{label}”: what shows it counts in no figure."
+    assert said in whole.evaluate(without).notes and said not in whole.evaluate(BIRDS).notes
     assert set(whole.entries(without, Cell("left out"))) == set(whole.entries(BIRDS, Cell("class", label)))
     toml = EvaluationQuestion(OBJECTS, CLASSIFIER, f'[labels]\n"{label}" = []\n')
     assert facts_of(whole.evaluate(toml))["figures"] == facts_of(whole.evaluate(without))["figures"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,28 +12,14 @@ from services.evaluation.facts import facts_of, json_text
 from services.evaluation.scoring import Scored, agreement_words, score_images
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
-from tests.services.evaluation.test_results import BIRDS, judged, read_all, service_of
+from tests.services.evaluation.test_results import BIRDS, judged, read_all
 from tests.support.cases import made_case
 from tests.support.set_cases import CAPTION, picture
-from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
 
 RUNS, OF_ONE = 50, 3
 BIRD, STREET = Task("classification", "bird"), Task("segmentation", protected=("road",))
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with workspace_in(tmp_path / "workspace") as opened:
-        yield opened
-
-
-@pytest.fixture
-def service(workspace: Workspace) -> Iterator[EvaluationService]:
-    made = service_of(workspace)
-    yield made
-    made.close()
 
 
 def drawn(

@@ -22,7 +22,7 @@ from services.studies.drafts import StudyDrafts
 from services.studies.item_filter import ItemDraw
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import judged
-from tests.support.evaluation_cases import BIRDS, scenes_that_are_read, service_of
+from tests.support.evaluation_cases import BIRDS, scenes_that_are_read
 from tests.support.made_once import MadeOnce
 from tests.support.study_desk import crew, rules
 from ui.evaluate.parts import validity_card, validity_table
@@ -36,13 +36,6 @@ pytestmark = pytest.mark.slow
 def workspace(tmp_path: Path, made_once: MadeOnce) -> Iterator[Workspace]:
     with Workspace(scenes_that_are_read(made_once, tmp_path)) as opened:
         yield opened
-
-
-@pytest.fixture
-def service(workspace: Workspace) -> Iterator[EvaluationService]:
-    made = service_of(workspace)
-    yield made
-    made.close()
 
 
 def cases_of(service: EvaluationService) -> tuple[list[int], list[int]]:
