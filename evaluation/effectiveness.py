@@ -103,7 +103,7 @@ def effectiveness(
 
     def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
         if not has_control.any():
-            return Figure(None, why="there are no reconstructions of these sources")
+            return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
         if less is None:
             return controlled.figure(lambda of: of[..., column], images)
         return controlled.figure(lambda of: of[..., column] - of[..., less], images)
@@ -130,6 +130,13 @@ def effectiveness(
         confusion=(_confusion(first, label, labels), _confusion(cases, label, labels)),
         calibration=(calibration(first), calibration(cases)),
     )
+
+
+def no_control_words(read: int | None) -> str:
+    """Why nothing is compared with reconstructions, of which the model has read so many; None where there are none."""
+    if read is None:
+        return "there are no reconstructions of these sources"
+    return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
 
 
 def _counts(sources: NDArray[np.int64], answers: Answers) -> tuple[Floats, Floats]:

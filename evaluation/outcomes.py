@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from core.predictions import ClassFigures, Guess, Prediction, Standing, names_label
 from core.types import Task
+from evaluation.class_mapping import MappedLabel, map_classes
 
 FOUND = 0.5
 """From this IoU on a class counts as found, as in the Pascal VOC challenge."""
@@ -43,28 +45,64 @@ EXPLANATIONS: dict[Standing, str] = {
 
 
 def outcome_of(
-    task: Task, source: Prediction, found: Prediction, figures: Sequence[ClassFigures] | None, masked: bool
+    task: Task,
+    source: Prediction,
+    found: Prediction,
+    figures: Sequence[ClassFigures] | None,
+    masked: bool,
+    classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
-    """Judge an image that was made for `task`. `figures` are a segmenter's, against a mask if `masked`."""
+    """Judge an image that was made for `task`. `figures` are a segmenter's, against a mask if `masked`; `classes` are
+    all that a classifier knows, or () if that is not known.
+    """
     if figures is not None:
         return _of_classes(figures, masked)
     if not source.top or not found.top:
         return ModelOutcome("cannot tell", "model: nothing to compare")
-    return _of_guesses(task, source.top[0], found.top[0])
+    return _of_guesses(task, source.top[0], found.top[0], classes)
 
 
-def _of_guesses(task: Task, then: Guess, now: Guess) -> ModelOutcome:
+@lru_cache(maxsize=256)
+def mapped_label(label: str, classes: tuple[str, ...]) -> MappedLabel:
+    """Return the classes of a model that are right for a label, by the rules of evaluations."""
+    return map_classes((label,), classes).labels[0]
+
+
+def is_right(guess: str, label: str, classes: tuple[str, ...]) -> bool | None:
+    """Return whether a class is right for a label, or None if no class of the model is. Without `classes`, which are
+    not known of predictions that came without a model, the words alone decide.
+    """
+    if not classes:
+        return names_label(guess, label)
+    right = mapped_label(label, classes).classes
+    return any(classes[number] == guess for number in right) if right else None
+
+
+def no_class_words(label: str, classes: tuple[str, ...]) -> str:
+    """Return a sentence on why a model cannot be right or wrong about a label; "" if it can."""
+    mapped = mapped_label(label, classes) if label and classes else None
+    if mapped is None or mapped.classes:
+        return ""
+    return (
+        f"“{label}” is not compared: {mapped.note or 'no class of the model fits'}. So the model is neither right nor "
+        "wrong about it."
+    )
+
+
+def _of_guesses(task: Task, then: Guess, now: Guess, classes: tuple[str, ...]) -> ModelOutcome:
     said = f"{now.label} {now.probability:.2f}"
+    changed = f"{then.label} → {said}" if then.label != now.label else said
     if task.kind != "classification" or not task.label:
-        return ModelOutcome("cannot tell", f"model: {then.label} → {said}" if then.label != now.label else said)
-    before, after = names_label(then.label, task.label), names_label(now.label, task.label)
+        return ModelOutcome("cannot tell", f"model: {changed}" if then.label != now.label else said)
+    before, after = is_right(then.label, task.label, classes), is_right(now.label, task.label, classes)
+    if before is None or after is None:
+        return ModelOutcome("cannot tell", f"model has no class for “{task.label}”: {changed}")
     if before and after:
         return ModelOutcome("right", f"model right: {said}")
     if before:
         return ModelOutcome("fails here", f"model fails here: {then.label} → {said}")
     if after:
         return ModelOutcome("right only here", f"model right here alone: {then.label} → {said}")
-    changed = f"{then.label} → {said}" if then.label != now.label else said
     return ModelOutcome("wrong before too", f"model wrong before and after: {changed}")
 
 

@@ -20,7 +20,7 @@ from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, S
 from core.figures import Figure, Floats, ratio
 from core.predictions import DROPPED
 from evaluation.by_source import MeansOfSources, Unseen, one_split
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
 
 IGNORED = 255
 """The number of a pixel in a mask that counts nowhere."""
@@ -165,7 +165,7 @@ def segmentation_effect(
 
     def figure(name: str, less: str = "") -> Figure:
         if "control" not in sets and (name == "control" or name.endswith(" beside")):
-            return Figure(None, why="there are no reconstructions of these sources")
+            return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
         name = name if name in sets else name.removesuffix(" beside")
         source, _ = sets[name]
         n, counted = len(source), len(np.unique(source))

@@ -5,7 +5,7 @@ the past with the same edits have fared. So the images that are worth drawing ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,7 @@ def rank_captions(
     fault = known & (found.right == WRONG) & (judged_of(found.cases, votes) != 0)
     past = _counted(said, kind, known, fault)
     task: TaskKind = found.cases.view.kind or "classification"
-    waiting, notes = _waiting(runs, task)
+    waiting, notes = _waiting(runs, task, {row.label for row in found.evaluated.mapping.unmapped})
     own = [_kind_of(caption, label) for _, _, caption, label in waiting]
     chance = chance_wrong(past, own)
     order = by_new_faults(chance, np.ones(len(own)), own)
@@ -102,9 +102,9 @@ def _counted(kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any) -> Ma
 
 
 def _waiting(
-    runs: Sequence[Run], task: TaskKind
+    runs: Sequence[Run], task: TaskKind, unmapped: Collection[str]
 ) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
-    """The captions: run, place, caption and label. What is left out is told."""
+    """The captions: run, place, caption and label. What is left out is told, such as those of `unmapped` labels."""
     found: list[tuple[str, int, CounterfactualCaption, str]] = []
     left: Counter[str] = Counter()
     for run in runs:
@@ -122,6 +122,8 @@ def _waiting(
                 left["caption is not ticked"] += 1
             elif caption.text in drawn:
                 left["caption is drawn already"] += 1
+            elif task == "classification" and run.task.label in unmapped:
+                left["caption is of a label that the model has no class for"] += 1
             else:
                 found.append((run.id, place, caption, run.task.label if task == "classification" else ""))
     return found, [f"Left out: {number:,} × {what}." for what, number in left.items()]

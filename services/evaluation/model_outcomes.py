@@ -14,10 +14,11 @@ from PIL import Image
 from core.catalogue import Unmeasured
 from core.errors import UserError
 from core.masks import NamedMask
-from core.predictions import Prediction, decode_map, map_size, names_label
+from core.predictions import Prediction, decode_map, map_size
 from core.stored_studies import Candidate
 from core.types import TaskKind
 from evaluation.metrics import against_mask, without_mask
+from evaluation.outcomes import is_right
 from storage.workspace import Workspace
 
 MASKS = 64
@@ -73,17 +74,20 @@ def measure(
     return True
 
 
-def verdict_of(candidate: Candidate, model: str, mask: NamedMask | None = None) -> tuple[bool | None, bool | None]:
+def verdict_of(
+    candidate: Candidate, model: str, mask: NamedMask | None = None, classes: tuple[str, ...] = ()
+) -> tuple[bool | None, bool | None]:
     """Whether a model under test is right about the source image and about the generated one; None where unknown.
 
-    A classifier is right when its likeliest class is the label or a kind of it. A segmenter is right about a source
+    A classifier is right when its likeliest class is one that the label is mapped to; where none of its `classes` is,
+    that is unknown. A segmenter is right about a source
     image when it finds every protected class there that can be measured, and about a generated one when none of those
     that it found in the source dropped: measured against the mask where there is one, else against what it found in the
     source (`evaluation.metrics`).
     """
     source, image = candidate.predictions.get(model, (None, None))
     if kind_of(candidate) == "classification":
-        return _names(source, candidate.label), _names(image, candidate.label)
+        return _names(source, candidate.label, classes), _names(image, candidate.label, classes)
     if source is None or image is None or "classification" in (source.kind, image.kind):
         return None, None
     before, after = decode_map(source.class_map), decode_map(image.class_map)
@@ -101,13 +105,15 @@ def kind_of(candidate: Candidate) -> TaskKind:
     return "segmentation" if candidate.classes else "classification"
 
 
-def verdict_with_masks(candidate: Candidate, model: str, masks: RunMasks) -> tuple[bool | None, bool | None]:
+def verdict_with_masks(
+    candidate: Candidate, model: str, masks: RunMasks, classes: tuple[str, ...] = ()
+) -> tuple[bool | None, bool | None]:
     """`verdict_of` with the mask looked up where it is needed."""
     needs = kind_of(candidate) == "segmentation" and model in candidate.predictions
-    return verdict_of(candidate, model, masks.of(candidate.run_id) if needs else None)
+    return verdict_of(candidate, model, masks.of(candidate.run_id) if needs else None, classes)
 
 
-def _names(prediction: Prediction | None, label: str) -> bool | None:
+def _names(prediction: Prediction | None, label: str, classes: tuple[str, ...]) -> bool | None:
     if prediction is None or not prediction.top or not label:
         return None
-    return names_label(prediction.top[0].label, label)
+    return is_right(prediction.top[0].label, label, classes)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from core.evaluation_results import FEWEST_CASES, LossEffect, Weighing
 from core.figures import Floats, ratio
 from core.types import TaskKind
+from core.words import few_names
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.comparison import comparison_answer, paired_difference
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
@@ -132,6 +133,10 @@ class Evaluation:
             self._notes.append(f"{pending.unreadable:,} images could not be read: the figures leave them out.")
         if self.model.identity.note:
             self._notes.append(self.model.identity.note)
+        unmapped = few_names([f"“{one.label}”" for one in self.mapping.unmapped])
+        if unmapped:
+            counts = "its pixels count" if self.cases.view.kind == "segmentation" else "what shows it counts"
+            self._notes.append(f"No class of the model is taken for {unmapped}: {counts} in no figure.")
         if not len(self.cases.controls):
             self._notes.append("There are no reconstructions of these sources: what drawing alone does cannot be told.")
         # Some of it is worked out beside the rest: most of all is numpy's, which locks nobody out meanwhile.
@@ -193,7 +198,7 @@ class Evaluation:
         elif len(cased.place) < size and not self.pending.left:
             self._notes.append(f"Of {size - len(cased.place):,} test cases no class map is kept.")
         names = self.mapping.group_names
-        drawn = control if len(control.place) else None
+        drawn = control if len(cases.controls) else None
 
         def stand() -> tuple[SegmentedLosses, Standing]:
             lost = losses_of(cases, self.mapping, first, cased, control)

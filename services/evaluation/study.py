@@ -126,11 +126,12 @@ def draft_study(workspace: Workspace, found: EvaluationResult, plan: StudyPlan, 
     title = f"Validity of {cases.view.title}"[: draft_form.LONGEST_NAME]
     template = TEMPLATES[TEMPLATE[plan.kind]]
     rules = draft_form.default_rules(template.rules(), QUIZ, seed)
+    known = workspace.models_under_test.known_classes(model)
     masks, read = RunMasks(workspace), workspace.test_cases.candidates(sorted(groups))
     items = [
         item
         for candidate in read
-        for item in items_of([candidate], groups[candidate.test_case], model, masks)
+        for item in items_of([candidate], groups[candidate.test_case], model, masks, known=known)
         if asked(rules.questions, item, {})
     ]
     study = workspace.studies.create(title, rules)

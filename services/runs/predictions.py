@@ -23,7 +23,7 @@ from core.stored_runs import Run, StoredTestCase
 from core.types import Check, Task
 from evaluation.adapters.network import checkpoint_path
 from evaluation.metrics import MASK_CHECKS, against_mask, kept_checks, kept_in_mask, mask_check, without_mask
-from evaluation.outcomes import ModelOutcome, outcome_of
+from evaluation.outcomes import ModelOutcome, is_right, no_class_words, outcome_of
 from pipeline.profiles.profile import Profile
 from services.commands import Commands
 from services.evaluation.model_choice import AskModelAgain, ChooseModelUnderTest, chosen_model
@@ -90,11 +90,21 @@ class ModelComparison:
     """By test case: how the model under test stands on it, in comparison with the source."""
     mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
     """By test case: the checks of its mask, or in words why there are none; empty where the task needs no mask."""
+    classes: tuple[str, ...] = ()
+    """All classes that the model knows; () if it was not loaded yet."""
 
     @property
     def newly_misclassified(self) -> frozenset[int]:
         """The test cases on which the model under test fails, where it did not on the source."""
         return frozenset(case for case, outcome in self.outcomes.items() if outcome.standing == "fails here")
+
+    def is_right(self, guess: str, label: str) -> bool | None:
+        """Return whether a class is right for a label, or None if no class of the model is."""
+        return is_right(guess, label, self.classes)
+
+    def no_class_for(self, label: str) -> str:
+        """Return a sentence on why the model cannot be right or wrong about a label; "" if it can."""
+        return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
         """All checks of a test case, that of its mask last; one that came with a file counts until there is another."""
@@ -133,7 +143,8 @@ class PredictionService:
         model = model_key(chosen)
         if not run.test_cases:
             return ModelComparison(chosen, self._problem(model))
-        key = self.key_of(chosen)
+        stored = self._workspace.models_under_test.asked_for(model)
+        key, classes = (model, ()) if stored is None else (stored.key, stored.identity.classes)
         source = self._look_up(run.source_sha, key)
         tasks = {case.id: case.task for case in run.test_cases}
         results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, key))}
@@ -151,13 +162,13 @@ class PredictionService:
         }
         masked = run.mask_sha is not None
         outcomes = {
-            case: outcome_of(tasks[case], source, found, figures.get(case), masked)
+            case: outcome_of(tasks[case], source, found, figures.get(case), masked, classes)
             for case, found in results.items()
             if source is not None
         }
         kept, measuring = self._masks_kept(run, chosen, problem, source, figures)
         waiting = (bool(missing) and not problem) or measuring
-        return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept)
+        return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept, classes)
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
         """The checks of a test case's mask, from what is known already; none where it is not, and nothing is asked."""

@@ -433,7 +433,8 @@ class StudyDrafts:
         with in_words():
             candidates = draw(self._workspace, pool, asked, study.rules.seed)
         asked_of = [question.only_with for question in study.rules.questions]
-        new = items_of(candidates, asked.sample, pool.model, self._masks, asked_of)
+        known = self._workspace.models_under_test.known_classes(pool.model)
+        new = items_of(candidates, asked.sample, pool.model, self._masks, asked_of, known)
         way = {"random": "at random", "label": "equally of each class", "edit type": "equally of each edit type"}
         short = f" ({asked.count} were asked for)" if len(new) < asked.count else ""
         models = {model_name(name or pool.model): values for name, values in asked.filter.models.items()}

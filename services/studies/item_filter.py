@@ -166,12 +166,19 @@ def _unedited(selection: ImageFilter) -> ImageFilter:
 
 
 def items_of(
-    candidates: Sequence[Candidate], sample: str, model: str, masks: RunMasks, asked_of: Iterable[str] = ()
+    candidates: Sequence[Candidate],
+    sample: str,
+    model: str,
+    masks: RunMasks,
+    asked_of: Iterable[str] = (),
+    known: tuple[str, ...] = (),
 ) -> tuple[NewItem, ...]:
-    """Items of drawn candidates, with all that an analysis may want. `asked_of`: classes that questions name."""
+    """Items of drawn candidates, with all that an analysis may want. `asked_of`: classes that questions name; `known`:
+    those that the model knows.
+    """
     names = tuple(dict.fromkeys((*ASKED_OF_SCENES, *(name for name in asked_of if name))))
     shown = {run: _shown(masks.of(run), names) for run in {candidate.run_id for candidate in candidates}}
-    return tuple(_item(candidate, sample, model, masks, shown[candidate.run_id]) for candidate in candidates)
+    return tuple(_item(candidate, sample, model, masks, shown[candidate.run_id], known) for candidate in candidates)
 
 
 def note_of(pool: Pool, asked: ItemDraw) -> str:
@@ -216,8 +223,10 @@ def model_name(key: str) -> str:
     return re.sub(r"@[0-9a-f]+(?= \(|$)", "", key).rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
 
-def _item(candidate: Candidate, group: str, model: str, masks: RunMasks, shown: tuple[str, ...]) -> NewItem:
-    source_right, model_right = verdict_with_masks(candidate, model, masks)
+def _item(
+    candidate: Candidate, group: str, model: str, masks: RunMasks, shown: tuple[str, ...], known: tuple[str, ...]
+) -> NewItem:
+    source_right, model_right = verdict_with_masks(candidate, model, masks, known)
     classes = shown or classes_in(candidate.caption, _asked(ASKED_OF_SCENES))
     origin: dict[str, Any] = {"run_name": candidate.run_name, **candidate.origin}
     if source_right is not None:

@@ -173,6 +173,12 @@ class ModelsUnderTest(Repository):
         return tuple(json.loads(found[0])) if found is not None else ()
 
     @read
+    def known_classes(self, db: sqlite_utils.Database, key: str) -> tuple[str, ...]:
+        """All classes that the model of a key knows, by number; () where it was never loaded here."""
+        found = db.execute("SELECT classes FROM models_under_test WHERE key = ?", [key]).fetchone()
+        return tuple(json.loads(found[0])) if found is not None else ()
+
+    @read
     def guesses(self, db: sqlite_utils.Database, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
         """The image and the likeliest classes, plain, of some predictions."""
         query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"

@@ -11,13 +11,13 @@ from PIL import Image
 
 from core.errors import UserError
 from core.masks import UNLABELLED, colour, numbers_of
-from core.predictions import LARGEST_MAP, ClassFigures, Prediction, coloured_map, decode_map, encode_map
+from core.predictions import LARGEST_MAP, ClassFigures, Guess, Prediction, coloured_map, decode_map, encode_map
 from core.settings import UnderTestSettings
 from core.thresholds import Band
 from core.types import Task
 from evaluation.answers import Numbers, pairs_of_images, pairs_of_pixels
 from evaluation.metrics import against_mask, hold, iou, kept_checks, kept_in_mask, mask_check, without_mask
-from evaluation.outcomes import outcome_of
+from evaluation.outcomes import no_class_words, outcome_of
 
 PROTECTED = ("road", "vehicle")
 
@@ -47,6 +47,26 @@ def test_a_segmenter_finds_what_is_protected_only_where_it_does(
     seen = Prediction("segmentation", "m")
     outcome = outcome_of(Task("segmentation", protected=PROTECTED), seen, seen, figures, masked=True)
     assert (outcome.standing, outcome.words) == (standing, words)
+
+
+def test_a_classifier_is_right_by_the_classes_that_a_label_is_mapped_to() -> None:
+    """As evaluations map labels: by the words alone no bird of ImageNet but the “crane bird” would be a bird."""
+    from torchvision.models import ResNet50_Weights
+
+    classes = tuple(ResNet50_Weights.DEFAULT.meta["categories"])
+
+    def outcome(label: str, then: str, now: str) -> tuple[str, str]:
+        guesses = [Prediction("classification", "m", (Guess(name, 0.9),)) for name in (then, now)]
+        found = outcome_of(Task("classification", label=label), guesses[0], guesses[1], None, False, classes)
+        return found.standing, found.words
+
+    assert outcome("bird", "goldfinch", "robin") == ("right", "model right: robin 0.90")
+    assert outcome("boat", "canoe", "robin")[0] == "fails here"
+    cannot = "cannot tell", "model has no class for “person”: bow tie → suit 0.90"
+    assert outcome("person", "bow tie", "suit") == cannot
+    assert outcome("crane", "crane", "crane")[0] == "cannot tell", "a bird or a machine"
+    assert "can mean" in no_class_words("crane", classes) and no_class_words("bird", classes) == ""
+    assert no_class_words("person", ()) == "", "its classes are not known"
 
 
 def test_a_class_map_survives_being_kept() -> None:

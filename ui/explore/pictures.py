@@ -26,7 +26,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
     held = strip_of(state, comparison, view.only)
     case = next((made for made in held.all if made.id == view.case), held.first)
     if case is None:
-        return el("div", _source_only(state), class_="pictures")
+        return el("div", _source_only(state), under_test_card(state, None, comparison), class_="pictures")
     mode = usable_mode(view.mode, state, case, comparison)
     drawn = drawing_figure(state) if view.follow or view.mode == DRAWING else None
     # What is not there yet can be neither checked nor judged.

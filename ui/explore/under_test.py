@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-from core.predictions import ClassFigures, Prediction, Standing, names_label
+from core.predictions import ClassFigures, Prediction, Standing
 from core.settings import UnderTestSettings
 from core.stored_runs import StoredTestCase
-from core.types import Task
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from ui.explore.model_form import model_fields
@@ -24,8 +23,8 @@ STANDINGS: dict[Standing, tuple[Tone, str]] = {
 """The tone and the icon of how the model stands. A tick says that it is right, not that it is no worse than before."""
 
 
-def under_test_card(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
-    """The table, and the form that takes another model."""
+def under_test_card(state: RunState, case: StoredTestCase | None, comparison: ModelComparison) -> Html:
+    """The table, and the form that takes another model. It can be chosen before there is an image."""
     head = el(
         "header",
         el("h2", "Model under test"),
@@ -52,34 +51,29 @@ def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Child:
     return pill(words, tone, id="model-verdict", title=outcome.explanation, data_standing=outcome.standing)
 
 
-def _body(case: StoredTestCase, comparison: ModelComparison) -> Child:
-    before, after = comparison.source, comparison.results.get(case.id)
+def _body(case: StoredTestCase | None, comparison: ModelComparison) -> Child:
     if comparison.wanted is None:
         return muted("None is chosen for this task: pick one to see what your test cases do to it.")
     if comparison.problem:
         return [problem(comparison.problem, "under-test-problem"), button("Try again", "under-test-again", "s")]
+    if case is None:
+        return muted("It reads the source and each image that you generate.")
+    before, after = comparison.source, comparison.results.get(case.id)
     if before is None or after is None:
         return muted("It is being asked.", role="status", id="under-test-waits")
     if before.kind == "segmentation":
         return _classes(comparison.figures.get(case.id, ()), comparison.masked)
-    return _guesses(before, after, case.task)
+    label = case.task.label if case.task.kind == "classification" else ""
+    untold = comparison.no_class_for(label)
+    bars = [_bars(found, name, label, comparison) for found, name in ((before, "source"), (after, "generated"))]
+    return [el("div", bars, class_="guesses", id="guesses"), small(untold, id="no-class") if untold else None]
 
 
-def _guesses(before: Prediction, after: Prediction, task: Task) -> Html:
-    label = task.label if task.kind == "classification" else ""
-    return el(
-        "div",
-        [_bars(found, name, label) for found, name in ((before, "source"), (after, "generated"))],
-        class_="guesses",
-        id="guesses",
-    )
-
-
-def _bars(found: Prediction, name: str, label: str) -> Html:
+def _bars(found: Prediction, name: str, label: str, comparison: ModelComparison) -> Html:
     rows: list[Child] = []
     for place, guess in enumerate(found.top):
-        right = bool(label) and names_label(guess.label, label)
-        wrong = bool(label) and place == 0 and not right
+        right = comparison.is_right(guess.label, label) if label else None
+        wrong = place == 0 and right is False
         sign = icon("check") if right else None
         rows.append(
             el(

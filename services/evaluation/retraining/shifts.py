@@ -83,7 +83,7 @@ def with_shift(
     notes = list(planned.notes)
     for left, why in (
         (len(rows) - len(kept), "rejected by people."),
-        (len(kept) - len(known), "without a mask." if segments else "without a label."),
+        (len(kept) - len(known), "without a mask." if segments else "without a label that the model can say."),
         (len(known) - len(apart), "each looks like one that is learnt from or tuned with."),
         (len(apart) - len(wanted), "the mask has nothing that is learnt."),
     ):

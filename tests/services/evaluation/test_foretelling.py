@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,12 @@ def test_a_caption_whose_like_has_failed_is_drawn_before_one_whose_like_has_not(
     ours, random = found.orders
     assert (ours.name, random.name) == (BEFORE, "random")
     assert ours.apfd is not None and random.apfd is not None and ours.apfd > random.apfd
+
+    # Of a label that the model cannot say nothing is foretold, as nothing would show a fault of it.
+    without = replace(BIRDS, mapping=f"label,model class\n{bad[2]},\n")
+    left = service.rank_captions(without, [other])
+    assert not left.captions
+    assert "Left out: 1 × caption is of a label that the model has no class for." in left.notes
 
     # What no past test case is like is told by what is more general.
     new = run_with(workspace, bad[2], [CounterfactualCaption("never seen", (Edit("a", "no such word", bad[0]),))])

@@ -69,7 +69,7 @@ def test_a_classifier_is_measured_with_what_is_not_learnt_from(
     found = retrainings.retrain(replace(QUICK, shift=number), quiet)
     row, same = found.row(GENERATED, ON_SHIFT), found.row(GENERATED, ON_ORIGINAL)
     assert row is not None and same is not None and row.accuracy.value == same.accuracy.value
-    assert any("1 image is left out: without a label" in note for note in found.notes)
+    assert any("1 image is left out: without a label that the model can say" in note for note in found.notes)
     assert any("1 image is left out: each looks like one" in note for note in found.notes)
     quick = ["--seeds", "1", "--updates", "2", "--batch", "4", "--rate", "0.01", "--arms", "generated"]
     asked = ["retrain", "--filter", "kind=classification", *quick, "--workspace", str(filled.folder), "--shift"]

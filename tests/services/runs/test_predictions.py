@@ -234,6 +234,27 @@ def test_where_a_mask_cannot_be_checked_it_is_said_why(bench: Bench) -> None:
     assert bench.compare(other).checks(case) == (), "and no check is made up"
 
 
+def test_a_label_that_the_model_has_no_class_for_is_told_and_counts_as_no_fault(tmp_path: Path) -> None:
+    made = Bench(tmp_path / "workspace", "classification")
+    made.add(220)
+    dark = made.add(20)
+    assert made.compare().outcomes[dark].standing == "right"
+    made.workspace.runs.set_task(made.run_id, Task("classification", label="lighthouse"))
+    later = made.add(30)
+    seen = made.compare()
+    assert seen.outcomes[later].standing == "cannot tell"
+    assert seen.outcomes[later].words == "model has no class for “lighthouse”: bird 0.90"
+    assert later not in seen.newly_misclassified
+    assert seen.outcomes[dark].standing == "right", "each by the task it was made for"
+    assert seen.is_right("bird", "lighthouse") is None
+    assert seen.no_class_for("lighthouse") == (
+        "“lighthouse” is not compared: no class of the model fits. So the model is neither right nor wrong about it."
+    )
+    assert seen.no_class_for("bird") == ""
+    made.jobs.close()
+    made.workspace.close()
+
+
 def test_nothing_is_asked_before_there_is_a_result(bench: Bench) -> None:
     assert not bench.predictions.compare(bench.run(), NAMED).waiting and bench.loads == 0
 

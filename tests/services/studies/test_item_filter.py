@@ -111,6 +111,9 @@ def test_misclassified_images_are_those_that_the_model_gets_wrong(workspace: Wor
     assert len(items) == 2 and {item.group for item in items} == {"misclassified"}
     assert all(item.model_right is False and item.model == MODEL and item.source_sha for item in items)
     assert all(item.origin["source_right"] is True and item.origin["prompt"] for item in items)
+    # Of a model that has no class for the label nobody can tell.
+    assert verdict_of(candidates[1], MODEL, classes=("cat", "dog")) == (None, None)
+    assert verdict_of(candidates[1], MODEL, classes=("bird", "boat")) == (True, False)
 
 
 def test_an_image_whose_source_alone_was_read_is_not_read_yet(workspace: Workspace) -> None:
