@@ -13,10 +13,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from core.errors import Cancelled, UserError
-from core.progress import OnCount, Pace
+from core.progress import Pace
 from services.changes import Changes
 from services.commands import Missing
 
@@ -42,6 +42,8 @@ class WorkView:
     done: int = 0
     total: int = 0
     """0 until it is known."""
+    doing: str = ""
+    """The step in words, where work has several."""
     seconds_left: float | None = None
     error: str = ""
     """One sentence about the failure, or ""."""
@@ -60,7 +62,13 @@ class WorkView:
         return self.state in ("waiting", "running")
 
 
-Act = Callable[[OnCount], Any]
+class OnWork(Protocol):
+    """Takes how much of the work is done, of how much, and the step in words where there are several."""
+
+    def __call__(self, done: int, total: int, doing: str = "", /) -> None: ...
+
+
+Act = Callable[[OnWork], Any]
 """The work itself. It reports its progress by calling its argument, which raises Cancelled if it has to stop."""
 
 
@@ -186,12 +194,12 @@ class WorkQueue:
     def _do(self, work: _Work) -> None:
         pace: Pace | None = None
 
-        def on_count(done: int, total: int) -> None:
+        def on_count(done: int, total: int, doing: str = "", /) -> None:
             nonlocal pace
             if work.cancelled.is_set():
                 raise Cancelled
             pace = pace if pace is not None and pace.total == total else Pace(total)
-            self._update(work, done=done, total=total, seconds_left=pace.seconds_left(done))
+            self._update(work, done=done, total=total, doing=doing, seconds_left=pace.seconds_left(done))
 
         try:
             result = work.act(on_count)

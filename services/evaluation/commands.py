@@ -96,6 +96,12 @@ class MakeControlSet(OnSubject, name="make-control-set"):
     their test cases were drawn. What is there is not drawn again.
     """
 
+    key: str = Field(
+        "",
+        max_length=80,
+        description="The model that reads them once they are drawn: a “key” of list_models_under_test; empty: none",
+    )
+
 
 class CancelControlSet(Command, name="cancel-control-set"):
     """Stop to draw reconstructions; what was drawn stays."""

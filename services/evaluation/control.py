@@ -8,7 +8,7 @@ the queue of runs, one after the other; what is there is not drawn again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.errors import Cancelled, UserError
 from core.lineage import Lineage, UnreadSettings
@@ -21,13 +21,16 @@ from pipeline.methods import method_of
 from pipeline.recipes import RECONSTRUCTION, recipe_of
 from pipeline.stages.generation import PlannedImage
 from services.changes import Changes
+from services.evaluation.predicting import Read
 from services.evaluation.subjects import Cases
 from services.evaluation.types import Subject
 from services.jobs import JobView
 from services.runs.execution import Execution
-from services.work_queue import WorkQueue, WorkView
+from services.work_queue import OnWork, WorkQueue, WorkView
 
 DRAWING = "drawing reconstructions"
+READING = "reading them"
+"""The second step, in words."""
 LOOK_SECONDS = 0.5
 """Between two looks at whether somebody wants it stopped."""
 FAILURES = 5
@@ -41,13 +44,16 @@ class ControlsDrawn:
     drawn: int
     failed: tuple[tuple[str, str], ...]
     """The run and a sentence of each that could not be drawn."""
+    not_read: str = ""
+    """What a person has to know of the model's reading, in a sentence or two; "" for nothing."""
 
     @property
     def note(self) -> str:
-        """What a person has to know, in a sentence; "" for nothing."""
-        if not self.failed:
-            return ""
-        return f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: {self.failed[0][1]}"
+        """What a person has to know, in a sentence or a few; "" for nothing."""
+        said = [self.not_read] if self.not_read else []
+        if self.failed:
+            said.insert(0, f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: {self.failed[0][1]}")
+        return " ".join(said)
 
 
 class ControlSets:
@@ -59,11 +65,23 @@ class ControlSets:
         self.work = WorkQueue(changes, name="drawing of a control set")
         """What is drawn; `of(about)` finds it. The result of each piece is a `ControlsDrawn`."""
 
-    def make(self, subject: Subject, about: str) -> WorkView:
-        """Begin to draw what is missing; what is at it already goes on. Raises UserError where nothing can be drawn."""
+    def make(self, subject: Subject, about: str, read: Callable[[OnCount], Read] | None = None) -> WorkView:
+        """Begin to draw what is missing, and then to `read` it; what is at it already goes on. Raises UserError where
+        nothing can be drawn.
+        """
         if self.work.going_on(DRAWING, about) is None:
             self._require(self._cases(subject))
-        return self.work.begin(DRAWING, about, lambda on_count: self._draw_all(subject, on_count))
+
+        def work(on_work: OnWork) -> ControlsDrawn:
+            drawn = self._draw_all(subject, on_work)
+            if read is None:
+                return drawn
+            try:
+                return replace(drawn, not_read=read(lambda done, total: on_work(done, total, READING)).note)
+            except UserError as error:  # what was drawn stays
+                return replace(drawn, not_read=f"They are drawn, and could not be read: {error}")
+
+        return self.work.begin(DRAWING, about, work)
 
     # How it is done
 

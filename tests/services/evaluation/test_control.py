@@ -7,15 +7,20 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
+from core.figures import Figure
 from core.image_filter import ImageFilter
 from core.lineage import Lineage
+from core.settings import UnderTestSettings
 from pipeline.methods.controlnet import ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
-from services.evaluation.commands import MakeControlSet
+from services.evaluation.commands import MakeControlSet, OnModel
+from services.evaluation.control import READING
 from services.evaluation.service import about_control
-from services.evaluation.types import Subject
+from services.evaluation.types import EvaluationQuestion, Subject
+from services.runs.predictions import Predictor
 from services.studio import Studio
 from services.work_queue import WorkView
+from tests.support.evaluation_cases import read_all
 from tests.support.explorer import encoded
 from tests.support.scripted import SUNNY_BIRD, HeldGenerator, NoiseGenerator, over, perform, studio_in
 from tests.support.serving import until
@@ -49,6 +54,12 @@ def drawn_again(studio: Studio, run: str) -> list[Lineage]:
     return [case.lineage for case in cases if case.lineage.recipe == RECONSTRUCTION.name]
 
 
+def excess(studio: Studio, asked: EvaluationQuestion) -> Figure:
+    found = studio.evaluations.evaluate(asked).effectiveness
+    assert found is not None
+    return found.excess
+
+
 def ended(studio: Studio, work: WorkView) -> WorkView:
     assert studio.evaluations.controls is not None
     return studio.evaluations.controls.work.wait(work.id, SECONDS)
@@ -78,6 +89,44 @@ def test_each_source_is_drawn_once_as_its_test_cases_were(studio: Studio) -> Non
     (fourth,) = runs_of(studio, 1, first=3)
     done = ended(studio, evaluations.make_control(ALL))
     assert done.result.drawn == 1 and [len(drawn_again(studio, run)) for run in (*runs, fourth)] == [1, 1, 1, 1]
+
+
+def test_the_model_reads_what_was_drawn_for_it_in_the_same_work(studio: Studio) -> None:
+    runs_of(studio, 1)
+    asked = studio.evaluations.asked(OnModel())
+    (model,) = studio.evaluations.models(ALL)
+    read_all(studio.evaluations, asked)
+    assert excess(studio, asked).why == "there are no reconstructions of these sources"
+    # What is drawn for nobody waits to be read, and nothing says that there is none.
+    ended(studio, studio.evaluations.make_control(ALL))
+    found = studio.evaluations.evaluate(asked)
+    assert excess(studio, asked).why == "no reconstruction is read yet" and found.subject.controls == 1
+    assert "1 of 3 images are not read yet: the figures leave them out." in found.notes
+    assert not any("no reconstructions" in note for note in found.notes)
+
+    runs_of(studio, 1, first=1)
+    sent = studio.commands.send(MakeControlSet.name, {"filter": "", "key": model.key})
+    assert studio.evaluations.controls is not None
+    done = studio.evaluations.controls.work.wait(sent["work"], SECONDS)
+    assert (done.state, done.doing, done.result.drawn, done.result.note) == ("done", READING, 1, "")
+    found = studio.evaluations.evaluate(asked)
+    assert found.subject.controls == 2 and found.pending.left == 0
+    assert excess(studio, asked).value is not None and not any("read" in note for note in found.notes)
+
+
+def test_a_model_that_cannot_read_keeps_what_was_drawn(studio: Studio) -> None:
+    runs_of(studio, 1)
+    (model,) = studio.evaluations.models(ALL)
+
+    def load(wanted: UnderTestSettings) -> Predictor:
+        raise UserError("The weights are gone.")
+
+    studio.evaluations.predicting.load = load
+    done = ended(studio, studio.evaluations.make_control(ALL, model.key))
+    assert done.state == "done" and done.result.drawn == 1
+    assert done.result.note == "They are drawn, and could not be read: The weights are gone."
+    with pytest.raises(UserError, match="There is no such model any more"):
+        studio.evaluations.make_control(ALL, "none")
 
 
 def test_it_is_cancelled_at_once_and_goes_on_where_it_was(tmp_path: Path) -> None:

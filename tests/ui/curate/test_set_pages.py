@@ -17,11 +17,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from core.errors import UserError
+from core.progress import OnCount
 from core.test_sets import SetVersion
 from core.types import Task
 from formats.layouts import LAYOUTS
 from formats.reading import read
-from services import work_queue as work
 from services.studio import Studio
 from services.test_sets import exports
 from services.work_queue import WorkQueue
@@ -440,7 +440,7 @@ def test_a_cancelled_export_stops_and_leaves_nothing(studio: Studio, monkeypatch
     version, services = released(studio), studio.test_sets.exports
     plain = exports.packed
 
-    def cancelled_meanwhile(folder: Path, file: Path, name: str, on_count: work.OnCount) -> None:
+    def cancelled_meanwhile(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
         services.cancel(number)
         plain(folder, file, name, on_count)
 
@@ -456,14 +456,14 @@ def test_work_is_done_one_after_the_other_and_forgotten_after_its_time() -> None
     dropped: list[Any] = []
     queue = WorkQueue(drop=dropped.append)
 
-    def told(on_count: work.OnCount) -> str:
+    def told(on_count: OnCount) -> str:
         on_count(1, 2)
         return "one"
 
     first = queue.start("a", "x", told)
     second = queue.start("b", "x", lambda on_count: 1 / 0)
 
-    def refused(on_count: work.OnCount) -> None:
+    def refused(on_count: OnCount) -> None:
         raise UserError("No.", field="here")
 
     third = queue.start("c", "y", refused)
@@ -483,7 +483,7 @@ def test_waiting_work_can_be_cancelled() -> None:
     go_on = threading.Event()
     queue = WorkQueue()
 
-    def held(on_count: work.OnCount) -> None:
+    def held(on_count: OnCount) -> None:
         go_on.wait(30)
         on_count(1, 1)
 
