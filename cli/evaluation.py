@@ -178,6 +178,7 @@ def _retrained(
         given["shift"] = version_of(workspace, options.shift).number
     wanted = retraining_question(asked, BeginRetraining.of(given))
     retrainings = Retrainings(workspace, service)
+    print(printable(retrainings.expected(wanted).words), file=sys.stderr)
     try:
         found = retrainings.retrain(wanted, on_step)
     finally:

@@ -158,6 +158,20 @@ def count_of(number: int, noun: str, verb: str = "") -> str:
     return f"{number:,} {head} {_plural_word(last)} {verb}".replace("  ", " ").rstrip()
 
 
+def duration(seconds: float) -> str:
+    """Return a time such as 40 s, 12 min, 3 h 20 min, 4 days 6 h."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {rest} min" if rest else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} days {hours} h" if hours else f"{days} days"
+
+
 def singular(phrase: str) -> str:
     """Return the singular of a noun phrase, unchanged if it is not a plural."""
     head, _, last = phrase.lower().rpartition(" ")

@@ -8,9 +8,11 @@ import hashlib
 import json
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,18 @@ from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters.architectures import find_network, header_of, untrained
 from evaluation.adapters.network import Network
-from evaluation.retraining.training import ABOUT, BEST, STATE, Arm, Example, TrainingRecipe, logits_of, opened, train
+from evaluation.retraining.training import (
+    ABOUT,
+    BEST,
+    STATE,
+    Arm,
+    Example,
+    TrainingRecipe,
+    logits_of,
+    opened,
+    replace_file,
+    train,
+)
 from evaluation.segmentation import confusion
 
 TOGETHER = 50
@@ -66,12 +79,18 @@ class KeptState:
     seed: int
     updates: int
     """Done so far."""
+    batch: int
+    """Images of an update."""
     done: bool
     """Whether that is all of them."""
     best: int
     """The update with the best score on the tuning images: its weights are kept."""
     score: float
     """The share of the tuning images, or of their pixels, that it is right about."""
+    seconds: float | None = None
+    """Seconds that the updates took; None if version 0.1 began with it."""
+    other_seconds: float | None = None
+    """Seconds for all else: to load the model, to look at the tuning images, to measure. None if it was stopped."""
 
 
 def kept_state(folder: Path) -> KeptState | None:
@@ -79,8 +98,9 @@ def kept_state(folder: Path) -> KeptState | None:
     try:
         held = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         asked, (best, score) = held["training"], held["best"]
-        done = held["update"] >= asked["recipe"]["updates"]
-        return KeptState(asked["arm"], asked["seed"], held["update"], done, best, float(score))
+        recipe = asked["recipe"]
+        done, times = held["update"] >= recipe["updates"], (held.get("seconds"), held.get("other_seconds"))
+        return KeptState(asked["arm"], asked["seed"], held["update"], recipe["batch"], done, best, float(score), *times)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (KeyError, TypeError, ValueError):  # of another version, or cut off by hand
@@ -153,6 +173,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
 
     if training.model.source in NOT_TRAINED:
         raise UserError(NOT_TRAINED[training.model.source])
+    began, is_new = time.monotonic(), kept_state(training.folder) is None
     # What chance there is beside the order of the images, such as dropout, hangs on the seed too.
     torch.manual_seed(training.seed)
     network = find_network(training.model)
@@ -173,7 +194,17 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     shutil.rmtree(training.folder / STATE, ignore_errors=True)  # of the optimiser: what is done does not go on
     network.net.load_state_dict(load_file(training.folder / BEST))
     network.net.eval()
-    return {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
+    said = {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
+    if is_new:
+        _note_other_seconds(training.folder, time.monotonic() - began)
+    return said
+
+
+def _note_other_seconds(folder: Path, whole: float) -> None:
+    """Write down how much of the seconds of a training were not those of its updates."""
+    file = folder / ABOUT
+    held = json.loads(file.read_text(encoding="utf-8"))
+    replace_file(file, partial(Path.write_text, data=json.dumps(held | {"other_seconds": whole - held["seconds"]})))
 
 
 def said_before(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -136,17 +137,21 @@ def train(
     optimiser, schedule = _optimiser(net, recipe)
     net, optimiser, schedule = accelerator.prepare(net, optimiser, schedule)
     update, best = 0, (-1, float("-inf"))
+    seconds: float | None = 0.0
     if held is not None:
         if held["update"] >= recipe.updates:
             return
         accelerator.load_state(str(folder / STATE))
         update, best = held["update"], (held["best"][0], held["best"][1])
+        seconds = held.get("seconds")  # None of a training that version 0.1 began
     every = max(1, recipe.updates // recipe.looks)
     learnt = _Examples(arm, kind, prepare, seed)
     for some in batches(len(arm.examples), recipe.batch, recipe.updates, seed, update):
         stop_if(cancelled)
+        began = time.monotonic()
         loss = _step(accelerator, net, optimiser, learnt.batch(some, update), kind, groups)
         schedule.step()
+        seconds = None if seconds is None else seconds + time.monotonic() - began
         update += 1
         on_update(update, loss)
         if update % every and update != recipe.updates:
@@ -157,10 +162,10 @@ def train(
             best = (update, found)
             # Cloned: weights that a network uses twice would be refused.
             state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
-            _replace(folder / BEST, partial(save_file, state, metadata=header))
+            replace_file(folder / BEST, partial(save_file, state, metadata=header))
         accelerator.save_state(str(folder / STATE))
-        told = json.dumps({"training": about, "update": update, "best": best})
-        _replace(folder / ABOUT, partial(Path.write_text, data=told, encoding="utf-8"))
+        told = json.dumps({"training": about, "update": update, "best": best, "seconds": seconds})
+        replace_file(folder / ABOUT, partial(Path.write_text, data=told, encoding="utf-8"))
 
 
 class _Examples:
@@ -271,7 +276,7 @@ def opened(file: Path, mode: str) -> Image.Image:
         raise UserError(f"{file.name} cannot be read: it is missing or damaged.") from error
 
 
-def _replace(file: Path, write: Callable[[Path], Any]) -> None:
+def replace_file(file: Path, write: Callable[[Path], Any]) -> None:
     """A file that is there is whole."""
     half = file.with_name(f"{file.name}.tmp")
     write(half)

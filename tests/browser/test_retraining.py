@@ -94,6 +94,8 @@ def test_begun_cancelled_gone_on_with_and_read(
     opened(page, server)
     page.locator("#sides > summary").click()
     expect(page.locator("#sides")).to_contain_text("this finds all flips, crops of 5 % at each edge")
+    time = page.locator("#retraining-time")
+    expect(time).to_contain_text("How long it takes cannot be told yet: this model was never trained here.")
     ask(page, updates="a few")
     expect(page.locator("[data-problem=updates]")).to_contain_text("“updates” cannot be taken")
     ask(page)
@@ -144,6 +146,18 @@ def test_begun_cancelled_gone_on_with_and_read(
     page.reload()
     expect(answer).to_contain_text("Trained further with “+ generated, all”")
     assert page.locator("#retrain").get_attribute("open") is None
+    # How long it takes is told before it begins, by the speed that was measured, and follows what is chosen.
+    page.locator("#retrain > summary").click()
+    expect(time).to_contain_text(re.compile("^About .*: 30 trainings of 400 updates with 32 images each"))
+    page.locator("#f-seeds").fill("10")
+    expect(time).to_contain_text("60 trainings")
+    page.locator("#f-seeds").fill("many")
+    expect(time).to_be_empty()
+    # What was trained is the next model that is chosen, without a file in between.
+    page.goto(f"{server[0]}evaluate/?{urlencode({'filter': 'kind=classification'})}")
+    page.locator("#trained-here > summary").click()
+    page.locator(f"[data-trained][data-arm='{GENERATED}']").click()
+    expect(page.locator("#model")).to_have_text("classifier-generated-all.safetensors")
 
 
 def test_what_cannot_be_trained_is_told_in_a_sentence(page: Page, server: Server) -> None:

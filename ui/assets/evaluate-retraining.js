@@ -45,10 +45,7 @@
     } finally { busy--; }
     if (retraining.atWork) look();
   }
-  document.addEventListener("submit", async (event) => {
-    const form = event.target;
-    if (form.id !== "retraining-form") return;
-    event.preventDefault();
+  function filled(form) {
     const data = { arms: [...form.querySelectorAll("[data-arm]:checked")].map((one) => one.dataset.arm) };
     for (const name of NUMBERS) {
       const typed = form.elements[name].value.trim().replace(",", ".");
@@ -57,6 +54,23 @@
     const shift = form.elements.shift?.value;   // there where there is another test set
     if (shift) data.shift = Number(shift);
     for (const name of CHOICES) data[name] = form.elements[name].value;
+    return data;
+  }
+  // How long it takes follows what is chosen.
+  let asked = 0;
+  document.addEventListener("input", async (event) => {
+    const form = event.target.closest("#retraining-form"), mine = ++asked;
+    if (!form) return;
+    try {
+      const said = await wire.get(`/evaluate/api/retraining-time?${new URLSearchParams({ ...place(), ...filled(form) })}`);
+      if (mine === asked) study.fit(said.parts);
+    } catch { /* the next change asks again */ }
+  });
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (form.id !== "retraining-form") return;
+    event.preventDefault();
+    const data = filled(form);
     const button = document.getElementById("begin-retraining");
     button.disabled = true;
     await send("begin-retraining", data);

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from core.types import TaskKind
+from core.words import duration
 from services.batches.drawn_scenes import COUNT, DrawnScenes
 from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
-from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, batch_address, duration, pass_bar, state_words
+from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, batch_address, pass_bar, state_words
 from ui.explore.parts import acts, button, first_steps, icon, list_line, page_head, pill, press
 from ui.frame import page
 from ui.markup import Child, Html, el

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from core.batches import FailedGroup
 from core.image_filter import ImageFilter
-from core.words import count_of
+from core.words import count_of, duration
 from services.batches.estimate import Estimate, amount
 from services.batches.sample_look import SampleLook
 from services.batches.service import BatchDetails, BatchStatus, CaptionSample, PassStatus, State
 from services.curation.views import gallery_address
-from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, counts_words, duration, pass_bar, rate, state_words
+from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, counts_words, pass_bar, rate, state_words
 from ui.diff import shortened, word_diff
 from ui.explore.parts import (
     UNKNOWN_PICTURE,

@@ -43,20 +43,6 @@ def state_words(view: BatchStatus) -> tuple[str, Tone]:
     return words, tone
 
 
-def duration(seconds: float) -> str:
-    """Such as 40 s, 12 min, 3 h 20 min, 4 days 6 h."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, rest = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {rest} min" if rest else f"{hours} h"
-    days, hours = divmod(hours, 24)
-    return f"{days} days {hours} h" if hours else f"{days} days"
-
-
 def rate(a_minute: float) -> str:
     """How fast it is: by the minute, or by the hour where that is slow."""
     if a_minute < 1:

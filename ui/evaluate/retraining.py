@@ -11,6 +11,7 @@ from core.evaluation_results import BEFORE, FEWEST_SEEDS, ON_GENERATED, ON_ORIGI
 from core.model_sections import in_bytes
 from core.types import TaskKind
 from core.words import count_of
+from services.evaluation.retraining.expected_time import ExpectedTime
 from services.evaluation.retraining.jobs import KeptResult, RetrainingChoices
 from services.evaluation.retraining.results import HOW_PARTED, OpenedImages, RetrainingResult, sides_words
 from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
@@ -23,7 +24,7 @@ from ui.explore.parts import acts, button, head_table, left, more_line, muted, n
 from ui.markup import Child, Html, el, join
 from ui.study.fields import field, number_input, select, tick
 
-PART = "part-retraining"
+PART, TIME = "part-retraining", "retraining-time"
 MOST_EARLIER = 5
 _ARM_HINTS: Mapping[ArmKey, str] = {
     "augmentation": "the originals, changed by torchvision at each look",
@@ -52,11 +53,13 @@ def retraining_part(
     choices: RetrainingChoices,
     kept: Sequence[KeptResult],
     work: WorkView | None,
-    doing: str,
     weights: Sequence[ArmWeights] = (),
     disk: int = 0,
+    time: ExpectedTime | None = None,
 ) -> Html:
-    """The whole part. `kept` has the latest first, `weights` are its files, `disk` are bytes of all trainings."""
+    """The whole part. `kept` has the latest first, `weights` are its files, `disk` are bytes of all trainings, and
+    `time` is what the form as it comes takes.
+    """
     active = work is not None and work.active
     body: list[Child] = [
         el("h2", "What retraining gains"),
@@ -67,7 +70,7 @@ def retraining_part(
         more_line("How sources are parted", [small(words) for words in HOW_PARTED], id="sides"),
     ]
     if work is not None and active:
-        body.append(_progress(work, doing))
+        body.append(_progress(work))
     elif work is not None and work.state == "failed":
         body.append(problem(work.error))
     elif work is not None and work.state == "cancelled":
@@ -77,7 +80,7 @@ def retraining_part(
     if choices.problem:
         body.append(el("p", choices.problem, class_="notice", id="not-retrained"))
     elif not active:
-        body.append(_form(choices, opened=not kept))
+        body.append(_form(choices, time, opened=not kept))
     if disk:
         body.append(_disk(disk))
     return el("section", body, id=PART, class_="card part retraining", data_at_work=active)
@@ -91,7 +94,8 @@ def _disk(disk: int) -> Html:
     return small(words, id="trainings-disk")
 
 
-def _progress(work: WorkView, doing: str) -> Html:
+def _progress(work: WorkView) -> Html:
+    doing = work.doing
     done = f"{work.done:,} of {work.total:,}{' updates' if doing.startswith('training') else ''}" if work.total else ""
     words = f"{doing[:1].upper()}{doing[1:]}" if doing else "It waits for its turn."
     told = f"{words}{f': {done}' if done and doing else ''}{left(work.seconds_left)}"
@@ -106,7 +110,12 @@ def _progress(work: WorkView, doing: str) -> Html:
     )
 
 
-def _form(choices: RetrainingChoices, opened: bool) -> Html:
+def time_part(time: ExpectedTime | None) -> Html:
+    """How long the training takes that a form asks for; empty where that cannot be asked."""
+    return el("p", time.words if time is not None else "", id=TIME, class_="mut small", role="status")
+
+
+def _form(choices: RetrainingChoices, time: ExpectedTime | None, opened: bool) -> Html:
     arms = [tick(f"arm-{key}", ARM_NAMES[key], True, _ARM_HINTS[key], data_arm=key, class_="arm") for key in ARM_KEYS]
     types = [("", "the rarest"), *((one, one) for one in choices.edit_types), (NO_TYPE, "none: learn from all")]
     shifts = [("", "none"), *((f"{number}", words) for number, words in choices.shifts)]
@@ -142,7 +151,7 @@ def _form(choices: RetrainingChoices, opened: bool) -> Html:
             ),
         ),
         el("p", "", class_="wrong", data_problem="retraining", role="alert"),
-        acts(el("button", "Begin to train", type="submit", class_="btn p", id="begin-retraining")),
+        acts(el("button", "Begin to train", type="submit", class_="btn p", id="begin-retraining"), time_part(time)),
         id="retraining-form",
         class_="model-form",
     )
@@ -183,9 +192,9 @@ def _weights(kept: KeptResult, place: Place, weights: Sequence[ArmWeights]) -> H
         link = el("a", one.arm, href=to, download=True, data_weights=one.arm)
         lines.append(el("li", link, el("span", f" {words}", class_="mut")))
     hint = (
-        "Of each arm the training that is best on the tuning images, as safetensors. The studio takes such a file as a "
-        "model under test (“a checkpoint file”); one of transformers belongs into the folder of its model, as "
-        "model.safetensors."
+        "Of each arm the training that is best on the tuning images, as safetensors. “Trained here”, where you choose "
+        "a model, takes each as a model under test. A downloaded file is a checkpoint file for the studio; one of "
+        "transformers belongs into the folder of its model, as model.safetensors."
     )
     inside = [small(hint), el("ul", lines, class_="small")]
     return el("details", el("summary", "Weights"), inside, class_="more-line weights", id="retraining-weights")

@@ -14,10 +14,11 @@ from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
 from services.evaluation.facts import SUFFIXES, json_text
-from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.jobs import Retrainings, retraining_question
 from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
+from services.evaluation.retraining.training import RetrainingQuestion
 from services.evaluation.service import EvaluationService, about
-from ui.evaluate.retraining import PART, retraining_part
+from ui.evaluate.retraining import PART, TIME, retraining_part, time_part
 from ui.evaluate.routes import API, At, plain_name, to_evaluation
 from ui.evaluate.words import EVALUATE, Place
 from ui.replies import FRESH, add_posted, attached, fetched_at, page_at
@@ -46,12 +47,23 @@ def add_retraining_routes(
         # While a model is trained this is asked each second: the disk is looked through before and after.
         disk = 0 if active else retrainings.disk()
         weights = retrainings.weights(kept[0]) if kept else ()
-        part = retraining_part(place, choices, kept, work, retrainings.doing(asked), weights, disk)
+        time = None if active or choices.problem else retrainings.expected(RetrainingQuestion(asked))
+        part = retraining_part(place, choices, kept, work, weights, disk, time)
         return {"at_work": active, "parts": {PART: part}}
 
     @fetched_at(app, f"{API}retraining")
     def retraining(place: At) -> Mapping[str, Any]:
         return part_of(OnModel.of(place.fields))
+
+    @fetched_at(app, f"{API}{TIME}")
+    def time(request: Request) -> Mapping[str, Any]:
+        """How long it takes what the form says now; nothing while that cannot be begun."""
+        try:
+            sent = BeginRetraining.of(_known(request.query_params))
+            expected = retrainings.expected(retraining_question(evaluations.asked(sent), sent))
+        except UserError:
+            return {"parts": {TIME: time_part(None)}}
+        return {"parts": {TIME: time_part(expected)}}
 
     @page_at(app, f"{EVALUATE}retraining/images", to_evaluation)
     def images(request: Request, place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:

@@ -21,15 +21,20 @@ from PIL import Image
 from core.errors import UserError
 from core.figures import Floats
 from core.progress import OnCount
+from core.settings import UnderTestSettings
 from core.types import from_plain, to_plain
+from evaluation.adapters.transformers import folder_of
 from evaluation.answers import groups_in_mask, groups_of_numbers
 from evaluation.class_mapping import ClassMap
+from evaluation.retraining.data_split import SHARES
 from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_state, learnt, said_before
 from evaluation.retraining.training import Arm, TrainingRecipe
 from evaluation.segmentation import IGNORED
 from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
+from services.evaluation.model_files import keep_weights
+from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, expected_time, pace_of
 from services.evaluation.retraining.results import ArmTraining, RetrainingResult, result_facts, result_of
 from services.evaluation.retraining.shifts import classes_of, groups_of_shift, with_shift
 from services.evaluation.retraining.training import (
@@ -49,6 +54,7 @@ from services.evaluation.retraining.weights import (
     best_weights,
     disk_of,
     mark,
+    stopped_trainings,
     weights_file,
 )
 from services.evaluation.scoring import judged_of, score_images
@@ -57,12 +63,12 @@ from services.evaluation.subjects import Cases, MaskOf, Numbers
 from services.evaluation.types import EvaluationQuestion
 from services.test_sets.hashes import hashes_of
 from services.test_sets.twins import MOST_TWINS, twins_in, twins_of
-from services.work_queue import WorkQueue, WorkView
+from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.curation.case_columns import Outcome
 from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
 
-RETRAINING = "retraining"
+RETRAINING, NO_RESULT = "retraining", "There is no such result any more."
 READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
 Groups = tuple[tuple[int, ...], ...]
 MaskNumbers = Callable[[Mapping[int, str]], NDArray[np.uint8]]
@@ -87,6 +93,16 @@ class KeptResult:
 
 
 @dataclass(frozen=True)
+class TrainedModel:
+    """Weights that a retraining has left, to be chosen as a model under test."""
+
+    number: int
+    """`StoredRetraining.id`."""
+    found: RetrainingResult
+    weights: ArmWeights
+
+
+@dataclass(frozen=True)
 class RetrainingChoices:
     """What can be chosen for a retraining."""
 
@@ -105,7 +121,6 @@ class Retrainings:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
         """Its trainings; `of(about(asked))` finds them. The result is a `RetrainingResult`."""
-        self._doing: dict[str, str] = {}
 
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
@@ -123,11 +138,11 @@ class Retrainings:
     def begin(self, asked: RetrainingQuestion) -> WorkView:
         """Begin to train, or return the work that goes on. Raises UserError for what cannot be trained."""
         self._require(asked)
-        return self.work.begin(RETRAINING, about(asked.asked), lambda on_count: self._act(asked, on_count))
 
-    def doing(self, asked: EvaluationQuestion) -> str:
-        """What is done just now, such as "training “+ generated, all”, seed 2 of 5"; "" before it begins."""
-        return self._doing.get(about(asked), "")
+        def work(on_work: OnWork) -> RetrainingResult:
+            return self.retrain(asked, lambda what, done, total: on_work(done, total, what))
+
+        return self.work.begin(RETRAINING, about(asked.asked), work)
 
     def choices(self, asked: EvaluationQuestion) -> RetrainingChoices:
         """Return what can be chosen for a retraining. Raises UserError as `EvaluationService.cases`."""
@@ -139,6 +154,27 @@ class Retrainings:
         return RetrainingChoices(
             "", types, tuple((one.number, one.words) for one in versions if one.number != asked.subject.version)
         )
+
+    def expected(self, asked: RetrainingQuestion) -> ExpectedTime:
+        """How long it takes at the speed at which the model was trained here before: with these images, or with others.
+        Raises UserError as `EvaluationService.cases`.
+        """
+        cases = self._evaluations.cases(asked.asked.subject)
+        originals = round(SHARES["train"] * cases.view.sources)
+        recipe = asked.recipe(originals, cases.view.kind or "classification")
+        return expected_time((1 + len(asked.arms)) * asked.seeds, recipe, *self._pace(asked.asked))
+
+    def _pace(self, asked: EvaluationQuestion) -> tuple[TrainingPace | None, str]:
+        """How fast a model was trained here, and when that was measured."""
+        about, stored = kept_under(asked), self._evaluations.predicting.stored(asked.model)
+        rows = self._workspace.retrainings.kept()
+        own = [row for row in rows if row.about == about]
+        for row in (*own, *(row for row in rows if stored is not None and row.model == stored.id)):
+            pace = from_plain(RetrainingResult, row.told).pace
+            if pace is not None:
+                return pace, row.created
+        found = stopped_trainings(self._workspace, about)
+        return pace_of(state for state, _ in found), max((used for _, used in found), default="")
 
     def kept(self, asked: EvaluationQuestion) -> tuple[KeptResult, ...]:
         """What came of all retrainings of a model with images of a subject, the latest first."""
@@ -153,7 +189,7 @@ class Retrainings:
         """Return a kept result by its number. Raises UserError for one that is gone."""
         found = next((one.found for one in self.kept(asked) if one.number == number), None)
         if found is None:
-            raise UserError("There is no such result any more.")
+            raise UserError(NO_RESULT)
         return found
 
     def opens(self, asked: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
@@ -170,6 +206,32 @@ class Retrainings:
     def weights_file(self, asked: EvaluationQuestion, number: int, arm: str) -> tuple[str, Path]:
         """Return name and file of the weights of one arm of a kept result. Raises UserError if they are gone."""
         return weights_file(self._workspace, self.result(asked, number), arm)
+
+    def trained(self) -> tuple[TrainedModel, ...]:
+        """The weights that the latest retraining of each model with each set of images has left, the latest first."""
+        found, seen = list[TrainedModel](), set[str]()
+        for row in self._workspace.retrainings.kept():
+            if row.about in seen:
+                continue
+            seen.add(row.about)
+            result: RetrainingResult = from_plain(RetrainingResult, row.told)
+            found += [TrainedModel(row.id, result, one) for one in best_weights(self._workspace, result)]
+        return tuple(found)
+
+    def as_model(self, number: int, arm: str) -> dict[str, str]:
+        """Keep the weights of an arm of a retraining as a model under test; return its source and file. Raises
+        UserError if they are gone.
+        """
+        row = next((one for one in self._workspace.retrainings.kept() if one.id == number), None)
+        if row is None:
+            raise UserError(NO_RESULT)
+        name, weights = weights_file(self._workspace, from_plain(RetrainingResult, row.told), arm)
+        models = self._workspace.models_under_test.all()
+        settings = next(one.settings for one in models if one.model.id == row.model)
+        base = UnderTestSettings.model_validate(settings)
+        folder = folder_of(base)[0] if base.source == "transformers" else None
+        file = keep_weights(self._workspace, weights, Path(name).stem, folder)
+        return {"source": "file" if folder is None else "transformers", "file": str(file)}
 
     def disk(self) -> int:
         """How many bytes all trainings of the workspace take."""
@@ -212,23 +274,13 @@ class Retrainings:
         groups = tuple(tuple(sorted(one)) for one in classes) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
         said, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
-        found = result_of(asked, cases, stored, planned, recipe, before, said, trainings)
+        states = [kept_state(self._workspace.trainings / one.folder) for one in trainings]
+        pace = pace_of(state for state in states if state is not None)
+        found = result_of(asked, cases, stored, planned, recipe, before, said, trainings, pace)
         self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, to_plain(found))
         return found
 
     # How it is done
-
-    def _act(self, asked: RetrainingQuestion, on_count: OnCount) -> RetrainingResult:
-        named = about(asked.asked)
-
-        def on_step(what: str, done: int, total: int) -> None:
-            self._doing[named] = what
-            on_count(done, total)
-
-        try:
-            return self.retrain(asked, on_step)
-        finally:
-            self._doing.pop(named, None)
 
     def _require(self, sent: RetrainingQuestion) -> Cases:
         """Raises UserError where nothing can be trained."""

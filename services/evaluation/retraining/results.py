@@ -22,6 +22,7 @@ from evaluation.retraining.stored_training import right_of
 from evaluation.retraining.training import Augmentation, TrainingRecipe
 from evaluation.segmentation import mean_iou
 from services.evaluation.facts import finite
+from services.evaluation.retraining.expected_time import TrainingPace
 from services.evaluation.retraining.training import NotMeasured, Preset, RetrainingPlan, RetrainingQuestion, SetEntries
 from services.evaluation.service import title_of
 from services.evaluation.subjects import Cases
@@ -144,6 +145,8 @@ class RetrainingResult:
     trainings: tuple[ArmTraining, ...]
     twins_together: bool = False
     """Whether mirrored and cropped copies of a source were on its side. Not in results of version 0.1.0."""
+    pace: TrainingPace | None = None
+    """How fast it was trained; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
         """What opens for a set, or for an arm on it; None where nothing does."""
@@ -220,6 +223,7 @@ def result_of(
     before: dict[str, Floats],
     said: dict[tuple[str, int], dict[str, Floats]],
     trainings: Sequence[ArmTraining],
+    pace: TrainingPace | None,
 ) -> RetrainingResult:
     """Work out all that a report tells. `before` holds the answers of the model as it is, by set, and `answers` those
     by arm and seed once it was trained, as `evaluation.retraining.stored_training.learnt` returns them; `trainings`
@@ -276,6 +280,7 @@ def result_of(
         opened=tuple(opened(planned.behind, {BEFORE: as_it_is, **measured}, kind)),
         trainings=tuple(trainings),
         twins_together=planned.twins_together,
+        pace=pace,
     )
 
 

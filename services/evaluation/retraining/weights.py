@@ -19,6 +19,7 @@ from core.types import from_plain
 from core.words import count_of
 from evaluation.retraining.stored_training import (
     REMOVED,
+    KeptState,
     is_trained,
     kept_state,
     remove_training,
@@ -129,6 +130,16 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
     named = [one for one in folders if _TRAINING.fullmatch(one.name) and one.is_dir()]
     trainings = [_kept_training(folder, uses.get(folder.name), latest) for folder in named]
     return tuple(sorted(trainings, key=lambda one: one.used, reverse=True))
+
+
+def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[KeptState, str], ...]:
+    """The trainings of a model with some images of which nothing came yet, each with when it was used last. `about` is
+    that of `Marked`.
+    """
+    marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
+    folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
+    states = ((kept_state(folder), _used(folder)) for folder in folders)
+    return tuple((state, used) for state, used in states if state is not None)
 
 
 def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:

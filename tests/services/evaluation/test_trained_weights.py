@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from PIL import Image
 from cli.evaluation import main
 from core.errors import Cancelled, UserError
 from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL
+from core.image_filter import ImageFilter
 from core.settings import UnderTestSettings
 from evaluation.adapters.architectures import find_network, header_of
 from evaluation.models import ModelUnderTest
@@ -29,9 +31,10 @@ from evaluation.retraining.stored_training import kept_state, learnt, remove_tra
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.weights import MARK, disk_of, remove_old, trainings_of
 from services.evaluation.service import EvaluationService
+from services.evaluation.types import Subject
 from storage.workspace import Workspace
 from tests.evaluation.test_trainings import checkpoint, training
-from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, ROADS, service_of
+from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, ROADS
 from tests.support.evaluation_cases import scenes_to_learn_from
 from tests.support.made_once import MadeOnce
 from tests.support.model_cases import CLASSES, transformers_folder
@@ -46,22 +49,8 @@ def workspace(tmp_path: Path, made_once: MadeOnce) -> Iterator[Workspace]:
         yield opened
 
 
-@pytest.fixture
-def evaluations(workspace: Workspace) -> Iterator[EvaluationService]:
-    made = service_of(workspace)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def retrainings(workspace: Workspace, evaluations: EvaluationService) -> Iterator[Retrainings]:
-    made = Retrainings(workspace, evaluations)
-    yield made
-    made.close()
-
-
 def test_the_weights_of_the_best_training_are_a_model_under_test(
-    workspace: Workspace, evaluations: EvaluationService, retrainings: Retrainings, tmp_path: Path
+    workspace: Workspace, service: EvaluationService, retrainings: Retrainings, tmp_path: Path
 ) -> None:
     retrainings.retrain(replace(QUICK, seeds=2), quiet)
     (kept,) = retrainings.kept(BIRDS)
@@ -77,7 +66,7 @@ def test_the_weights_of_the_best_training_are_a_model_under_test(
     name, kept_file = retrainings.weights_file(BIRDS, kept.number, GENERATED)
     assert name == "classifier-generated-all.safetensors"
     file = shutil.copy(kept_file, tmp_path / name)
-    plan = planned(workspace, evaluations, QUICK)[1]
+    plan = planned(workspace, service, QUICK)[1]
     model = ModelUnderTest(UnderTestSettings(source="file", file=str(file)))
     before = ModelUnderTest(CLASSIFIER)
     assert model.identity.classes == before.identity.classes and model.identity.name == before.identity.name
@@ -95,6 +84,39 @@ def test_the_weights_of_the_best_training_are_a_model_under_test(
         retrainings.weights_file(BIRDS, kept.number, GENERATED)
     with pytest.raises(UserError, match="There is no such result"):
         retrainings.weights_file(BIRDS, kept.number + 1, ORIGINAL)
+
+
+def test_how_long_it_takes_is_told_by_the_speed_that_was_measured(
+    retrainings: Retrainings,
+) -> None:
+    asked = replace(QUICK, updates=4, seeds=2)
+    unknown = retrainings.expected(asked)
+    assert unknown.seconds is None and "cannot be told yet: this model was never trained here" in unknown.words
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what.startswith("training") and done == 3:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        retrainings.retrain(asked, stop)
+    halfway = retrainings.expected(asked)
+    assert halfway.at_least and halfway.seconds is not None and halfway.seconds > 0
+    assert halfway.words.startswith("At least ") and "4 trainings of 4 updates with 4 images each" in halfway.words
+
+    begun = time.monotonic()
+    found = retrainings.retrain(asked, quiet)
+    took = time.monotonic() - begun
+    assert found.pace is not None and found.pace.other is not None
+    known = retrainings.expected(asked)
+    assert not known.at_least and known.seconds is not None and known.words.startswith("About ")
+    assert 0.3 * took < known.seconds < 3 * took, "the same once more takes as long"
+    more = retrainings.expected(replace(asked, seeds=4, updates=40))
+    assert more.trainings == 8 and more.seconds == pytest.approx(8 * (40 * 4 * found.pace.an_image + found.pace.other))
+    # With other images too, and not before the model that is meant was trained.
+    some = replace(BIRDS, subject=Subject(filter=ImageFilter(facets={"kind": ("classification",), "class": ("bird",)})))
+    assert retrainings.expected(replace(asked, asked=some)).seconds is not None
+    assert retrainings.expected(replace(QUICK, asked=ROADS)).seconds is None
+    assert retrainings.retrain(asked, quiet).pace == found.pace, "nothing was trained, and the same is told"
 
 
 def test_a_segmenter_that_was_taken_away_is_the_next_model_as_it_is(retrainings: Retrainings) -> None:

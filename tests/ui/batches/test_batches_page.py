@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from core.errors import Cancelled, UserError
 from core.studies import NewItem
+from core.words import duration
 from pipeline.profiles.profile import PROFILES
 from services.batches.plan_file import PLANS, plan_from_text, read_plan
 from services.batches.running import BatchCommand, BatchRuns, PlanBatch
@@ -28,7 +29,6 @@ from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
 from tests.support.voted import CREW, NO, YES, cast, study_of
 from ui.batches.routes import SENT, add_batch_routes
-from ui.batches.words import duration
 from ui.scripts.endpoints import OF_PAGES
 
 HOSTILE = '<script>alert(1)</script> & "co"'

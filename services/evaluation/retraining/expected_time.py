@@ -1,0 +1,69 @@
+"""How long a retraining takes, told before it begins: by the speed of earlier trainings of the same model here, and by
+nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from core.words import count_of, duration
+from evaluation.retraining.stored_training import KeptState
+from evaluation.retraining.training import TrainingRecipe
+
+CANNOT_TELL = (
+    "How long it takes cannot be told yet: this model was never trained here. The first updates tell it, and you can "
+    "cancel then without losing them."
+)
+
+
+@dataclass(frozen=True)
+class TrainingPace:
+    """How fast a model was trained."""
+
+    an_image: float
+    """Seconds to learn from one image in one update."""
+    other: float | None
+    """Seconds of a training beside its updates: to load the model, tune and measure. None if it is not known."""
+
+
+@dataclass(frozen=True)
+class ExpectedTime:
+    """How long a retraining is likely to take."""
+
+    trainings: int
+    recipe: TrainingRecipe
+    seconds: float | None
+    """None if the model was never trained here."""
+    at_least: bool = False
+    """True if only the time of the updates is known."""
+    measured: str = ""
+    """When the speed was measured: ISO 8601, UTC."""
+
+    @property
+    def words(self) -> str:
+        """It in a sentence or two."""
+        if self.seconds is None:
+            return CANNOT_TELL
+        day = f" of {datetime.fromisoformat(self.measured):%Y-%m-%d}" if self.measured else ""
+        about = f"{'At least' if self.at_least else 'About'} {duration(self.seconds)}"
+        each = f"{count_of(self.recipe.updates, 'update')} with {count_of(self.recipe.batch, 'image')} each"
+        return f"{about}: {count_of(self.trainings, 'training')} of {each}, at the speed of this model's training{day}."
+
+
+def pace_of(trainings: Iterable[KeptState]) -> TrainingPace | None:
+    """The speed of trainings; None if none was measured."""
+    found = tuple(trainings)
+    paces = [one.seconds / (one.updates * one.batch) for one in found if one.seconds and one.updates]
+    others = [one.other_seconds for one in found if one.other_seconds is not None]
+    return TrainingPace(median(paces), median(others) if others else None) if paces else None
+
+
+def expected_time(trainings: int, recipe: TrainingRecipe, pace: TrainingPace | None, measured: str) -> ExpectedTime:
+    """How long so many trainings take at a speed that was measured at a moment."""
+    if pace is None:
+        return ExpectedTime(trainings, recipe, None)
+    each = recipe.updates * recipe.batch * pace.an_image + (pace.other or 0.0)
+    return ExpectedTime(trainings, recipe, trainings * each, pace.other is None, measured)
