@@ -179,7 +179,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     services = (studio.gallery, studio.test_sets, studio.imports, studio.image_map, studio.meaning)
     add_curate_routes(app, studio.commands, *services)
     add_batch_routes(app, studio.commands, studio.batches, studio.revisions, studio.profile.name)
-    add_evaluate_routes(app, studio.commands, studio.evaluations, workspace.thumbnails.webp)
+    add_evaluate_routes(app, studio.commands, studio.evaluations, studio.retrainings, workspace.thumbnails.webp)
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
     app.mount("/annotate", annotate_application(annotator_services(studio.workspace)))

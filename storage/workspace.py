@@ -45,6 +45,7 @@ THUMBNAILS = "thumbs"
 PRESENCE = "open"
 VECTORS = "vectors"
 RETRAININGS = "retrainings"
+MODEL_FILES = "models"
 
 
 class Workspace:
@@ -137,6 +138,11 @@ class Workspace:
     def trainings(self) -> Path:
         """The folder of the weights of models that were trained further, a folder each; it need not exist."""
         return self.folder / RETRAININGS
+
+    @property
+    def model_files(self) -> Path:
+        """The folder of models that were uploaded or trained here and chosen; it need not exist."""
+        return self.folder / MODEL_FILES
 
     def saved(self) -> int:
         """Another number after every commit, be it of this process or of another one."""

@@ -21,6 +21,7 @@ SCRIPTS = (
     "gestures.js",
     "text.js",
     "files.js",
+    "model-form.js",
     "runs.js",
     "results.js",
     "drawing.js",

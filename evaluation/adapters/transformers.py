@@ -35,7 +35,7 @@ _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 def from_transformers(wanted: UnderTestSettings) -> Network:
     """The network with its weights, on the CPU. Raises UserError for what is not to be had, or is no such model."""
-    folder, called, weights = _folder(wanted)
+    folder, called, weights = folder_of(wanted)
     config = _config(folder, called)
     kind = _kind(config, called)
     if not any(folder.glob("*.safetensors")):
@@ -78,8 +78,8 @@ def from_transformers(wanted: UnderTestSettings) -> Network:
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
 
 
-def _folder(wanted: UnderTestSettings) -> tuple[Path, str, str]:
-    """Where the files are, what the model is called, and what its weights are."""
+def folder_of(wanted: UnderTestSettings) -> tuple[Path, str, str]:
+    """Where the files are, what the model is called, and what its weights are. Raises UserError as `find_network`."""
     if wanted.file:
         folder = checkpoint_path(wanted.file)
         if not folder.is_dir():

@@ -44,6 +44,7 @@ from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of
 from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
+from services.evaluation.model_files import keep_upload
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of
@@ -74,6 +75,7 @@ READING = "reading images"
 LOOKING = "looking at the model"
 HELD = 8
 """Evaluations, and subjects, that are kept until something is saved."""
+NO_MODEL = "There is no such model any more: take one from the list."
 NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
 
 
@@ -110,7 +112,7 @@ class EvaluationService:
         commands.add(BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
         commands.add(CancelPredictions, lambda sent: cancelled(self.work, sent.work))
         commands.add(ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
-        commands.add(MakeControlSet, lambda sent: work_facts(self.make_control(sent.subject)))
+        commands.add(MakeControlSet, lambda sent: work_facts(self.make_control(sent.subject, sent.key)))
         commands.add(CancelControlSet, lambda sent: cancelled(self._controls.work, sent.work))
         commands.add(ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
         commands.add(DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
@@ -142,11 +144,13 @@ class EvaluationService:
         """A subject as it is now. Raises UserError for a version that is gone."""
         return self.cases(subject).view
 
-    def models(self, subject: Subject) -> tuple[ModelChoice, ...]:
-        """The models that can be chosen: those of the profile, then those that were asked before, the latest first."""
-        cases = self.cases(subject)
-        kind = cases.view.kind
-        if kind == "segmentation":
+    def models(self, subject: Subject | None = None) -> tuple[ModelChoice, ...]:
+        """The models that can be chosen, for a subject or before there is one: those of the profile, then those that
+        were asked before, the latest first.
+        """
+        cases = self.cases(subject) if subject is not None else None
+        kind = cases.view.kind if cases is not None else None
+        if cases is not None and kind == "segmentation":
             self._masks.warm(cases)
         offered = self._profile.model_under_test
         of_profile = [one for one in (offered.classification, offered.segmentation) if one is not None]
@@ -192,6 +196,10 @@ class EvaluationService:
         self._require(cases)
         key = (model_key(asked.model), cases.pictures[0])
         return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(asked.model, cases.pictures[0])))
+
+    def keep_model_file(self, file: Path, name: str) -> dict[str, str]:
+        """Keep a model that a person uploads as `name`; return its source and file. Raises UserError for no model."""
+        return keep_upload(self._workspace, file, name)
 
     def look(self, asked: EvaluationQuestion) -> WorkView:
         """Begin to load the model, so that `mapping` can be told."""
@@ -241,9 +249,17 @@ class EvaluationService:
 
     # The control set
 
-    def make_control(self, subject: Subject) -> WorkView:
-        """Begin to draw missing reconstructions; the result is a `ControlsDrawn`. Raises UserError if it cannot."""
-        return self._controls.make(subject, about_control(subject))
+    def make_control(self, subject: Subject, key: str = "") -> WorkView:
+        """Begin to draw missing reconstructions, which the model of a `ModelChoice.key` then reads; "" for none. The
+        result is a `ControlsDrawn`. Raises UserError if it cannot.
+        """
+        model = self._by_key(key, subject) if key else None
+
+        def read(on_count: OnCount) -> Read:
+            assert model is not None
+            return self.read(model, self.cases(subject), on_count)
+
+        return self._controls.make(subject, about_control(subject), read if model is not None else None)
 
     @property
     def _controls(self) -> ControlSets:
@@ -387,11 +403,14 @@ class EvaluationService:
             raise UserError(cases.view.problem, field="subject")
 
     def _choice(
-        self, wanted: UnderTestSettings, cases: Cases, from_profile: bool, stored: StoredModel | None = None
+        self, wanted: UnderTestSettings, cases: Cases | None, from_profile: bool, stored: StoredModel | None = None
     ) -> ModelChoice:
         stored = stored or self.predicting.stored(wanted)
-        read = self._answers.read_of(stored, cases) if stored is not None else 0
-        kind = stored.identity.kind if stored is not None else cases.view.kind
+        read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
+        kind = stored.identity.kind if stored is not None else None
+        if kind is None and from_profile:
+            offered = self._profile.model_under_test
+            kind = "classification" if wanted == offered.classification else "segmentation"
         return ModelChoice(model_choice_key(wanted), title_of(wanted), kind, wanted, from_profile, read)
 
     def _show(self, sent: ShowEvaluation) -> dict[str, Any]:
@@ -401,10 +420,7 @@ class EvaluationService:
 
     def _wanted(self, sent: OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
-            for choice in self.models(subject):
-                if choice.key == sent.key:
-                    return choice.settings
-            raise UserError("There is no such model any more: take one from the list.", field="key")
+            return self._by_key(sent.key, subject)
         if sent.source == "profile":
             chosen_model(sent)  # which refuses a name or a file that the profile's own model does not have
             kind = self.view(subject).kind
@@ -413,6 +429,12 @@ class EvaluationService:
                 raise UserError("The profile names no model under test for these images: choose one.", field="source")
             return wanted
         return chosen_model(sent)
+
+    def _by_key(self, key: str, subject: Subject) -> UnderTestSettings:
+        for choice in self.models(subject):
+            if choice.key == key:
+                return choice.settings
+        raise UserError(NO_MODEL, field="key")
 
     def _list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
         names = ("key", "title", "kind", "from_profile", "predicted")
@@ -455,7 +477,7 @@ def title_of(wanted: UnderTestSettings) -> str:
 def work_facts(view: WorkView) -> dict[str, Any]:
     """A piece of work, JSON-ready."""
     state = "stopping" if view.stopping and view.active else view.state
-    plain = {name: getattr(view, name) for name in ("done", "total", "seconds_left", "error")}
+    plain = {name: getattr(view, name) for name in ("done", "total", "doing", "seconds_left", "error")}
     return {"work": view.id, "state": state, **plain, "note": getattr(view.result, "note", "")}
 
 

@@ -588,6 +588,38 @@ def test_the_header_names_every_page_on_a_phone(page: Page, server: Server) -> N
         expect(page.locator(".top nav").first.locator("a")).to_have_text([one for _, one, _ in NAVIGATION])
 
 
+def test_a_model_of_ones_own_is_chosen_before_there_is_an_image(page: Page, odd: Server, tmp_path: Path) -> None:
+    url, studio = odd
+    own = tmp_path / "My own.onnx"
+    onnx_file(own)
+    page.goto(f"{url}evaluate/")
+    expect(page.locator("#part-subjects")).to_contain_text("Nothing to evaluate yet")
+    page.locator("#other-model summary").click()
+    picker = page.locator("#model-form [data-model-file]")
+    (tmp_path / "notes.txt").write_text("no model")
+    picker.set_input_files(tmp_path / "notes.txt")
+    expect(page.locator("[data-sent]")).to_contain_text("'notes.txt' is no model that can be read")
+    picker.set_input_files(own)
+    expect(page.locator("[data-sent]")).to_have_text("My own.onnx is in the workspace.")
+    expect(page.locator("#model-form [name=source]")).to_have_value("onnx")
+    for name, typed in (("classes", ", ".join(CLASSES)), ("mean", MEAN), ("std", STD)):
+        page.locator(f"#model-form [name={name}]").fill(typed)
+    page.locator("#look").click()
+    chosen = page.locator("#part-chosen")
+    expect(chosen).to_contain_text("My-own.onnx")
+    expect(chosen).to_contain_text(f"A classifier of 3 classes: {', '.join(CLASSES)}.")
+    expect(page.locator("#part-subjects")).to_contain_text("The model is kept till then.")
+
+    run_of(studio.workspace, 900, [901, 902], label="boat")
+    page.reload()
+    page.locator(".subject-line a").first.click()
+    expect(page.locator("#model")).to_have_text("My-own.onnx")
+    page.locator("#begin").click()
+    expect(page.locator("#answer")).to_be_visible(timeout=READ)
+    page.goto(f"{url}evaluate/")
+    expect(page.locator(".model-line").filter(has_text="My-own.onnx")).to_be_visible()
+
+
 def test_the_header_of_explore_holds_a_message_at_any_width(page: Page, odd: Server) -> None:
     url, studio = odd
     run = studio.runs.from_upload(encoded(picture(600)), "A bird.png")
@@ -697,3 +729,7 @@ def test_a_control_set_is_watched_as_it_is_drawn(page: Page, odd: Server) -> Non
     page.locator("#make-control").click()
     expect(page.locator(".eval-head")).to_contain_text("2 reconstructions")
     expect(page.locator("#control")).to_have_count(0)
+    # What was drawn is read by the model in the same work: no second press.
+    expect(page.locator("#begin")).to_have_count(0)
+    expect(page.locator("#card-excess .value")).not_to_have_text("cannot tell")
+    expect(page.locator("main")).not_to_contain_text("There are no reconstructions")

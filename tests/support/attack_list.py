@@ -151,6 +151,7 @@ ATTACKS: Mapping[str, tuple[int, Attack]] = {
     "the file of an export": (401, lambda w: w.ask("GET", "/curate/exports/1/x.zip")),
     "releasing a test set": (401, lambda w: w.ask("POST", "/curate/api/set-work", {"kind": "release-test-set"})),
     "bringing in images": (401, lambda w: w.ask("POST", "/curate/files/import?file=x.zip", {"x": 1})),
+    "bringing in a model": (401, lambda w: w.ask("POST", "/evaluate/files/model?name=x.onnx", {"x": 1})),
     "the report of an import": (401, lambda w: w.ask("GET", "/curate/import/1")),
     "deciding": (401, lambda w: w.ask("POST", "/curate/api/decide", {"view": "", "verdict": "rejected"})),
     "the batches": (401, lambda w: w.ask("GET", "/batches/")),

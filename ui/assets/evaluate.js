@@ -124,16 +124,30 @@
     const button = document.getElementById("look"), note = document.getElementById("looking");
     for (const name of ["", ...NAMES]) study.tell(name, "");
     const data = { ...place() };
+    delete data.key;   // of a model that was chosen before
     for (const name of NAMES) {
       const field = form.elements[name];
       if (field.checkVisibility()) data[name] = field.value;   // only what this kind of model has
     }
     button.disabled = true;
     note.textContent = "Loading it …";
-    try { location.assign((await followed(await wire.post(api("look"), data))).go); return; }
-    catch (error) { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); }
+    await goTo(data);
     note.textContent = "";
     button.disabled = false;
+  });
+  async function goTo(data) {
+    try { location.assign((await followed(await wire.post(api("look"), data))).go); }
+    catch (error) { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); }
+  }
+  document.addEventListener("click", async (event) => {
+    const trained = event.target.closest("[data-trained]");
+    if (!trained) return;
+    const note = trained.querySelector("span:last-child"), words = note.textContent;
+    trained.disabled = true;
+    note.textContent = "Loading it …";
+    await goTo({ ...place(), key: "", mapping: "", trained: Number(trained.dataset.trained), arm: trained.dataset.arm });
+    note.textContent = words;
+    trained.disabled = false;
   });
   evaluate.ready = true;
 })();

@@ -10,13 +10,15 @@ from urllib.parse import urlencode
 
 from core.class_tables import words_of_id
 from core.evaluation_results import MappingReport, MappingRow
+from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from core.words import count_of
+from services.evaluation.retraining.jobs import TrainedModel
 from services.evaluation.service import READING
 from services.evaluation.types import ClassMapping, ModelChoice, Pending, SubjectView
 from services.work_queue import WorkView
-from ui.evaluate.words import EVALUATE, Place, evaluate_address
+from ui.evaluate.words import EVALUATE, Place, evaluate_address, per_cent
 from ui.explore.model_form import model_fields
 from ui.explore.parts import (
     acts,
@@ -47,6 +49,7 @@ HEAD = "label,model class"
 INPUT = "api/input.png"
 """Of the address of an image as the model gets it, below the page's own."""
 _KINDS = {"classification": "classification", "segmentation": "segmentation", None: "no images"}
+_DOES: Mapping[TaskKind, str] = {"classification": "classifier", "segmentation": "segmenter"}
 
 
 @dataclass(frozen=True)
@@ -85,19 +88,21 @@ class Stand:
 # Which test set
 
 
-def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int]) -> Html:
-    """List every version of every test set and the gallery with its images by kind, or say how to get some."""
+def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], chosen: ModelChoice | None) -> Html:
+    """List every version of every test set and the gallery with its images by kind, or say how to get some. `chosen` is
+    the model that is evaluated on them, if it was chosen first.
+    """
     if not subjects and not gallery:
         return el(
             "section",
-            el("h2", "Nothing to evaluate yet"),
+            el("h2", "Nothing to evaluate yet" if chosen is None else "On which images?"),
             el(
                 "p",
                 "A model is evaluated on images, and there are none yet: make some in ",
                 el("a", "Explore", href="/"),
                 ", or many of them as a ",
                 el("a", "batch", href="/batches/"),
-                ".",
+                ". You can choose your model now: it is kept." if chosen is None else ". The model is kept till then.",
             ),
             class_="card part",
             id="part-subjects",
@@ -109,40 +114,51 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
     )
     return el(
         "section",
-        [_subject_line(one) for one in subjects],
-        [_gallery_line(kind, images) for kind, images in gallery.items()],
+        el("h2", "On which images?"),
+        [_subject_line(one, chosen) for one in subjects],
+        [_gallery_line(kind, images, chosen) for kind, images in gallery.items()],
         hint,
         id="part-subjects",
         class_="subject-list",
     )
 
 
-def _gallery_line(kind: TaskKind, images: int) -> Html:
-    to = evaluate_address(filter=urlencode({"kind": kind}))
+def _misfit(kind: TaskKind | None, chosen: ModelChoice | None) -> str:
+    """Why the chosen model cannot be evaluated on images of a kind; "" if it can, or nobody knows yet."""
+    if chosen is None or kind is None or chosen.kind in (None, kind):
+        return ""
+    return f"These images are of a {kind}, and {chosen.title} is no {_DOES[kind]}."
+
+
+def _gallery_line(kind: TaskKind, images: int, chosen: ModelChoice | None) -> Html:
+    misfit = _misfit(kind, chosen)
+    to = evaluate_address(filter=urlencode({"kind": kind}), key=chosen.key if chosen is not None else "")
     return el(
         "div",
         el(
             "div",
-            el("b", el("a", "The whole gallery", href=to)),
+            el("b", el("a", "The whole gallery", href=to) if not misfit else "The whole gallery"),
             el("small", count_of(images, "generated image"), class_="mut"),
             class_="what",
         ),
         pill(_KINDS[kind], "acc"),
-        el("div", "All images that are there, in whatever set or none.", class_="mut small told"),
-        class_="card subject-line",
+        el("div", misfit or "All images that are there, in whatever set or none.", class_="mut small told"),
+        class_="card subject-line no" if misfit else "card subject-line",
         data_kind=kind,
     )
 
 
-def _subject_line(one: SubjectView) -> Html:
-    splits = len(one.splits) > 1
-    look = "card subject-line" if not one.problem or splits else "card subject-line no"
-    told: Child = one.problem
+def _subject_line(one: SubjectView, chosen: ModelChoice | None) -> Html:
+    key, misfit = chosen.key if chosen is not None else "", _misfit(one.kind, chosen)
+    splits = len(one.splits) > 1 and not misfit
+    problem = one.problem or misfit
+    look = "card subject-line" if not problem or splits else "card subject-line no"
+    told: Child = problem
     if splits:
-        told = [el("span", "split "), [_split_link(one, split) for split in one.splits]]
+        told = [el("span", "split "), [_split_link(one, split, key) for split in one.splits]]
     name: Child = one.title
-    if not one.problem or splits:
-        name = el("a", one.title, href=evaluate_address(version=one.subject.version))
+    if not problem or splits:
+        name = el("a", one.title, href=evaluate_address(version=one.subject.version, key=key))
     figures = f"{count_of(one.sources, 'source')} · {count_of(one.cases, 'test case')}"
     if one.controls:
         figures += f" · {count_of(one.controls, 'reconstruction')}"
@@ -156,8 +172,8 @@ def _subject_line(one: SubjectView) -> Html:
     )
 
 
-def _split_link(one: SubjectView, split: str) -> Html:
-    return el("a", split, href=evaluate_address(version=one.subject.version, split=split), class_="btn s")
+def _split_link(one: SubjectView, split: str, key: str) -> Html:
+    return el("a", split, href=evaluate_address(version=one.subject.version, split=split, key=key), class_="btn s")
 
 
 def splits_part(one: SubjectView, place: Place) -> Html | None:
@@ -184,8 +200,12 @@ def splits_part(one: SubjectView, place: Place) -> Html | None:
 # Which model
 
 
-def models_part(choices: Sequence[ModelChoice], place: Place, total: int) -> Html:
-    """The models that there are, and a form for another one."""
+def models_part(
+    choices: Sequence[ModelChoice], place: Place, trained: Sequence[TrainedModel], total: int | None = None
+) -> Html:
+    """The models that there are, those that were trained here, and a form for another one. `total` are the images of
+    the subject; None as long as none is chosen.
+    """
     lines = [
         el(
             "a",
@@ -203,13 +223,61 @@ def models_part(choices: Sequence[ModelChoice], place: Place, total: int) -> Htm
         "section",
         el("h2", "Which model?"),
         el("div", lines, class_="model-list") if lines else empty,
+        _trained_here(trained) if trained else None,
         _other_model(opened=not lines),
+        el("p", "", class_="wrong", data_problem="", role="alert", id="wrong-model"),
         class_="card part",
         id="part-models",
     )
 
 
-def _read_words(one: ModelChoice, total: int) -> str:
+def _trained_here(trained: Sequence[TrainedModel]) -> Html:
+    lines = [
+        el(
+            "button",
+            el("b", f"{one.found.model}, {one.weights.arm}"),
+            pill("trained here"),
+            el(
+                "span",
+                f"on {one.found.title}; {per_cent(one.weights.score)} right on its tuning images",
+                class_="mut small",
+            ),
+            type="button",
+            class_="card model-line",
+            data_trained=one.number,
+            data_arm=one.weights.arm,
+        )
+        for one in trained
+    ]
+    return more_line(f"Trained here ({len(lines)})", el("div", lines, class_="model-list"), id="trained-here")
+
+
+def chosen_part(chosen: ModelChoice, identity: ModelIdentity | None) -> Html:
+    """The model that was chosen before its images."""
+    words = "It is loaded when it reads its first images."
+    if identity is not None:
+        classes = identity.classes
+        more = f" and {len(classes) - SHOWN:,} more" if len(classes) > SHOWN else ""
+        does = f"A {_DOES[identity.kind]} of {count_of(len(classes), 'class')}"
+        words = f"{does}: {', '.join(classes[:SHOWN])}{more}."
+    return el(
+        "section",
+        el(
+            "header",
+            el("h2", chosen.title),
+            pill("of the profile", "acc") if chosen.from_profile else pill(chosen.settings.source),
+            el("a", "choose another", href=EVALUATE, class_="small", id="change-model"),
+        ),
+        el("p", words),
+        more_line("How the model is asked", facts(identity.assumptions)) if identity and identity.assumptions else None,
+        class_="card part",
+        id="part-chosen",
+    )
+
+
+def _read_words(one: ModelChoice, total: int | None) -> str:
+    if total is None:
+        return one.kind or ""
     if not one.predicted:
         return "has read none of the images yet"
     return "has read all images" if one.predicted >= total else f"has read {one.predicted:,} of {total:,} images"
@@ -223,7 +291,6 @@ def _other_model(opened: bool) -> Html:
             el("button", "Look at it", type="submit", class_="btn", id="look"),
             el("span", "", class_="mut small", id="looking"),
         ),
-        el("p", "", class_="wrong", data_problem="", role="alert", id="wrong-model"),
         id="model-form",
         class_="model-form",
     )
@@ -237,6 +304,8 @@ def control_part(work: WorkView | None, can_make: bool) -> Html | None:
     """Progress or result of drawing the control set. If it `can_make` one, a button begins it."""
     if work is not None and work.active:
         words = f"{work.done:,} of {count_of(work.total, 'reconstruction')} drawn" if work.total else "Drawing begins"
+        if work.doing:
+            words = f"All are drawn, and the model reads: {work.done:,} of {work.total:,} images"
         told = "Stopping: what was drawn stays." if work.stopping else f"{words}{left(work.seconds_left)}"
         cancel = button("Cancel", look="s", data_send="cancel-control-set", data_work=work.id, disabled=work.stopping)
         inside = [el("p", told, class_="small"), bar(work.done / work.total if work.total else None), cancel]
@@ -335,6 +404,9 @@ def _reading(stand: Stand) -> Html | None:
             else f"{count_of(pending.images, 'image')} to read: originals, test cases and reconstructions, each "
             "picture once."
         )
+        if stand.control is not None and stand.control.active:
+            words += " Reconstructions are being drawn just now."
+            return el("div", failed, el("p", words, id="progress"), class_="stack wide")
         stopped = work is not None and work.state == "cancelled"
         act = button("Go on" if begun else "Begin", look="p", data_send="begin-predictions", id="begin")
         return el(

@@ -11,7 +11,7 @@ from core.words import count_of
 from services.evaluation.facts import SUFFIXES
 from services.evaluation.ranking import Ranking
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
-from ui.evaluate.choosing import Stand, models_part, splits_part, subjects_part, work_part
+from ui.evaluate.choosing import Stand, splits_part, subjects_part, work_part
 from ui.evaluate.explained import explanations_folded, explanations_window
 from ui.evaluate.ranking import ranking_part, ranking_waited_for
 from ui.evaluate.result import result_part
@@ -22,28 +22,36 @@ from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.theme import ASSETS
 
-SHEETS, SCRIPTS = ("evaluate.css", "evaluate-retraining.css"), ("evaluate.js", "evaluate-retraining.js")
+SHEETS, SCRIPTS = (
+    ("evaluate.css", "evaluate-retraining.css"),
+    ("model-form.js", "evaluate.js", "evaluate-retraining.js"),
+)
 _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table", "csv": "CSV", "parquet": "Parquet"}
 
 
-def list_page(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], signed_in: bool) -> str:
-    """What can be evaluated."""
+def list_page(
+    subjects: Sequence[SubjectView],
+    gallery: Mapping[TaskKind, int],
+    models: Html,
+    chosen: ModelChoice | None,
+    signed_in: bool,
+) -> str:
+    """What can be evaluated. `models` says which model, or offers some."""
     return _page(
         "Evaluate",
         el(
             "div",
             el("h1", "Evaluate"),
-            muted("Where does a model break, how sure is that, and what is it worth? Choose a test set."),
+            muted("Where does a model break, how sure is that, and what is it worth? Choose a model and its images."),
             class_="study-head",
         ),
-        subjects_part(subjects, gallery),
+        models,
+        subjects_part(subjects, gallery, chosen),
         signed_in=signed_in,
     )
 
 
-def subject_page(
-    subject: SubjectView, place: Place, choices: Sequence[ModelChoice], total: int, signed_in: bool
-) -> str:
+def subject_page(subject: SubjectView, place: Place, models: Html | None, signed_in: bool) -> str:
     """A subject of which no model is chosen yet."""
     splits = splits_part(subject, place)
     several = splits is not None and bool(subject.problem)
@@ -54,7 +62,7 @@ def subject_page(
         el("section", problem(subject.problem), class_="card part", id="part-problem")
         if subject.problem and not several
         else None,
-        models_part(choices, place, total) if not subject.problem else None,
+        models,
         signed_in=signed_in,
     )
 

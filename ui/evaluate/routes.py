@@ -14,8 +14,10 @@ from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.facts import file_of
+from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.service import (
     LOOKING,
+    NO_MODEL,
     BeginPredictions,
     CancelControlSet,
     CancelPredictions,
@@ -31,7 +33,7 @@ from services.evaluation.service import (
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
 from services.work_queue import WorkView
-from ui.evaluate.choosing import INPUT, LONGEST_MAPPING, Stand, control_part
+from ui.evaluate.choosing import INPUT, LONGEST_MAPPING, Stand, chosen_part, control_part, models_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
 from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
@@ -40,7 +42,8 @@ from ui.evaluate.words import EVALUATE, Links, Place, weighing_link
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
-from ui.replies import FRESH, add_posted, attached, fetched_at, page_at
+from ui.replies import FRESH, add_posted, attached, fetched_at, page_at, with_file
+from ui.security.request_limits import MODEL_FILE
 
 API = f"{EVALUATE}api/"
 LIST = ("All test sets", EVALUATE)
@@ -81,8 +84,8 @@ def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
 class _Pages:
     """What the routes show, of the services."""
 
-    def __init__(self, evaluations: EvaluationService) -> None:
-        self.evaluations = evaluations
+    def __init__(self, evaluations: EvaluationService, retrainings: Retrainings) -> None:
+        self.evaluations, self.retrainings = evaluations, retrainings
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Raises UserError for what cannot be asked."""
@@ -90,6 +93,23 @@ class _Pages:
 
     def choices(self, place: Place) -> tuple[ModelChoice, ...]:
         return self.evaluations.models(OnModel.of(place.fields).subject)
+
+    def models(self, place: Place) -> Html:
+        """The models that can be chosen for the images of a place, which can be evaluated."""
+        cases = self.evaluations.cases(OnModel.of(place.fields).subject)
+        trained = [one for one in self.retrainings.trained() if one.found.kind == cases.view.kind]
+        return models_part(self.choices(place), place, trained, len(cases.pictures))
+
+    def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
+        """The model that was chosen before its images; or those that can be. Raises UserError for one that is gone."""
+        choices = self.evaluations.models()
+        if not place.key:
+            return models_part(choices, place, self.retrainings.trained()), None
+        chosen = next((one for one in choices if one.key == place.key), None)
+        if chosen is None:
+            raise UserError(NO_MODEL)
+        stored = self.evaluations.predicting.stored(chosen.settings)
+        return chosen_part(chosen, stored.identity if stored is not None else None), chosen
 
     def stand(self, place: Place) -> Stand:
         """How far it is. Raises UserError for a place that is none."""
@@ -172,10 +192,14 @@ def _listed(entries: Sequence[int], image: int) -> str | None:
 
 
 def add_evaluate_routes(
-    app: FastAPI, commands: Commands, evaluations: EvaluationService, thumbnail: Callable[[str], bytes]
+    app: FastAPI,
+    commands: Commands,
+    evaluations: EvaluationService,
+    retrainings: Retrainings,
+    thumbnail: Callable[[str], bytes],
 ) -> None:
     """Add the pages below /evaluate/. `thumbnail` gives the WebP file of an image's thumbnail."""
-    pages = _Pages(evaluations)
+    pages = _Pages(evaluations, retrainings)
     _add_pages(app, pages)
     _add_files(app, pages, thumbnail)
     _add_sent(app, commands, pages)
@@ -192,15 +216,14 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def one(request: Request, place: At) -> str:
         signed, everything = signed_in(request), "filter" in request.query_params
         if place.version is None and not everything:
-            return list_page(evaluations.subjects(), evaluations.gallery(), signed)
+            models, chosen = pages.model_first(place)
+            return list_page(evaluations.subjects(), evaluations.gallery(), models, chosen, signed)
         return _page(place, signed)
 
     def _page(place: Place, signed: bool) -> str:
         subject = evaluations.view(OnModel.of(place.fields).subject)
-        if not place.key:
-            choices = () if subject.problem else pages.choices(place)
-            total = len(evaluations.cases(subject.subject).pictures) if not subject.problem else 0
-            return subject_page(subject, place, choices, total, signed)
+        if not place.key or (subject.problem and len(subject.splits) > 1):  # a split comes before the model
+            return subject_page(subject, place, None if subject.problem else pages.models(place), signed)
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
         return evaluation_page(stand, pages.parts(stand), pages.choices(place), versions, signed)
@@ -300,7 +323,9 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         return _state(pages, place)
 
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
-        """Load a model that is chosen, or one that a form names; then its page is at `go`."""
+        """Load a model that is chosen, that a form names, or that was trained here; then its page is at `go`."""
+        if "trained" in data:
+            data |= pages.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
         asked = evaluations.asked(OnModel.of({**data, "mapping": ""}))
         place = Place(asked.subject.version, str(data.get("filter") or ""), asked.subject.split)
         said = _work_said(evaluations.look(asked))
@@ -308,7 +333,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
 
     def control(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)
-        fields = {name: value for name, value in place.fields.items() if name in ("version", "filter", "split")}
+        fields = {name: value for name, value in place.fields.items() if name in ("version", "filter", "split", "key")}
         commands.send(CONTROL, fields)
         return {"go": place.to()}
 
@@ -331,6 +356,11 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     }
     for name, act in acts.items():
         add_posted(app, f"{API}{name}", act)
+
+    @app.post(MODEL_FILE, include_in_schema=False)
+    async def model_file(request: Request, name: str = "") -> Response:
+        """Keep a model that a person uploads."""
+        return await with_file(request, lambda file: evaluations.keep_model_file(file, name), "file")
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:

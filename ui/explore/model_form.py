@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from core.settings import UnderTestSettings
 from services.evaluation.model_choice import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
+from services.evaluation.model_files import SOURCES as MODEL_FILES
 from ui.explore.parts import text_line
 from ui.markup import Child, Html, el
 
@@ -101,9 +102,11 @@ _CLASSES = _Field(
 def model_fields(given: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
     """All fields, filled from `given`. Flags offer the profile's own model, and places for what is wrong."""
 
-    def row(name: str, label: Child, of: str | None, control: Html, hint: Child = "", look: str = "") -> Html:
+    def row(
+        name: str, label: Child, of: str | None, control: Html, hint: Child = "", look: str = "", tag: str = "label"
+    ) -> Html:
         return el(
-            "label",
+            tag,
             el("span", label, class_="name"),
             el("span", control, el("small", hint, class_="mut") if hint else None, class_="control"),
             el("p", "", class_="wrong", data_problem=name, role="alert") if with_refusals else None,
@@ -112,13 +115,23 @@ def model_fields(given: UnderTestSettings, with_profile: bool = False, with_refu
         )
 
     sources = {**(PROFILE if with_profile else {}), **SOURCES}
+    picker = el(
+        "input",
+        type="file",
+        accept=",".join(MODEL_FILES),
+        data_model_file=True,
+        aria_label="A file of your own: .safetensors, .pt, .pth, .onnx, or a zip of a folder of transformers",
+    )
+    upload = el("label", "Upload a file", picker, class_="btn s file")
+    sent = el("small", "", class_="mut", data_sent=True, role="status")
     options = [el("option", words, value=name, selected=name == given.source) for name, words in sources.items()]
+    source = el("select", options, name="source", aria_label="Where the model comes from")
     layouts = [el("option", name, value=name, selected=name == given.layout) for name in LAYOUTS]
     values = {"model": given.address or given.name, "file": given.file}
     values |= {"mean": given.mean, "std": given.std, "size": given.size}
     return el(
         "div",
-        row("source", "From", None, el("select", options, name="source", aria_label="Where the model comes from")),
+        row("source", "From", None, el("span", source, upload, sent, class_="with-upload"), tag="div"),
         [row(one.name, one.label, one.of, _text(one, values[one.name]), one.hint) for one in _FIELDS],
         row("layout", "Layout", "onnx", el("select", layouts, name="layout")),
         row("classes", "Classes", "file onnx http", _text(_CLASSES, given.classes), _CLASSES.hint, "whole"),

@@ -24,6 +24,7 @@ ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
 RESTORED = "/study/restored"
 """Where a whole study is sent, as it was exported."""
 IMAGE_FILES = "/curate/files/"
+MODEL_FILE = "/evaluate/files/model"
 """Where the page of imports sends an archive of images."""
 LIKE_PICTURE = "/curate/like-picture"
 """Where the gallery sends a picture that images are to look like."""
@@ -60,6 +61,9 @@ LIMITS = (
     Limit(ITEM_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: cut it into several."),
     Limit(
         IMAGE_FILES, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.curation import."
+    ),
+    Limit(
+        MODEL_FILE, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: give its path on the studio's machine."
     ),
     Limit(RESTORED, _ZIPPED, f"The file is larger than {_ZIPPED // _MB:,} MB: use python -m services.studies restore."),
     Limit(VOTE_FILES, MOST_LIST, f"The file is larger than {MOST_LIST // _MB} MB: cut it into several."),

@@ -65,12 +65,12 @@ def test_rows_of_too_few_test_cases_are_folded_on_the_page_and_in_the_report(
 def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(tmp_path: Path) -> None:
     with workspace_in(tmp_path) as workspace:
         service = service_of(workspace)
-        nothing = str(subjects_part(service.subjects(), service.gallery()))
+        nothing = str(subjects_part(service.subjects(), service.gallery(), None))
         assert "Nothing to evaluate yet" in nothing and "data-kind" not in nothing
         fill(workspace, 2)
         assert service.gallery() == {"classification": 22}
         fill(workspace, 1, road=True)
-        shown = str(subjects_part(service.subjects(), service.gallery()))
+        shown = str(subjects_part(service.subjects(), service.gallery(), None))
         for kind, images in (("classification", 22), ("segmentation", 11)):
             assert f'href="/evaluate/?filter=kind%3D{kind}"' in shown and f"{images} generated images" in shown
             view = service.view(OnModel.of({"filter": f"kind={kind}"}).subject)

@@ -1,0 +1,118 @@
+"""Files of models in a workspace, such as a person uploads or a retraining leaves: a folder each, by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+from core.errors import UserError
+from storage.workspace import Workspace
+
+SOURCES: Mapping[str, str] = {
+    ".safetensors": "file",
+    ".pt": "file",
+    ".pth": "file",
+    ".onnx": "onnx",
+    ".zip": "transformers",
+}
+"""By the end of a file's name, where a model of it comes from, as `UnderTestSettings.source` says it."""
+MOST_UNPACKED = 8_000_000_000
+"""Bytes of the files in an archive."""
+_OF_TRANSFORMERS = (".json", ".safetensors", ".txt")
+"""Ends of the names of files that are taken out of an archive: neither code nor pickles."""
+
+
+def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
+    """Keep a file that a person calls `name`; a zip holds what `save_pretrained` of transformers wrote. Return source
+    and file of a model of it, as a command names them. Raises UserError for what can be no model.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePosixPath(name.replace("\\", "/")).name).strip("-.")[-80:]
+    stem, suffix = os.path.splitext(plain)
+    source = SOURCES.get(suffix.lower(), "")
+    if not source or not stem:
+        raise UserError(
+            f"{name[:80]!r} is no model that can be read: choose a checkpoint (.safetensors, .pt, .pth), an .onnx, or "
+            "a zip of the folder that save_pretrained of transformers wrote.",
+            field="file",
+        )
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if source == "transformers":
+        return {"source": source, "file": str(_kept(workspace, digest, stem, lambda to: _unpack(file, to)))}
+    return {"source": source, "file": str(_kept(workspace, digest, plain, lambda to: shutil.copyfile(file, to)))}
+
+
+def keep_weights(workspace: Workspace, weights: Path, name: str, model_folder: Path | None) -> Path:
+    """Keep weights that were trained here as a file called `name`; or, where they are of transformers, in a folder of
+    that name beside copies of the JSON files of `model_folder`. Takes no room where the disk can link files.
+    """
+    with weights.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if model_folder is None:
+        return _kept(workspace, digest, f"{name}.safetensors", lambda to: _link(weights, to))
+
+    def fill(to: Path) -> None:
+        to.mkdir()
+        for one in sorted(model_folder.glob("*.json")):
+            shutil.copyfile(one, to / one.name)
+        _link(weights, to / "model.safetensors")
+
+    return _kept(workspace, digest, name, fill)
+
+
+def _kept(workspace: Workspace, digest: str, name: str, fill: Callable[[Path], object]) -> Path:
+    """Where the file or folder `name` of a content lies, filled once."""
+    place = workspace.model_files / digest[:24]
+    if (place / name).exists():
+        return place / name
+    try:
+        half = workspace.scratch(workspace.model_files.name)
+        try:
+            fill(half / name)
+            place.mkdir(parents=True, exist_ok=True)
+            (half / name).rename(place / name)
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+    except OSError as error:
+        raise UserError(f"The file cannot be kept ({error.strerror or error}): make room.", field="file") from error
+    return place / name
+
+
+def _link(file: Path, to: Path) -> None:
+    try:
+        os.link(file, to)
+    except OSError:  # another disk, or one that cannot
+        shutil.copyfile(file, to)
+
+
+def _unpack(file: Path, to: Path) -> None:
+    """Take the files of the one model out of an archive, whatever folder they are in."""
+    to.mkdir()
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = {PurePosixPath(one.filename): one for one in archive.infolist() if not one.is_dir()}
+            folders = [path.parent for path in members if path.name == "config.json"]
+            if len(folders) != 1:
+                number = "no config.json" if not folders else f"{len(folders)} files config.json"
+                raise UserError(
+                    f"There is {number} in the zip: pack the folder of one model that save_pretrained of transformers "
+                    "wrote.",
+                    field="file",
+                )
+            wanted = [
+                one
+                for path, one in members.items()
+                if path.parent == folders[0] and path.suffix in _OF_TRANSFORMERS and not path.name.startswith(".")
+            ]
+            if sum(one.file_size for one in wanted) > MOST_UNPACKED:
+                raise UserError("What is in the zip is too large: give the path of its folder instead.", field="file")
+            for one in wanted:
+                with archive.open(one) as packed, (to / PurePosixPath(one.filename).name).open("wb") as written:
+                    shutil.copyfileobj(packed, written)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:  # the middle ones: encrypted
+        raise UserError("The zip cannot be read: it is damaged or locked. Pack it anew.", field="file") from error
