@@ -87,8 +87,8 @@ class KeptState:
     """The update with the best score on the tuning images: its weights are kept."""
     score: float
     """The share of the tuning images, or of their pixels, that it is right about."""
-    seconds: float | None = None
-    """Seconds that the updates took; None if version 0.1 began with it."""
+    update_seconds: float | None = None
+    """Mean seconds of an update; None if none was measured."""
     other_seconds: float | None = None
     """Seconds for all else: to load the model, to look at the tuning images, to measure. None if it was stopped."""
 
@@ -99,8 +99,11 @@ def kept_state(folder: Path) -> KeptState | None:
         held = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         asked, (best, score) = held["training"], held["best"]
         recipe = asked["recipe"]
-        done, times = held["update"] >= recipe["updates"], (held.get("seconds"), held.get("other_seconds"))
-        return KeptState(asked["arm"], asked["seed"], held["update"], recipe["batch"], done, best, float(score), *times)
+        done, (seconds, timed) = held["update"] >= recipe["updates"], held.get("timed", (0.0, 0))
+        state = KeptState(asked["arm"], asked["seed"], held["update"], recipe["batch"], done, best, float(score))
+        return replace(
+            state, update_seconds=seconds / timed if timed else None, other_seconds=held.get("other_seconds")
+        )
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (KeyError, TypeError, ValueError):  # of another version, or cut off by hand
@@ -204,7 +207,7 @@ def _note_other_seconds(folder: Path, whole: float) -> None:
     """Write down how much of the seconds of a training were not those of its updates."""
     file = folder / ABOUT
     held = json.loads(file.read_text(encoding="utf-8"))
-    replace_file(file, partial(Path.write_text, data=json.dumps(held | {"other_seconds": whole - held["seconds"]})))
+    replace_file(file, partial(Path.write_text, data=json.dumps(held | {"other_seconds": whole - held["timed"][0]})))
 
 
 def said_before(

@@ -137,21 +137,23 @@ def train(
     optimiser, schedule = _optimiser(net, recipe)
     net, optimiser, schedule = accelerator.prepare(net, optimiser, schedule)
     update, best = 0, (-1, float("-inf"))
-    seconds: float | None = 0.0
+    timed = 0.0, 0  # seconds of updates, and of how many
     if held is not None:
         if held["update"] >= recipe.updates:
             return
         accelerator.load_state(str(folder / STATE))
         update, best = held["update"], (held["best"][0], held["best"][1])
-        seconds = held.get("seconds")  # None of a training that version 0.1 began
+        seconds, number = held.get("timed", timed)  # version 0.1 measured none
+        timed = seconds, number
     every = max(1, recipe.updates // recipe.looks)
-    learnt = _Examples(arm, kind, prepare, seed)
+    learnt, first = _Examples(arm, kind, prepare, seed), update
     for some in batches(len(arm.examples), recipe.batch, recipe.updates, seed, update):
         stop_if(cancelled)
         began = time.monotonic()
         loss = _step(accelerator, net, optimiser, learnt.batch(some, update), kind, groups)
         schedule.step()
-        seconds = None if seconds is None else seconds + time.monotonic() - began
+        if update > first:  # the first one after a start is slow
+            timed = timed[0] + time.monotonic() - began, timed[1] + 1
         update += 1
         on_update(update, loss)
         if update % every and update != recipe.updates:
@@ -164,7 +166,7 @@ def train(
             state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
             replace_file(folder / BEST, partial(save_file, state, metadata=header))
         accelerator.save_state(str(folder / STATE))
-        told = json.dumps({"training": about, "update": update, "best": best, "seconds": seconds})
+        told = json.dumps({"training": about, "update": update, "best": best, "timed": timed})
         replace_file(folder / ABOUT, partial(Path.write_text, data=told, encoding="utf-8"))
 
 

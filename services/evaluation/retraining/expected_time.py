@@ -56,7 +56,7 @@ class ExpectedTime:
 def pace_of(trainings: Iterable[KeptState]) -> TrainingPace | None:
     """The speed of trainings; None if none was measured."""
     found = tuple(trainings)
-    paces = [one.seconds / (one.updates * one.batch) for one in found if one.seconds and one.updates]
+    paces = [one.update_seconds / one.batch for one in found if one.update_seconds is not None]
     others = [one.other_seconds for one in found if one.other_seconds is not None]
     return TrainingPace(median(paces), median(others) if others else None) if paces else None
 
