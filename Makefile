@@ -19,7 +19,7 @@ APP_ARGS = $(if $(PROFILE),--profile "$(PROFILE)") $(if $(WORKSPACE),--workspace
   $(if $(PORT),--port "$(PORT)") $(if $(findstring command,$(origin HOST)),--host "$(HOST)")
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast soak lint format demo-data demo-report paper-demo bench bench-gpu cluster screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
+.PHONY: help run test test-fast soak lint format demo-data example demo-report paper-demo bench bench-gpu cluster screenshots train $(RECIPES:%=train-%) $(UNDER_TEST:%=train-%) requirements hooks chromium clean
 
 help: ## This list
 	@echo "DILLEMA Studio"
@@ -58,6 +58,9 @@ format: $(TEST_READY) ## Put style and layout right where a tool can
 
 demo-data: $(RUN_READY) ## Draw scenes as a data set for batches, with a fresh seed (ARGS="--kind segmentation --count 200")
 	@exec $(BIN)/python -m demo.data_set $(ARGS)
+
+example: $(RUN_READY) ## Fill a workspace with an example of everything (minutes; WORKSPACE=folder; ARGS=--remove removes it)
+	@exec $(BIN)/python -m experiments.example $(if $(WORKSPACE),--workspace "$(WORKSPACE)") $(ARGS)
 
 demo-report: $(RUN_READY) ## Measure the embedded models on unseen scenes and write docs/demo-report.md
 	@$(BIN)/python -m experiments.demo_report.report $(ARGS); missed=$$?; $(BIN)/python -m experiments.demo_report.checks && exit $$missed

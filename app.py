@@ -243,6 +243,7 @@ def explorer_of(studio: Studio) -> Explorer:
         studio.similarities,
         studio.exchange,
         studio.together,
+        studio.example,
         studio.revisions,
     )
 

@@ -25,6 +25,7 @@ from services.curation.thumbnails import ThumbnailFill
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.scoring import ScoreImages, score_workspace, scoring_facts
 from services.evaluation.service import EvaluationService
+from services.example.service import ExampleWorkspace
 from services.jobs import JobQueue
 from services.queries import Queries
 from services.runs.bulk_runs import BulkRuns
@@ -93,9 +94,12 @@ class Studio:
     thumbnails: ThumbnailFill
     """Makes those that are missing, once it is started."""
     tokens: ScriptTokens
+    example: ExampleWorkspace
+    """An example of everything, made by one press."""
 
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
+        self.example.close()
         self.batches.close()
         self.retrainings.close()
         self.evaluations.close()
@@ -153,6 +157,8 @@ def put_together(
     evaluations.register(commands)
     retrainings = Retrainings(workspace, evaluations, changes)
     retrainings.register(commands)
+    example = ExampleWorkspace(workspace, profile, commands, jobs, batches, evaluations, changes)
+    example.register(commands)
     commands.add(ScoreImages, lambda _: scoring_facts(score_workspace(workspace)))
     thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
     gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
@@ -185,4 +191,5 @@ def put_together(
         revisions=Revisions(workspace.saved, changes),
         thumbnails=thumbnails,
         tokens=tokens,
+        example=example,
     )

@@ -28,6 +28,7 @@ from storage.engine.scratch import new_scratch
 from storage.evaluation.models_under_test import ModelsUnderTest
 from storage.evaluation.predictions import Predictions
 from storage.evaluation.retrainings import Retrainings
+from storage.example import Example
 from storage.images import Images
 from storage.pending import give_functions, take_up
 from storage.runs.runs import Runs
@@ -89,6 +90,8 @@ class Workspace:
         """Whole data sets on their way to test cases."""
         self.tokens = Tokens(self._database)
         """What scripts show instead of the lead's password."""
+        self.example = Example(self._database)
+        """What the example of this workspace made."""
 
     def open(self) -> Workspace:
         """Open or create the workspace; end the jobs, and remove the half files, of processes that are gone.

@@ -50,7 +50,7 @@ from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.stored_predictions import ModelAnswers
-from services.evaluation.study import StudyPlan, draft_study, plan_study
+from services.evaluation.study import Create, StudyPlan, draft_study, plan_study
 from services.evaluation.study_votes import StudyVotesReader
 from services.evaluation.subjects import Cases, Numbers, read_cases
 from services.evaluation.types import (
@@ -328,10 +328,10 @@ class EvaluationService:
         """What a study of so many images would say. Raises UserError where none can be drafted."""
         return plan_study(self._figures(asked), judged)
 
-    def draft_study(self, asked: EvaluationQuestion, judged: int = STUDY_IMAGES) -> str:
-        """The id of a new draft with such a sample. Raises UserError as `study_plan`."""
+    def draft_study(self, asked: EvaluationQuestion, judged: int = STUDY_IMAGES, create: Create | None = None) -> str:
+        """The id of a new draft with such a sample; `create` saves it. Raises UserError as `study_plan`."""
         found = self._figures(asked)
-        return draft_study(self._workspace, found, plan_study(found, judged), self._stored(asked.model).key)
+        return draft_study(self._workspace, found, plan_study(found, judged), self._stored(asked.model).key, create)
 
     # How it is done
 

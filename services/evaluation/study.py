@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from core.errors import UserError
 from core.masks import numbers_of
-from core.studies import asked
+from core.studies import Rules, asked
 from core.types import TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.report import listed
@@ -35,6 +35,8 @@ TEMPLATE: Mapping[TaskKind, str] = {"classification": "classification", "segment
 vehicles and pedestrians still where they were?
 """
 SEED_DIGITS = 10**6
+Create = Callable[[str, Rules], str]
+"""Saves a new draft by its name and rules, and gives its id."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,13 @@ def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
     return StudyPlan(rows, width, kind, not_asked)
 
 
-def draft_study(workspace: Workspace, found: EvaluationResult, plan: StudyPlan, model: str) -> str:
+def draft_study(
+    workspace: Workspace, found: EvaluationResult, plan: StudyPlan, model: str, create: Create | None = None
+) -> str:
     """Draft a study of such a sample, drawn at random within each stratum, with control and quiz items. Return its id.
 
     All images get the same questions, each where it applies. `model` is what the predictions of the model are stored
-    under. Raises UserError as `plan_study`.
+    under. `create` saves the draft before its items. Raises UserError as `plan_study`.
     """
     places, number, names, _ = _judgeable(found)
     seed = secrets.randbelow(SEED_DIGITS)
@@ -134,7 +138,7 @@ def draft_study(workspace: Workspace, found: EvaluationResult, plan: StudyPlan, 
         for item in items_of([candidate], groups[candidate.test_case], model, masks, known=known)
         if asked(rules.questions, item, {})
     ]
-    study = workspace.studies.create(title, rules)
+    study = (create or workspace.studies.create)(title, rules)
     workspace.studies.add_items(study, items)
     keep_in_step(workspace.studies, study, Disguises(workspace))
     workspace.studies.note(

@@ -54,11 +54,7 @@ class Studies(Repository):
     @write
     def create(self, db: sqlite_utils.Database, name: str, rules: Rules) -> str:
         """A new draft; its id is 16 hexadecimal digits. Raises UserError for a name that is empty or too long."""
-        study_id, time = secrets.token_hex(8), now()
-        row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
-        db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
-        append_log(db, "created", "", study_id)
-        return study_id
+        return create_study(db, name, rules)
 
     @write
     def rename(self, db: sqlite_utils.Database, study_id: str, name: str) -> None:
@@ -301,6 +297,15 @@ class Studies(Repository):
         touch(db, study_id)
         append_log(db, "votes brought in", f"{len(rows)} votes of {len(numbers)} workers", study_id)
         return len(rows)
+
+
+def create_study(db: sqlite_utils.Database, name: str, rules: Rules) -> str:
+    """Save a new draft and return its id. Raises UserError as `Studies.create`."""
+    study_id, time = secrets.token_hex(8), now()
+    row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
+    db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
+    append_log(db, "created", "", study_id)
+    return study_id
 
 
 def _data(db: sqlite_utils.Database, study_id: str) -> StudyData:

@@ -77,14 +77,14 @@ class TestSets(Repository):
     @write
     def create(self, db: sqlite_utils.Database, name: str, note: str = "") -> str:
         """Begin a set with an empty draft; return its id. Raises UserError for a name that does not fit or is taken."""
-        return _create(db, name, note)[0]
+        return create_set(db, name, note)[0]
 
     @write
     def create_with(
         self, db: sqlite_utils.Database, name: str, note: str, entries: Iterable[SetEntry]
     ) -> tuple[SetVersion, int]:
         """Begin a set with a draft of these images, all or none; return it and their number. Raises UserError."""
-        _, number = _create(db, name, note)
+        _, number = create_set(db, name, note)
         added = _add(db, number, entries)
         return _version(db, number), added
 
@@ -176,7 +176,7 @@ class TestSets(Repository):
         both. Return the new draft. Raises UserError for a released version and for a name that is taken.
         """
         _require_draft(db, version)
-        _, number = _create(db, name, "")
+        _, number = create_set(db, name, "")
         names = ", ".join(_ENTRY[1:])
         copied = ", ".join(f"entries.{column}" for column in _ENTRY[1:])
         db.execute(
@@ -389,8 +389,8 @@ class TestSets(Repository):
         )
 
 
-def _create(db: sqlite_utils.Database, name: str, note: str) -> tuple[str, int]:
-    """The id of a new set, and the number of its draft."""
+def create_set(db: sqlite_utils.Database, name: str, note: str) -> tuple[str, int]:
+    """Begin a set with an empty draft; return its id and the number of the draft. Raises UserError as `create`."""
     name = checked_text(name, "The name", LONGEST_NAME, "title")
     if not name:
         raise UserError("The test set has no name; give it one.", field="title")

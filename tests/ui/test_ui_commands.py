@@ -12,6 +12,7 @@ from core.errors import UserError
 from core.settings import UnderTestSettings
 from core.types import Task
 from services.commands import Command, RunCommand
+from services.example.service import ExampleView
 from services.runs.predictions import Predictor
 from services.studio import Studio
 from tests.support.scripted import parts_of, perform
@@ -19,6 +20,7 @@ from tests.ui.explore.test_ui_studio import new_run, wait
 from ui.curate.imports import add_imports
 from ui.curate.sets import add_test_sets
 from ui.curate.sets_page import WORK_WORDS
+from ui.explore.example import example_card
 
 NO_FIELDS = {"do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control"}
 """What `gestures.js` does not send."""
@@ -104,6 +106,8 @@ def shown(studio: Studio) -> set[tuple[str, frozenset[str]]]:
     look("review", case=case, verdict="rejected", reason="other")
     look("review", case=case, verdict="accepted")
     found.update(sent_by(parts_of(studio, "", (run_id,))))
+    for view in (ExampleView("none"), ExampleView("making"), ExampleView("unfinished"), ExampleView("made")):
+        found.update(sent_by({"example": str(example_card(view, True))}))
     studio.workspace.runs.set_task(run_id, Task("segmentation", protected=("road",)))
     studio.workspace.runs.set_mask(run_id, Image.new("L", (32, 32)), {0: "road"})
     look("setting", setting="conditioning.low", value=41)

@@ -23,6 +23,7 @@ from core.stored_runs import EditedShare, RunSummary
 from core.types import GENERATION, stage_kinds
 from services.changes import Revisions
 from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, refused
+from services.example.service import ExampleView, ExampleWorkspace
 from services.jobs import JobQueue, JobView
 from services.runs.bulk_runs import MOST_TOGETHER, BulkRuns, DoneTogether, TogetherState
 from services.runs.estimates import Estimates
@@ -34,6 +35,7 @@ from services.runs.similarity import Similarities
 from services.runs.state import CanBeInsistedOn, ProfileOptions, RunState, RunStates, StageNotes, profile_options
 from services.runs.undoing import Undone
 from ui.explore.bulk_runs import together_part
+from ui.explore.example import example_card
 from ui.explore.generation import generation_card
 from ui.explore.keys import keys_window
 from ui.explore.page_frame import header, source_card, start_page, upload_note
@@ -141,6 +143,10 @@ class PageValues:
     """How many of the values of each stage people changed; None while nobody looks."""
     together: TogetherState
     """The runs that are selected; none beside a run that is looked at."""
+    example: ExampleView | None
+    """The example of the workspace; None beside a run."""
+    example_offered: bool
+    """Whether the studio can make one."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,7 @@ class Explorer:
     similarities: Similarities
     exchange: Exchange
     together: BulkRuns
+    example: ExampleWorkspace
     revisions: Revisions
 
     def answer(self, batch: Batch) -> Reply:
@@ -277,17 +284,23 @@ class Explorer:
             comparison=self.predictions.compare(state.run, state.settings) if state else ModelComparison(None),
             together=self.together.of(() if run_id else picked),
             edited=self.runs.edited() if view.edited else None,
+            example=None if run_id else self.example.view(),
+            example_offered=self.example.offered,
         )
 
     def _revision(self, batch: Batch) -> str:
         """The name of all that a page shows, which tells the seconds of work that goes on."""
         shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
-        return f"{self.revisions.now(0.5 if self.jobs.active() else 60)}.{shown}"
+        return f"{self.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
+
+    def _works(self, run_id: str) -> bool:
+        """Whether what a page shows changes by itself."""
+        return bool(self.jobs.active()) or (not run_id and self.example.active)
 
     def _reply(self, done: Performed, batch: Batch) -> Reply:
         # Asked for before the state is read: what changes in between is then asked for once more, and never missed.
         revision = self._revision(batch.model_copy(update={"run": done.run_id}))
-        active, measured = bool(self.jobs.active()), self.similarities.measured
+        active, measured = self._works(done.run_id), self.similarities.measured
         find = batch.find[:LONGEST_SEARCH]
         try:
             values = self.read(done.run_id, batch.view, find, batch.picked)
@@ -389,7 +402,8 @@ def render(values: PageValues) -> dict[str, str]:
     parts["runs"] = run_list(values.listing, run_id, edited=values.edited)
     if state is None:
         parts["together"] = together_part(values.together, profile)
-        parts["start"] = start_page(samples, bool(values.together.runs))
+        example = example_card(values.example, values.example_offered) if values.example is not None else None
+        parts["start"] = start_page(samples, bool(values.together.runs), example)
         parts["upload-note"] = upload_note(profile)
     else:
         parts["source"] = source_card(state, profile, samples)

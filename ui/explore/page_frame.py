@@ -79,8 +79,8 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
     return el("span", pill(doing, "acc", id="doing", role="status"), cancel, class_="job")
 
 
-def start_page(samples: tuple[Sample, ...], below: bool = False) -> Html:
-    """Where a run begins: the samples. The field for an upload stands below it."""
+def start_page(samples: tuple[Sample, ...], below: bool = False, example: Child = None) -> Html:
+    """Where a run begins: the `example`, and the samples. The field for an upload stands below it."""
     cards = [
         press(
             el("img", src=f"samples/{sample.name}.png", alt=sample.caption, loading="lazy"),
@@ -104,6 +104,7 @@ def start_page(samples: tuple[Sample, ...], below: bool = False) -> Html:
         el("h1", "Start with a picture"),
         el("p", " ".join(COUNTERFACTUAL_TESTING), class_="lead", id="what-it-is"),
         el("ol", stages, class_="five", aria_label="The five stages"),
+        example,
         el("p", words),
         None if below else el("div", id="start-problem", data_own=True, role="alert"),  # else the table has it
         el("div", cards, class_="samples") if cards else None,

@@ -345,7 +345,7 @@ def short_model(name: str, known: Mapping[str, str]) -> str:
 def bar(share: float | None, name: str = "done so far") -> Html:
     """A progress bar; None when how far it is cannot be told. `name` is read aloud."""
     if share is None:
-        return el("div", el("i"), class_="bar unsure", role="progressbar", aria_label="working")
+        return el("div", el("i"), class_="bar unsure", role="progressbar", aria_label=name)
     percent = round(100 * max(0.0, min(1.0, share)))
     return el(
         "div",

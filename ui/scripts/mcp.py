@@ -34,6 +34,7 @@ from core.errors import UserError
 from core.version import version
 from services.batches.running import BatchCommand, PlanByScript
 from services.commands import Command, RunCommand
+from services.example.service import MakeExample, StopExample
 from services.runs.life_cycle import DeleteRuns, RestoreRuns, RunFromSample
 from services.studies.drafts import CopyRules, CreateStudy
 from services.test_sets.drafts import AddToTestSet, CreateTestSet, DraftTestSet
@@ -87,7 +88,7 @@ _UPLOADED = "/gradio_api/file="
 _KEEP = (
     *(RunCommand, DeleteRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
     *(CreateTestSet, DraftTestSet, AddToTestSet, ImportImages),
-    *(BatchCommand, PlanByScript),
+    *(BatchCommand, PlanByScript, MakeExample, StopExample),
 )
 """Nothing is lost by these: of a run every version stays, and one that was deleted can be put back; a batch keeps
 what was made, also when it is cancelled."""

@@ -165,8 +165,8 @@ def test_every_endpoint_is_a_tool_with_its_words_types_and_bounds(served: Served
     assert "weather" in tools["keyword_add"].inputSchema["properties"]["edit_type"]["enum"]
     assert tools["keyword_add"].inputSchema["required"] == ["run", "new", "edit_type"]
     may_lose = {name for name, tool in tools.items() if tool.annotations.destructiveHint}
-    assert {"delete_draft", "close_study", "delete_test_set_draft"} <= may_lose
-    assert not {"delete_run", "upload_picture", "add_to_test_set"} & may_lose
+    assert {"delete_draft", "close_study", "delete_test_set_draft", "remove_example"} <= may_lose
+    assert not {"delete_run", "upload_picture", "add_to_test_set", "make_example", "stop_example"} & may_lose
     picture = tools["upload_picture"].inputSchema["properties"]["file"]
     assert picture["type"] == "string" and "data:image/png;base64" in picture["description"]
     drafts = {"delete_draft", "draft_test_set", "delete_test_set_draft", "draft_evaluation_study"}

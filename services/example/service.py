@@ -1,0 +1,596 @@
+"""The example workspace: one press makes a bit of everything, so that each page has something to show.
+
+It is made by the acts that people use: batches of drawn scenes, reviews, test sets, control sets, readings of the
+models under test, and a study. Each step finds what is there already, so a stopped example goes on from there.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from core.csv_tables import facts
+from core.errors import Cancelled, UserError
+from core.image_filter import ImageFilter
+from core.progress import OnCount
+from core.studies import Rules, Study
+from core.test_sets import SetVersion, TestSet
+from core.types import TaskKind
+from core.words import count_of, few_names
+from pipeline.profiles.profile import Profile
+from services.batches.plan_file import plan_from_text
+from services.batches.running import PLAN, BatchRuns, PlanBatch
+from services.changes import Changes
+from services.commands import Command, Commands
+from services.curation.decisions import Decide
+from services.evaluation.service import EvaluationService, about, model_choice_key
+from services.evaluation.types import EvaluationQuestion, Subject
+from services.example.votes import simulated_votes
+from services.jobs import JobQueue
+from services.queries import Query
+from services.studies.life_cycle import CloseStudy, StartStudy
+from services.test_sets.drafts import AddToTestSet, ReleaseTestSet, SplitTestSet
+from services.work_queue import WorkQueue, WorkView
+from storage.example import AUTHOR, ExampleRecord, Kept
+from storage.workspace import Workspace
+
+MAKING, REMOVING = "making", "removing"
+ABOUT = "example"
+PROFILE = "demo"
+"""The profile whose models know drawn scenes."""
+LOOK_SECONDS = 0.2
+"""Seconds between two looks at work that the example waits for."""
+STOP_SECONDS = 60.0
+"""Seconds that work has to come to rest once the example was stopped."""
+SURE = 0.1
+"""Share of the work after which the time that is left can be told."""
+SEEDS = 10**6
+NAMES: Mapping[TaskKind, str] = {"classification": "Example: drawn things", "segmentation": "Example: drawn streets"}
+"""Of batches and test sets."""
+STUDY_NAME = "Example: do the drawn things still show their class? (simulated votes)"
+SIMULATED = "This study is an example. Its votes are simulated: no person gave them."
+NOTE = "Made by the example workspace from drawn scenes. Its reviews are no person's."
+ACCEPTED, REJECTED = 0.65, 0.15
+"""Shares of the test cases that are accepted and rejected. The others are left for whoever tries the review."""
+_PLAN = """
+name = "{name}"
+note = "Made by the example workspace."
+[data]
+root = {root}
+layout = "csv"
+[task]
+kind = "{kind}"
+{task}
+[make]
+profile = "{profile}"
+seed = {seed}
+settings = {{ "generation.steps" = {steps} }}
+[edits]
+captions_a_source = {captions}
+"""
+Tell = Callable[[float], None]
+"""Hears of the share of a step that is done, 0 to 1. What it raises ends the step."""
+
+
+class MakeExample(Command, name="make-example"):
+    """Fill the workspace with an example of everything, or go on with one that was stopped: batches of drawn scenes,
+    reviews, test sets, control sets, predictions, and a study with simulated votes.
+    """
+
+
+class StopExample(Command, name="stop-example"):
+    """Stop making the example; what was made stays, and it can go on or be removed."""
+
+
+class RemoveExample(Command, name="remove-example"):
+    """Remove what the example made. What a person's own work uses stays, and is told."""
+
+
+class ShowExample(Query, name="show-example"):
+    """Tell whether the workspace has an example, and how far it is."""
+
+
+@dataclass(frozen=True)
+class ExampleSize:
+    """The size of the example."""
+
+    scenes: int = 30
+    """Of each kind of task."""
+    captions: int = 2
+    """Test cases of a scene."""
+    steps: int = 4
+    """Denoising steps of an image."""
+    judged: int = 24
+    """Images of the study."""
+
+
+@dataclass(frozen=True)
+class ExampleSet:
+    """A released test set of the example."""
+
+    title: str
+    version: int
+    """The number of its version."""
+    model: str
+    """The key of the model under test that read it."""
+
+
+State = Literal["none", "making", "removing", "unfinished", "made"]
+
+
+@dataclass(frozen=True)
+class ExampleView:
+    """The example as it is at one moment."""
+
+    state: State
+    doing: str = ""
+    """The step that is at work, in words."""
+    step: int = 0
+    """Its number, from 1; 0 before the first."""
+    steps: int = 0
+    share: float | None = None
+    """Of the work that is done, 0 to 1. None if it cannot be told."""
+    seconds_left: float | None = None
+    stopping: bool = False
+    problem: str = ""
+    """Why it stopped, or was not removed, in one sentence."""
+    kept: str = ""
+    """What the last removal left in place and why; "" for nothing."""
+    sets: tuple[ExampleSet, ...] = ()
+    """Its released test sets."""
+    study: str = ""
+    """The id of its study; "" for none yet."""
+
+    @property
+    def active(self) -> bool:
+        """Whether something is at work."""
+        return self.state in ("making", "removing")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of making the example."""
+
+    words: str
+    weight: int
+    """About how many tenths of a second it takes."""
+    is_done: Callable[[], bool]
+    act: Callable[[Tell], None]
+    """Does the step, and tells the share that is done. What telling raises ends it."""
+
+
+class ExampleWorkspace:
+    """Makes and removes the example of one workspace. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        profile: Profile,
+        commands: Commands,
+        jobs: JobQueue,
+        batches: BatchRuns,
+        evaluations: EvaluationService,
+        changes: Changes | None = None,
+    ) -> None:
+        """One can be made where `batches` draw scenes."""
+        self._workspace, self._profile, self._commands = workspace, profile, commands
+        self._jobs, self._batches, self._evaluations = jobs, batches, evaluations
+        self.size = ExampleSize()
+        self.new_seed: Callable[[], int] = lambda: secrets.randbelow(SEEDS)
+        """Gives the seed of the next example."""
+        self.work = WorkQueue(changes, name="the example workspace")
+        """What is made or removed; at most one piece is at work."""
+        self._at: tuple[str, int, int] = ("", 0, 0)
+        """The step that is at work in words, its number, and how many there are."""
+        self._kept = ""
+        """What the last removal left in place."""
+        self._closing = False
+
+    def register(self, commands: Commands) -> None:
+        """Take on what is done and asked here."""
+        commands.add(MakeExample, lambda _: self._facts(self.make()))
+        commands.add(StopExample, lambda _: self._facts(self.stop()))
+        commands.add(RemoveExample, lambda _: self._facts(self.remove()))
+        commands.add(ShowExample, lambda _: self._facts(self.view()))
+
+    @property
+    def offered(self) -> bool:
+        """Whether this studio can make one: it takes the models of the demo, and who draws scenes for them."""
+        return self._batches.scenes is not None
+
+    # Doing
+
+    def make(self) -> ExampleView:
+        """Begin to make the example, or go on with it. Raises UserError if none is offered, or it is being removed."""
+        if not self.offered:
+            raise UserError("The example is drawn by the demo's own models: start the studio with the profile “demo”.")
+        if self.work.going_on(REMOVING, ABOUT) is not None:
+            raise UserError("The example is being removed: make another one when that is done.")
+        self._kept = ""
+        self.work.begin(MAKING, ABOUT, self._make)
+        return self.view()
+
+    def stop(self) -> ExampleView:
+        """Have the making stop. Again, or where nothing is made, changes nothing."""
+        going_on = self.work.going_on(MAKING, ABOUT)
+        if going_on is not None:
+            self.work.cancel(going_on.id)
+        return self.view()
+
+    def remove(self) -> ExampleView:
+        """Begin to remove what the example made; a making that goes on is stopped first."""
+        self.stop()
+        if self._workspace.example.record() is not None or self._at_work() is not None:
+            self.work.begin(REMOVING, ABOUT, self._remove)
+        return self.view()
+
+    def wait(self, seconds: float) -> ExampleView:
+        """Return the view once nothing is at work, or after so many seconds."""
+        at_work = self._at_work()
+        if at_work is not None:
+            self.work.wait(at_work.id, seconds)
+        return self.view()
+
+    def close(self) -> None:
+        """Stop what is at work. It goes on later."""
+        self._closing = True
+        self.work.close()
+
+    # Looking
+
+    @property
+    def active(self) -> bool:
+        """Whether something is made or removed now."""
+        return self._at_work() is not None
+
+    def view(self) -> ExampleView:
+        """Return the example as it is now."""
+        record, at_work = self._workspace.example.record(), self._at_work()
+        latest = next(iter(self.work.of(ABOUT)), None)
+        problem = latest.error if latest is not None and latest.state == "failed" else ""
+        if at_work is not None:
+            words, step, steps = self._at
+            share = at_work.done / at_work.total if at_work.total else None
+            return ExampleView(
+                "removing" if at_work.kind == REMOVING else "making",
+                words,
+                step,
+                steps,
+                share,
+                at_work.seconds_left if share is not None and share >= SURE else None,
+                at_work.stopping,
+            )
+        if record is None:
+            return ExampleView("none", problem=problem, kept=self._kept)
+        state: State = "made" if record.finished else "unfinished"
+        sets = tuple(self._set(kind, held) for kind, held in self._versions(record).items())
+        return ExampleView(state, problem=problem, sets=sets, study=record.study)
+
+    def _set(self, kind: TaskKind, version: SetVersion) -> ExampleSet:
+        model = self._profile.model_under_test.of(kind)
+        key = "" if model is None else model_choice_key(model)
+        return ExampleSet(NAMES[kind].partition(": ")[2], version.number, key)
+
+    def _at_work(self) -> WorkView | None:
+        return next((one for one in reversed(self.work.of(ABOUT)) if one.active), None)
+
+    def _facts(self, view: ExampleView) -> dict[str, Any]:
+        names = "state doing step steps share seconds_left problem kept study"
+        return {**facts(view, names), "sets": [facts(one, "title version model") for one in view.sets]}
+
+    # Making
+
+    def _make(self, on_count: OnCount) -> None:
+        self._at = ("looking at what is there", 0, 0)
+        on_count(0, 0)
+        record = self._workspace.example.begin(self.new_seed())
+        steps = [step for step in self._steps(record) if not step.is_done()]
+        total, before = sum(step.weight for step in steps), 0
+        for number, step in enumerate(steps, start=1):
+            self._at = (step.words, number, len(steps))
+
+            def tell(share: float, before: int = before, weight: int = step.weight) -> None:
+                on_count(before + int(weight * share), total)
+
+            tell(0.0)
+            step.act(tell)
+            before += step.weight
+        self._workspace.example.finish()
+
+    def _steps(self, record: ExampleRecord) -> Iterator[Step]:
+        size = self.size
+        for kind in get_args(TaskKind):
+            what = NAMES[kind].partition(": ")[2]
+            yield Step(
+                f"writing captions and drawing test cases: {what}",
+                100 + size.scenes * (8 + 4 * size.captions),
+                partial(self._batch_is_done, kind),
+                partial(self._work_off, kind, record.seed),
+            )
+            yield Step(
+                f"reviewing some of them and releasing a test set: {what}",
+                10,
+                lambda kind=kind: kind in self._versions(),  # type: ignore[misc]
+                partial(self._release, kind),
+            )
+            yield Step(
+                f"drawing reconstructions for the control set: {what}",
+                40 + 5 * size.scenes,
+                partial(self._has_controls, kind),
+                partial(self._draw_controls, kind),
+            )
+            yield Step(
+                f"having the model under test read the images: {what}",
+                30,
+                partial(self._is_read, kind),
+                partial(self._read, kind),
+            )
+        yield Step("making a study with simulated votes", 20, self._is_voted, partial(self._vote, record.seed))
+
+    def _folder(self, kind: TaskKind, seed: int) -> Path:
+        """The folder of the scenes. Its name says what is drawn there when the batch is planned."""
+        assert self._batches.scenes is not None
+        return self._batches.scenes.folder / f"{kind}-{self.size.scenes}-{seed}"
+
+    # The batches
+
+    def _plan(self, kind: TaskKind, seed: int) -> str:
+        protected = ", ".join(f'"{name}"' for name in self._profile.tasks.protected)
+        return _PLAN.format(
+            name=NAMES[kind],
+            root=_toml_text(str(self._folder(kind, seed))),
+            kind=kind,
+            task="" if kind == "classification" else f"protected = [{protected}]",
+            profile=PROFILE,
+            seed=seed,
+            steps=self.size.steps,
+            captions=self.size.captions,
+        )
+
+    def _batch(self, kind: TaskKind) -> int | None:
+        """The number of a batch, also where it was made and not recorded yet."""
+        record = self._workspace.example.record()
+        if record is None or not self.offered:
+            return None
+        return self._workspace.batches.find(plan_from_text(self._plan(kind, record.seed), PLAN).digest)
+
+    def _batch_is_done(self, kind: TaskKind) -> bool:
+        number = self._batch(kind)
+        return number is not None and self._batches.status(number).state == "done"
+
+    def _work_off(self, kind: TaskKind, seed: int, tell: Tell) -> None:
+        planning = self._commands.do(PlanBatch(plan=self._plan(kind, seed)))
+        number = int(self._until_over(self._batches.planning, planning.id, lambda _: tell(0.0)).result)
+        self._workspace.example.add_batch(number)
+        if self._batches.status(number).batch.approved is None:
+            self._workspace.batches.approve(number, ahead=True)
+        if self._batches.status(number).state == "done":
+            return
+        self._batches.begin(number)
+
+        def is_over() -> bool:
+            return not self._batches.status(number).at_work
+
+        def look() -> None:
+            captions, language, images = self._batches.status(number).passes
+            sources = self.size.scenes * 4
+            done = captions.number("done") + 3 * language.number("done") + images.number("done")
+            tell(min(1.0, done / (sources + self.size.scenes * self.size.captions)))
+
+        def stop() -> None:
+            with suppress(UserError):  # it is over by now
+                self._batches.pause(number)
+
+        self._until(is_over, look, stop)
+        status = self._batches.status(number)
+        if status.state != "done":
+            raise UserError(status.problem or f"The batch “{status.batch.name}” was stopped: go on with the example.")
+
+    # Reviews and test sets
+
+    def _versions(self, record: ExampleRecord | None = None) -> dict[TaskKind, SetVersion]:
+        """The released versions of the example's test sets, by the kind of their task."""
+        record = record or self._workspace.example.record()
+        sets = self._sets(record) if record is not None else {}
+        return {kind: held.versions[0] for kind, held in sets.items() if held.latest is not None}
+
+    def _sets(self, record: ExampleRecord) -> dict[TaskKind, TestSet]:
+        """The example's test sets by the kind of their task, without those that a person deleted."""
+        known = self._workspace.test_sets.names()
+        held = (self._workspace.test_sets.get(one) for one in record.test_sets if one in known)
+        return {_kind_of(one.name): one for one in held}
+
+    def _release(self, kind: TaskKind, _tell: Tell) -> None:
+        accepted = self._review(kind)
+        record = self._workspace.example.record()
+        assert record is not None
+        known = self._sets(record)
+        made = known[kind].id if kind in known else self._workspace.example.create_test_set(NAMES[kind])
+        self._commands.do(AddToTestSet(test_set=made, cases=tuple(accepted), sources=True))
+        self._commands.do(SplitTestSet(test_set=made, test=1.0))
+        self._commands.do(ReleaseTestSet(test_set=made, note=NOTE))
+
+    def _review(self, kind: TaskKind) -> list[int]:
+        """Accept the test cases that fail the fewest checks and reject some that fail most, but for those that somebody
+        decided about. Return those that are accepted.
+        """
+        number = self._batch(kind)
+        assert number is not None
+        runs = {one.run for one in self._workspace.batches.sources(number) if one.run}
+        cases = [one for one in self._workspace.test_cases.candidates() if one.run_id in runs]
+        failed = self._failed_checks([one.test_case for one in cases])
+        order = sorted(cases, key=lambda one: (failed[one.test_case], one.test_case))
+        accepted = order[: max(1, round(ACCEPTED * len(order)))]
+        left = [one for one in order[len(accepted) :] if failed[one.test_case]]
+        rejected = left[len(left) - min(len(left), round(REJECTED * len(order))) :]
+        for verdict, chosen, reason in (("accepted", accepted, ""), ("rejected", rejected, "a check failed")):
+            images = tuple(one.image_sha for one in chosen if not one.verdict)
+            if images:
+                found = self._workspace.catalogue.ids(ImageFilter(images=images))
+                self._commands.do(Decide(entries=tuple(found), verdict=verdict, reason=reason, author=AUTHOR))
+        now = self._workspace.test_cases.candidates([one.test_case for one in accepted])
+        return [one.test_case for one in now if one.verdict == "accepted"]
+
+    def _failed_checks(self, cases: Sequence[int]) -> dict[int, int]:
+        held = {case: self._workspace.test_cases.get(case).checks for case in cases}
+        return {case: sum(check.passed is False for check in checks) for case, checks in held.items()}
+
+    # Evaluation
+
+    def _subject(self, kind: TaskKind) -> Subject:
+        return Subject(self._versions()[kind].number)
+
+    def _asked(self, kind: TaskKind) -> EvaluationQuestion:
+        model = self._profile.model_under_test.of(kind)
+        assert model is not None
+        return EvaluationQuestion(self._subject(kind), model)
+
+    def _has_controls(self, kind: TaskKind) -> bool:
+        return kind in self._versions() and not len(self._evaluations.cases(self._subject(kind)).lacking)
+
+    def _draw_controls(self, kind: TaskKind, tell: Tell) -> None:
+        if self._has_controls(kind):
+            return
+        assert self._evaluations.controls is not None
+        queue, work = self._evaluations.controls.work, self._evaluations.make_control(self._subject(kind))
+        self._until_over(queue, work.id, lambda view: tell(view.done / (view.total or 1)))
+
+    def _is_read(self, kind: TaskKind) -> bool:
+        if kind not in self._versions():
+            return False
+        pending = self._evaluations.pending(self._asked(kind))
+        return pending.read + pending.unreadable >= pending.images
+
+    def _read(self, kind: TaskKind, tell: Tell) -> None:
+        work = self._evaluations.begin(self._asked(kind))
+        self._until_over(self._evaluations.work, work.id, lambda view: tell(view.done / (view.total or 1)))
+
+    # The study
+
+    def _study(self) -> Study | None:
+        record = self._workspace.example.record()
+        if record is not None and record.study:
+            with suppress(UserError):  # a draft that was deleted
+                return self._workspace.studies.get(record.study)
+        return None
+
+    def _is_voted(self) -> bool:
+        study = self._study()
+        return study is not None and study.state == "closed"
+
+    def _vote(self, seed: int, _tell: Tell) -> None:
+        studies, study = self._workspace.studies, self._study()
+        if study is None or study.state == "draft":
+            if study is not None:  # it may lack some of its items
+                studies.delete_draft(study.id)
+            made = self._evaluations.draft_study(self._asked("classification"), self.size.judged, self._create_study)
+            self._commands.do(StartStudy(study=made))
+            study = studies.get(made)
+        if not study.votes:
+            items = studies.items(study.id)
+            failed = self._failed_checks([item.test_case for item in items if item.test_case is not None])
+            valid = {case: not number for case, number in failed.items()}
+            studies.import_votes(study.id, simulated_votes(study.rules, items, valid, seed))
+        self._commands.do(CloseStudy(study=study.id))
+
+    def _create_study(self, _title: str, rules: Rules) -> str:
+        own = replace(rules, instructions=f"{SIMULATED}\n\n{rules.instructions}")
+        return self._workspace.example.create_study(STUDY_NAME, own)
+
+    # Removing
+
+    def _remove(self, on_count: OnCount) -> None:
+        self._at = ("removing what the example made", 0, 0)
+        on_count(0, 0)
+        record = self._workspace.example.record()
+        if record is None:
+            return
+        batches = [number for kind in get_args(TaskKind) if (number := self._batch(kind)) is not None]
+        for number in {*record.batches, *batches}:
+            status = self._batches.status(number)
+            if status.at_work:
+                raise UserError(f"The batch “{status.batch.name}” is at work: pause it, then remove the example.")
+        busy = {job.run_id for job in self._jobs.active()} & self._runs({*record.batches, *batches})
+        if busy:
+            raise UserError("A picture of the example is being worked on: wait for it or cancel it, then try again.")
+        kept = self._workspace.example.remove(batches, self._trained_on(record))
+        for kind in get_args(TaskKind) if self.offered else ():
+            shutil.rmtree(self._folder(kind, record.seed), ignore_errors=True)
+        self._kept = kept_in_words(kept)
+
+    def _runs(self, batches: set[int]) -> set[str]:
+        sources = (one for number in batches for one in self._workspace.batches.sources(number))
+        return {one.run for one in sources if one.run}
+
+    def _trained_on(self, record: ExampleRecord) -> list[str]:
+        """The test sets of the example that models were trained further with."""
+        found = []
+        for version in self._versions(record).values():
+            subject = Subject(version.number)
+            models = self._evaluations.models(subject)
+            asked = [EvaluationQuestion(subject, one.settings) for one in models]
+            if any(self._workspace.retrainings.kept(about(one)) for one in asked):
+                found.append(version.test_set)
+        return found
+
+    # Waiting for work of others
+
+    def _until_over(self, queue: WorkQueue, number: int, look: Callable[[WorkView], None]) -> WorkView:
+        """Wait until work is over; look at it meanwhile. Raises UserError where it failed or was cancelled."""
+        self._until(
+            lambda: not queue.view(number).active, lambda: look(queue.view(number)), lambda: queue.cancel(number)
+        )
+        view = queue.view(number)
+        if view.state != "done":
+            raise UserError(view.error or "It was stopped: go on with the example.")
+        return view
+
+    def _until(self, is_over: Callable[[], bool], look: Callable[[], None], stop: Callable[[], object]) -> None:
+        """Wait until something is over. What `look` raises has it stopped, and is raised once it has come to rest."""
+        while not is_over():
+            try:
+                look()
+            except Cancelled:
+                stop()
+                end = time.monotonic() + STOP_SECONDS
+                while not self._closing and not is_over() and time.monotonic() < end:
+                    time.sleep(LOOK_SECONDS)
+                raise
+            time.sleep(LOOK_SECONDS)
+
+
+def kept_in_words(kept: Kept) -> str:
+    """What a removal left in place, and why, in a sentence or two; "" for nothing."""
+    said = []
+    if kept.test_sets:
+        named = few_names([f"“{name}”" for name in kept.test_sets])
+        said.append(f"{count_of(len(kept.test_sets), 'test set', 'stays')}, since you worked on it: {named}.")
+    if kept.study:
+        said.append(f"The study “{kept.study}” stays, since you worked on it.")
+    for reason, number in sorted(kept.runs.items()):
+        said.append(f"{count_of(number, 'picture', 'stays')}: {_WHY[reason]}.")
+    return " ".join(said)
+
+
+_WHY = {
+    "in a test set": "a test set of yours has images of it",
+    "in a study": "a study of yours has images of it",
+    "reviewed": "you decided about an image of it",
+    "changed": "you changed its texts or drew from it",
+}
+
+
+def _kind_of(name: str) -> TaskKind:
+    return next(kind for kind, own in NAMES.items() if name.startswith(own))
+
+
+def _toml_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

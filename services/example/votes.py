@@ -1,0 +1,63 @@
+"""Simulated votes for the study of the example. They are stored as votes that came from elsewhere, under names that say
+that they are simulated.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from core.stored_studies import ImportedVote
+from core.studies import Item, Rules, asked, right
+from study.behaviour import Behaviour, habit_of, judge
+
+CREW = (
+    *(Behaviour(accuracy=0.97),) * 4,
+    *(Behaviour(accuracy=0.88),) * 2,
+    *(Behaviour(accuracy=0.9, bias=0.4),) * 2,
+)
+"""Careful annotators, hasty ones, and ones who tend to say yes."""
+
+
+def simulated_votes(
+    rules: Rules, items: Sequence[Item], is_valid: dict[int, bool], seed: int, end: datetime | None = None
+) -> Iterator[ImportedVote]:
+    """Yield the votes of a simulated crew on the items and control items of a study, the last one given at `end`.
+
+    Each item gets as many votes as the rules ask for. `is_valid` says by test case whether an image is valid.
+    """
+    chance = random.Random(f"example votes {seed}")
+    voted: list[tuple[int, Item]] = []
+    for item in items:
+        if item.kind == "item":
+            voters = chance.sample(range(len(CREW)), min(rules.votes, len(CREW)))
+        elif item.kind == "control":
+            voters = list(range(len(CREW)))
+        else:
+            continue
+        voted += [(worker, item) for worker in voters]
+    chance.shuffle(voted)
+    habits = [habit_of(rules.questions, chance) for _ in CREW]
+    given = (end or datetime.now(UTC)) - timedelta(seconds=rules.seconds_expected * len(voted))
+    for worker, item in voted:
+        questions = asked(rules.questions, item, item.expected)
+        good = is_valid.get(item.test_case or 0, True)
+        said = judge(
+            CREW[worker],
+            questions,
+            lambda question, item=item, good=good: item.expected.get(question.id, "yes" if good else "no"),  # type: ignore[misc]
+            habits[worker],
+            chance,
+        )
+        begun, given = given, given + timedelta(seconds=rules.seconds_expected)
+        yield ImportedVote(
+            item.id,
+            f"simulated annotator {worker + 1}",
+            said.answers,
+            "",
+            begun,
+            given,
+            round(said.seconds, 2),
+            right=right(item, said.answers, rules.questions) if item.kind == "control" else None,
+        )

@@ -1,0 +1,63 @@
+"""A studio that makes examples within the process of a test, and what a person may do with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from demo import data_set
+from pipeline.profiles.profile import load_profile
+from pipeline.seams import Models
+from services.batches.io_workers import Order
+from services.batches.pools import HerePool, Pool
+from services.batches.work import Worker
+from services.example.service import ExampleSize, ExampleView
+from services.studio import Studio, put_together
+from storage.workspace import Workspace
+from tests.support.scripted import ScriptedModels
+from tests.support.workspaces import workspace_in
+
+SMALL = ExampleSize(scenes=4, captions=2, steps=2, judged=10)
+"""The smallest size that shows each part."""
+SEED = 7
+SECONDS = 300
+
+
+@contextmanager
+def example_studio(folder: Path, models: Models | None = None) -> Iterator[Studio]:
+    """A studio on the workspace in `folder`, whose batches are done in this process, with stand-ins for models."""
+    with workspace_in(folder) as workspace:
+        studio = studio_on(workspace, models)
+        yield studio
+        studio.close()
+
+
+def studio_on(workspace: Workspace, models: Models | None = None) -> Studio:
+    """The same on an open workspace."""
+    own: Models = models or ScriptedModels()
+    studio = put_together(load_profile("demo"), own, workspace, scenes=data_set)
+    studio.example.size = SMALL
+    studio.example.new_seed = lambda: SEED
+
+    def pool(order: Order) -> Pool:
+        return HerePool(order, lambda order: Worker(order, own))
+
+    studio.batches.pool = pool
+    return studio
+
+
+def made(studio: Studio) -> ExampleView:
+    """Make the example of a studio to its end."""
+    studio.commands.send("make-example", {})
+    view = studio.example.wait(SECONDS)
+    assert view.state == "made", view
+    return view
+
+
+def removed(studio: Studio) -> ExampleView:
+    """Remove the example of a studio."""
+    studio.commands.send("remove-example", {})
+    view = studio.example.wait(SECONDS)
+    assert view.state == "none", view
+    return view
