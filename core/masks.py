@@ -40,6 +40,7 @@ OVERLAY_ALPHA = 150
 _UNCLEAR = (
     "Its pixels are 0 or 255, and 255 was taken as no class: if it is one, name it, such as “0 background, 255 polyp”."
 )
+THE_CLASSES = "the classes"
 _NAMED = 6
 """As many numbers are named in a sentence; the rest is counted."""
 _COLOURS = (
@@ -81,11 +82,12 @@ class Mask:
     notes: tuple[str, ...] = ()
 
 
-def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str]) -> Mask:
+def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
     """The mask in the bytes of a file, for a source image of `size` (width, height).
 
     A class of the number 255 gets another one: see `with_own_numbers`. Raises UserError for what is no image of class
-    numbers, has other proportions than the source, or has class numbers that `classes` does not name, naming them.
+    numbers, has other proportions than the source, or has class numbers that `classes` does not name, naming them and
+    the `place` to add them.
     """
     image = _numbers(data)
     notes = []
@@ -98,11 +100,11 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str]) ->
             )
         notes.append(f"The mask was brought from {found} to the {wanted} pixels of the source image.")
         image = resized(image, size)
-    mask = with_own_numbers(image, classes)
+    mask = with_own_numbers(image, classes, place)
     return Mask(mask.image, mask.classes, (*notes, *mask.notes))
 
 
-def with_own_numbers(image: Image.Image, classes: Mapping[int, str]) -> Mask:
+def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
     """Give a class of the number 255 another number, since 255 stands for no class here: see `numbered_classes`.
 
     The notes say so, and say of a mask of background (0) and 255 that 255 has no name. Raises UserError for class
@@ -111,13 +113,13 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str]) -> Mask:
     named, own = numbered_classes(classes), classes.get(UNLABELLED, "")
     number = next((number for number, name in named.items() if name == own), None)
     if number is None:
-        require_names(image, named)
+        require_names(image, named, place)
         unclear = not own and named.get(0, "").casefold() in _BACKGROUND and numbers_in(image) == (0, UNLABELLED)
         return Mask(image, named, (_UNCLEAR,) if unclear else ())
     pixels = np.array(image)
     pixels[pixels == UNLABELLED] = number
     image = Image.fromarray(pixels)
-    require_names(image, named)
+    require_names(image, named, place)
     return Mask(image, named, (f"Its class “{own}” has the number {number} here, as 255 stands for no class.",))
 
 
@@ -159,8 +161,8 @@ def in_mask(mask: NamedMask | None, task: Task) -> InMask:
     return {name: not there.isdisjoint(own) for name, own in known.items() if own}
 
 
-def require_names(mask: Image.Image, classes: Mapping[int, str]) -> None:
-    """Raises UserError, saying which, when the mask has class numbers without a name."""
+def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> None:
+    """Raises UserError, saying which and the `place` to add them, when the mask has class numbers without a name."""
     unknown = [number for number in numbers_in(mask) if number not in classes and number != UNLABELLED]
     if not unknown:
         return
@@ -169,7 +171,7 @@ def require_names(mask: Image.Image, classes: Mapping[int, str]) -> None:
     one = len(unknown) == 1
     raise UserError(
         f"The mask has {'a class number' if one else 'class numbers'} without a name: {shown}{more}. "
-        f"Add {'it' if one else 'them'} to the classes, such as “{unknown[0]} road”."
+        f"Add {'it' if one else 'them'} to {place}, such as “{unknown[0]} road”."
     )
 
 

@@ -97,11 +97,10 @@ def split_in(folder: str) -> Split:
 
 def read_classes(files: Files, report: Report) -> dict[int, str] | None:
     """The class numbers that a `classes.json` or `classes.txt` of the set names; None without one."""
-    name = next(
-        (name for name in files.names if posixpath.basename(name) in (CLASSES, "classes.txt", "_classes.csv")), None
-    )
-    if name is None:
+    name = class_list_of(files)
+    if not name:
         return None
+    text = ""
     try:
         text = files.read(name, 1_000_000).decode("utf-8-sig")
         if name.endswith(".csv"):  # Roboflow's: Pixel Value, Class
@@ -120,8 +119,25 @@ def read_classes(files: Files, report: Report) -> dict[int, str] | None:
     except (ValueError, TypeError, AttributeError, UserError, RecursionError):
         if name.endswith(".csv"):  # a table that another reader knows
             return None
-        report.refuse(name, "It is no list of classes: write one as “0 sky, 1 road” in classes.txt.")
+        wrong = _first_wrong_line(text) if name.endswith(".txt") and text else ""
+        report.refuse(name, f"It is no list of classes: write one as “0 sky, 1 road” in classes.txt.{wrong}")
         return None
+
+
+def class_list_of(files: Files) -> str:
+    """The file of the set that names class numbers; "" without one."""
+    names = (CLASSES, "classes.txt", "_classes.csv")
+    return next((name for name in files.names if posixpath.basename(name) in names), "")
+
+
+def _first_wrong_line(text: str) -> str:
+    """Say which line of a list of classes cannot be read, and why; "" where each can be read alone."""
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            parse_classes(line)
+        except UserError as error:
+            return f" Line {number}: {error}"
+    return ""
 
 
 def pair_of_files(example: Example, images: str, masks: str) -> tuple[str, str | None]:

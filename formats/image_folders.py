@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from core.errors import UserError
 from formats.common import (
+    class_list_of,
     is_sheet,
     pair_of_files,
     read_classes,
@@ -192,6 +193,7 @@ class PlainFolder(Source):
         super().__init__(files, report, options, in_place)
         self._labels = _folder_labels(files, report)
         self._classes = read_classes(files, report)
+        self._classes_file = class_list_of(files) or ("" if options.get("mask_classes") else "classes.txt")
         pictures = [name for name in files.names if is_image(name) and not is_sheet(name)]
         self._roles = Roles(pictures, self._labels)
         masks = {name for name in pictures if self._roles.in_mask_folder(name)}
@@ -255,6 +257,7 @@ class PlainFolder(Source):
             split,
             mask_opener(self.files, mask) if mask else None,
             self._classes if mask else None,
+            classes_file=self._classes_file,
         ), mask
 
     def _captioned(self, found: Found, text: str, tally: Tally) -> Found:

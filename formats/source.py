@@ -17,7 +17,7 @@ from PIL import ExifTags, Image, ImageOps
 
 from core.errors import UserError
 from core.images import opened, orientation_of, png_of
-from core.masks import UNLABELLED, Mask, numbered_classes, read_mask, require_names
+from core.masks import THE_CLASSES, UNLABELLED, Mask, numbered_classes, read_mask, require_names
 from core.words import composed
 from formats.files import Files
 from formats.types import Found, Report
@@ -184,15 +184,16 @@ def mask_of(
             f"The mask has {given[0]}x{given[1]} pixels and the image {size[0]}x{size[1]}: give a mask of its size."
         )
     named = found.classes if found.classes is not None else classes or {}
+    place = found.classes_file or THE_CLASSES
     if found.numbers is None:
-        return read_mask(mask, size, named)
+        return read_mask(mask, size, named, place)
     read = read_mask(mask, size, {number: str(number) for number in range(UNLABELLED)})
     require_names(read.image, dict.fromkeys(found.numbers, "known"))
     table = np.full(256, UNLABELLED, np.uint8)
     for number, own in found.numbers.items():
         table[number] = own
     image = Image.fromarray(table[np.asarray(read.image)])
-    require_names(image, named)
+    require_names(image, named, place)
     return Mask(image, named, read.notes)
 
 

@@ -186,6 +186,8 @@ class Found:
     """Why it cannot be read, in a sentence; "" where nothing is known against it."""
     where: str = ""
     """The place that tells of it, such as a line of a list, for a report of its problem."""
+    classes_file: str = ""
+    """The file of the set that names the numbers of masks, or is to name them; "" where the format says them itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.file)

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sklearn.datasets
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from PIL import Image
 
 from core.errors import Cancelled, UserError
 from core.studies import NewItem
+from core.types import Task
 from core.words import duration
+from demo.data_set import write_scenes
 from pipeline.profiles.profile import PROFILES
 from services.batches.plan_file import PLANS, plan_from_text, read_plan
 from services.batches.running import BatchCommand, BatchRuns, PlanBatch
@@ -29,6 +33,7 @@ from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
 from tests.support.voted import CREW, NO, YES, cast, study_of
 from ui.batches.routes import SENT, add_batch_routes
+from ui.explore.runs import run_list
 from ui.scripts.endpoints import OF_PAGES
 
 HOSTILE = '<script>alert(1)</script> & "co"'
@@ -463,3 +468,122 @@ def test_scripts_watch_and_steer_batches_and_a_token_opens_the_metrics(tmp_path:
 )
 def test_time_is_said_as_people_say_it(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+# What is told before it begins
+
+
+def streets(root: Path, number: int = 2) -> Path:
+    """Images with masks of the classes 0 and 3, of which the list of classes names none but 0."""
+    (root / "masks").mkdir(parents=True)
+    (root / "images").mkdir()
+    for place in range(number):
+        Image.new("RGB", (64, 64), (40 * place, 90, 200)).save(root / "images" / f"{place}.png")
+        mask = Image.new("L", (64, 64), 0)
+        mask.paste(3, (0, 32, 64, 64))
+        mask.save(root / "masks" / f"{place}.png")
+    (root / "classes.txt").write_text("0 sky")
+    return root
+
+
+def street_plan(root: Path) -> str:
+    text = plan_text(root, "Streets").replace("imagefolder", "folder")
+    return text.replace('kind = "classification"', 'kind = "segmentation"\nprotected = ["road"]')
+
+
+def test_a_plan_that_would_fail_says_so_before_it_begins_and_leads_back(
+    studio: Studio, gate: Gate, client: TestClient, tmp_path: Path
+) -> None:
+    root = streets(tmp_path / "data")
+    number = planned(studio, street_plan(root))
+    shown = page(client, f"/batches/{number}")
+    assert (
+        "2 of all 2 pictures cannot be used. The mask has a class number without a name: 3. Add it to classes.txt"
+        in shown
+    )
+    assert shown.count("Edit and plan again") >= 2 and "data.root" not in shown
+    form = client.get(f"/batches/new?like={number}").text
+    assert "protected = [&#34;road&#34;]" in form or 'protected = ["road"]' in unescape(form)
+
+    (root / "classes.txt").write_text("0 sky\n3 road")
+    assert planned(studio, street_plan(root)) == number, "the plan is the same"
+    assert "cannot be used" not in page(client, f"/batches/{number}")
+    run(studio, number)
+
+
+def test_a_list_of_classes_that_cannot_be_read_is_told_with_its_line(
+    studio: Studio, gate: Gate, client: TestClient, tmp_path: Path
+) -> None:
+    root = streets(tmp_path / "data")
+    (root / "classes.txt").write_text("0 sky\nroad\n")
+    number = planned(studio, street_plan(root))
+    assert "classes.txt: It is no list of classes" in page(client, f"/batches/{number}")
+    assert "Line 2: “road” is no class" in page(client, f"/batches/{number}")
+
+
+def test_a_batch_of_which_all_failed_leads_back_to_its_plan(studio: Studio, client: TestClient, tmp_path: Path) -> None:
+    models = ScriptedModels()
+    models.captioner = Doubtful()
+    work_here(studio.batches, models)
+    number = planned(studio, plan_text(pictures(tmp_path / "data")))
+    studio.batches.begin(number)
+    until(lambda: studio.batches.status(number).failed == 3 and not studio.batches.status(number).at_work)
+    failures = client.get(f"/batches/{number}").text.partition('id="part-failures"')[2]
+    assert f"/batches/new?like={number}" in failures.partition("</section>")[0]
+
+
+def test_photographs_are_counted_before_it_begins_and_at_the_yes_beside_their_pictures(
+    studio: Studio, gate: Gate, client: TestClient, tmp_path: Path
+) -> None:
+    root = tmp_path / "data"
+    write_scenes(root, "classification", 3, 1)
+    for place, file in enumerate(sorted((Path(sklearn.datasets.__file__).parent / "images").glob("*.jpg"))):
+        Image.open(file).resize((160, 106)).save(root / "images" / f"{place:04}.png")  # in place of two drawn ones
+    number = planned(studio, plan_text(root).replace("imagefolder", "csv"))
+    told = "2 of all 3 pictures look like photographs , which the embedded models do not know"
+    shown = page(client, f"/batches/{number}")
+    assert told in shown and "make run PROFILE=cpu" in shown
+    run(studio, number)
+    assert told in page(client, f"/batches/{number}")
+    approve = client.get(f"/batches/{number}").text.partition('id="part-approve"')[2]
+    lines = approve.split('class="sample-line"')[1:]
+    samples = studio.batches.details(number).sample
+    assert len(lines) == len(samples) == 6
+    for line, one in zip(lines, samples, strict=True):
+        assert f"/thumbs/{one.source_sha}.webp" in line
+        assert ("not a drawn scene" in line) == (one.key in ("images/0000.png", "images/0001.png"))
+
+
+def test_a_batch_of_drawn_scenes_says_nothing_of_photographs(
+    studio: Studio, gate: Gate, client: TestClient, tmp_path: Path
+) -> None:
+    write_scenes(tmp_path / "data", "classification", 3, 2)
+    number = planned(studio, plan_text(tmp_path / "data").replace("imagefolder", "csv"))
+    run(studio, number)
+    assert "photographs" not in page(client, f"/batches/{number}")
+
+
+def test_a_new_batch_of_the_demo_begins_with_drawn_scenes(client: TestClient) -> None:
+    form = client.get("/batches/new").text
+    assert form.index("Drawn scenes (demo)") < form.index("A folder of pictures")
+    assert re.search(r'aria-pressed="true"[^>]*>Drawn scenes \(demo\)', form)
+
+
+def test_the_runs_of_a_batch_are_one_line_in_the_list_of_runs_and_each_is_found_by_its_name(
+    studio: Studio, gate: Gate, tmp_path: Path
+) -> None:
+    before = studio.workspace.runs.create(Image.new("RGB", (64, 64), "red"), Task("classification"), "demo", "Mine", {})
+    number = planned(studio, plan_text(pictures(tmp_path / "data", 5), "Birds of ours"))
+    run(studio, number)
+    last = studio.workspace.runs.create(Image.new("RGB", (64, 64), "blue"), Task("classification"), "demo", "Later", {})
+    listing = studio.runs.listing()
+    line = listing.runs[1]
+    assert [run.id for run in listing.runs] == [last, line.id, before]
+    assert line.batch is not None and (line.batch.number, line.batch.runs) == (number, 5)
+    markup = run_list(listing, "")
+    assert f'href="/batches/{number}"' in markup and "batch of 5 pictures" in markup
+    assert markup.count('class="card run-item') == 3 and "are shown" not in markup
+    found = studio.runs.listing("birds of ours")
+    assert len(found.runs) == 5 and all(run.batch is None for run in found.runs)
+    studio.runs.delete(*[run.id for run in found.runs])
+    assert [run.id for run in studio.runs.listing().runs] == [last, before]
