@@ -11,6 +11,7 @@ alone from the `DrawnBatch` in its lineage.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -522,6 +523,7 @@ class Drawing:
                 self._draw(_Batch(batch.size, batch.key, {place: image}))
             return
         for image, finish in zip(images, finishing, strict=True):
+            began = time.monotonic()
             try:
                 case = finish()
                 self._stop_if_dropped([image])  # its checks come after its last step
@@ -533,6 +535,7 @@ class Drawing:
                 self._fail(image, error)
             else:
                 self._save(image, case, batch.size)
+                self._remember_speed(image, case.lineage.seconds + time.monotonic() - began)
 
     def _fail(self, image: _Image, error: Exception) -> None:
         self.fail(image.source.number, image.source.work, image.planned, error)
@@ -540,13 +543,16 @@ class Drawing:
     def _save(self, image: _Image, case: TestCase, size: int) -> None:
         self.done, self.made = self.done + 1, self.made + 1
         source = image.source
-        effort = self._description.effort(source.prepared.settings, source.prepared.source.image.size)
-        self._driver.speeds.add(effort, case.lineage.seconds)
         lineage = replace(case.lineage, recipe=self._recipe.name, task=source.work.request.task)
         if lineage.settings.drawn_in is not None and lineage.settings.drawn_in.size < size:
             self._smaller = lineage.settings.drawn_in.size
         source.work.store.save_case(replace(case, lineage=lineage))
         self.tell(source.number, ImageDone(lineage))
+
+    def _remember_speed(self, image: _Image, seconds: float) -> None:
+        """Note how long an image took with all that comes after its drawing: checks, and being saved."""
+        prepared = image.source.prepared
+        self._driver.speeds.add(self._description.effort(prepared.settings, prepared.source.image.size), seconds)
 
     def _stop_if_dropped(self, images: list[_Image]) -> None:
         """Raise _Dropped if none of these images is wanted any more."""

@@ -116,12 +116,12 @@ class DrawingMethod(ABC, Generic[R]):
         all_drawn = self._draw(prepared, wanted, size, on_step)
         model = self._at_work.name
         compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
-        seconds = (time.monotonic() - start - compiling) / len(images)  # what the next ones will take as well
         fitted = [
             None if drawn.image is None else _fitted(drawn.image, source.source.image.size)
             for source, drawn in zip(prepared, all_drawn, strict=True)
         ]
         embedder = self._embedding(prepared, images, fitted)
+        seconds = (time.monotonic() - start - compiling) / len(images)  # what the next ones will take as well
         return [
             partial(self._case, source, image, one.prompt, drawn, shown, model, seconds, embedder)
             for source, image, one, drawn, shown in zip(prepared, images, wanted, all_drawn, fitted, strict=True)

@@ -24,7 +24,7 @@ from storage.workspace import Workspace
 PROBING = "seeing how fast this machine draws"
 PROBE_STEPS = 4
 RECALLED_RUNS = 20
-RECALLED_IMAGES = 10
+RECALLED_JOBS = 5
 """Of each run, the latest ones."""
 
 
@@ -61,18 +61,19 @@ class Estimates:
         self._jobs.when_idle(PROBING, self.probe)
 
     def recall(self) -> None:
-        """Take over what the images in the workspace took, each with its size and steps; the latest count most."""
+        """Learn drawing times from the workspace's jobs, whole, with checks and saving. Recent ones weigh most."""
         for summary in reversed(self._workspace.runs.search(RECALLED_RUNS)):
             if not summary.test_cases or summary.profile != self._profile.name:
                 continue
             run = self._workspace.runs.get(summary.id)
             size = self._runs.size(run.source_sha)
-            for case in run.test_cases[-RECALLED_IMAGES:]:
-                if case.job_id is None:  # restored from a file: another machine may have made it
+            lineages = {case.job_id: case.lineage for case in run.test_cases}  # what a file brought is of no job here
+            for job in run.jobs[-RECALLED_JOBS:]:
+                if job.state != "done" or job.finished is None or job.id not in lineages:
                     continue
-                made = case.lineage
-                if made.seconds > 0:
-                    self._driver.speeds.add(method_of(made.method).effort(made.settings, size), made.seconds)
+                made = lineages[job.id]
+                each = (job.finished - job.started).total_seconds() / job.done
+                self._driver.speeds.add(method_of(made.method).effort(made.settings, size), each)
 
     def probe(self) -> None:
         """Draw noise in a few steps for a first estimate, unless there is one. A person's work goes first."""

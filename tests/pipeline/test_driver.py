@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
@@ -285,6 +286,18 @@ def test_the_gate_estimates_from_the_last_image() -> None:
     assert one.plan(DILLEMA, values, SETTINGS, size=SOURCE.size).seconds == pytest.approx(each * 3)
     assert driver().plan(DILLEMA, values, SETTINGS).seconds is None
     assert driver().plan(DILLEMA, {}, SETTINGS).images == ()
+
+
+def test_the_estimate_of_an_image_counts_its_checks_and_its_saving() -> None:
+    class SlowStore(MemoryStore):
+        def save_case(self, case: TestCase) -> None:
+            time.sleep(0.2)
+            super().save_case(case)
+
+    one = driver()
+    one.run(ALL, SlowStore(SOURCE))
+    each = one.speeds.seconds(effort_of(SETTINGS.generation, SOURCE.size))
+    assert each is not None and each >= 0.2
 
 
 def test_the_profile_s_settings_are_the_defaults() -> None:
