@@ -97,10 +97,10 @@ class Exchange:
         """Write the accepted images of runs as a ZIP file and return its name. Raises UserError if there are none."""
         return write_accepted(self._workspace, self.saved_image, run_ids, file)
 
-    def take_picture(self, data: bytes, file_name: str) -> Taken:
-        """Open or restore the run in a picture, or begin a new one. Raises UserError, with nothing changed."""
+    def take_picture(self, data: bytes, file_name: str, label: str = "") -> Taken:
+        """Open or restore the run in a picture, or begin a new one with a label. Raises UserError, nothing changed."""
         embedded = read_run_in(data)
-        return Taken(self._runs.from_upload(data, file_name)) if embedded is None else self.restore(embedded)
+        return Taken(self._runs.from_upload(data, file_name, label)) if embedded is None else self.restore(embedded)
 
     def take_run(self, data: bytes) -> Taken:
         """The run that a picture carries, opened or restored. Raises UserError when it carries none."""

@@ -116,7 +116,7 @@ class Listing:
     """What the list of runs shows."""
 
     runs: tuple[RunSummary, ...]
-    """The latest that the search finds, the one that was worked on last first."""
+    """The latest that the search finds, the one that was worked on last first. Without a search a batch is one."""
     total: int
     """All runs that are not deleted."""
     found: int
@@ -226,7 +226,9 @@ class RunService:
         find = " ".join(find.split())
         total = self._workspace.runs.count()
         return Listing(
-            runs=self._workspace.runs.search(LISTED_RUNS, find=find),
+            runs=self._workspace.runs.search(LISTED_RUNS, find=find)
+            if find
+            else self._workspace.runs.lines(LISTED_RUNS),
             total=total,
             found=self._workspace.runs.count(find) if find else total,
             find=find,
@@ -254,10 +256,11 @@ class RunService:
         self._workspace.runs.begun_with(run_id, listed=command.listed)  # the mask came with the picture
         return OpenedRun(run_id)
 
-    def from_upload(self, data: bytes, file_name: str) -> str:
+    def from_upload(self, data: bytes, file_name: str, label: str = "") -> str:
         """Begin a run with an uploaded picture and return its id. Raises UserError if it is no usable picture."""
-        picture = read_image(data)
-        task = Task("classification") if self.profile.tasks.labels else Task("segmentation", protected=())
+        picture, label = read_image(data), " ".join(label.split())
+        classified = bool(label or self.profile.tasks.labels)
+        task = Task("classification", label=label) if classified else Task("segmentation", protected=())
         name = file_name.rsplit(".", 1)[0].strip()[:80] or "upload"
         return self._new(picture.image, task, name, picture.notes, "")
 

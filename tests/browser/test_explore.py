@@ -541,11 +541,25 @@ def test_several_pictures_are_given_at_once_labelled_and_run_in_one_table(
     inside = {"red.png": pictures["red"], "more/green.png": pictures["green"], "red.mask.png": b"mask"}
     inside |= {"notes.txt": b"no picture", ".DS_Store": b"no picture", "more/list.csv": b"no picture"}
     page.evaluate(DROP, {f"holiday/{name}": base64.b64encode(data).decode() for name, data in inside.items()})
-    expect(rows.locator("td.name")).to_have_text(["green", "red"])
+    expect(rows.locator("td.name a")).to_have_text(["green", "red"])
     said = page.locator("#together-refused")
     expect(said).to_contain_text("Left out (no picture): holiday/more/list.csv, holiday/notes.txt.")
     expect(said).to_contain_text("Left out (a mask is given to the run of its picture): holiday/red.mask.png.")
     expect(said).not_to_contain_text("DS_Store")
+    expect(rows.locator("input")).to_have_count(2)
+    assert [field.input_value() for field in rows.locator("input").all()] == [
+        "",
+        "",
+    ]  # one lies in no folder of a class
+    page.click("[data-close-together]")
+
+    # Folders of classes keep their names as labels.
+    classes = {"train/boat/green.png": pictures["green"], "train/red bird/red.png": pictures["red"]}
+    page.evaluate(DROP, {f"set/{name}": base64.b64encode(data).decode() for name, data in classes.items()})
+    expect(rows.locator("input").first).to_have_value("boat")
+    expect(rows.locator("input").last).to_have_value("red bird")
+    expect(page.locator("#together .unknown-pictures")).to_contain_text("2 of these 2 pictures look like photographs")
+    expect(rows.locator(".pill", has_text="not a drawn scene")).to_have_count(2)
     page.click("[data-do=together-preset][data-preset=draft]")
     expect(page.locator("#together-steps")).to_have_value("3")
     page.click("[data-close-together]")

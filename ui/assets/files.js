@@ -81,7 +81,8 @@
     document.getElementById("upload-problem").scrollIntoView({ block: "nearest" });
   }
 
-  const givePictures = (files, leftOut) => takeAll(files, (file) => give("take_picture", file), leftOut);
+  const givePictures = (files, leftOut, labels = new Map()) =>
+    takeAll(files, (file) => give("take_picture", file, { label: labels.get(file) ?? "" }), leftOut);
 
   // One after another, so that a folder of large ones does not fill the memory of either side.
   async function takeAll(files, take, leftOut = []) {
@@ -230,7 +231,7 @@
 
   function giveFolder(found) {
     const shown = found.filter(({ path }) => !OF_THE_SYSTEM.test(path)).sort((one, other) => one.path.localeCompare(other.path));
-    const pictures = shown.filter(({ file }) => file && isPicture(file)).map(({ file }) => file);
+    const pictures = shown.filter(({ file }) => file && isPicture(file));
     const others = shown.filter(({ file }) => file && !isPicture(file)), masks = others.filter(({ path }) => MASK.test(path));
     const leftOut = [
       ...named("no picture", others.filter(({ path }) => !MASK.test(path))),
@@ -238,8 +239,20 @@
       ...named("cannot be read", shown.filter(({ file }) => !file)),
       ...(found.length >= LOOKED_AT ? [`Only the first ${LOOKED_AT} files were looked at.`] : []),
     ];
-    if (pictures.length) return void givePictures(pictures, leftOut);
+    if (pictures.length) return void givePictures(pictures.map(({ file }) => file), leftOut, classesOf(pictures));
     refuse(["There is no picture in this folder: choose another one.", ...leftOut].join(" "));
+  }
+
+  // Where every picture lies in a folder of a class, as in CLASS/picture or SPLIT/CLASS/picture, the class is its label.
+  const SPLIT = /^(train|training|val|valid|validation|dev|test|testing|eval)$/i;
+  function classesOf(pictures) {
+    const folders = pictures.map(({ path }) => path.split("/").slice(0, -1));
+    const around = folders.every(([top]) => top === folders[0][0]) ? 1 : 0;   // the folder that was dropped
+    const labels = folders.map((names) => {
+      const inside = names.slice(around);
+      return (inside.length > 1 && SPLIT.test(inside[0]) ? inside[1] : inside[0]) ?? "";
+    });
+    return labels.every(Boolean) ? new Map(pictures.map(({ file }, place) => [file, labels[place]])) : new Map();
   }
 
   function named(why, files) {

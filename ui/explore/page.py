@@ -113,6 +113,13 @@ class GivenFile(BaseModel):
     """What the person calls it."""
 
 
+class GivenPicture(GivenFile):
+    """A picture to begin a run with."""
+
+    label: str = Field("", max_length=1000)
+    """What it shows, as its folder says."""
+
+
 class GivenMask(GivenFile):
     """The mask of a run."""
 
@@ -244,9 +251,9 @@ class Explorer:
         self.states.refused(run_id, stage, error)
         return stage
 
-    def take_picture(self, path: str, name: str) -> Reply:
-        """The run that an uploaded file carries, or a new one with it."""
-        return self._take(path, lambda data: vars(self.exchange.take_picture(data, name)))
+    def take_picture(self, path: str, name: str, label: str = "") -> Reply:
+        """The run that an uploaded file carries, or a new one with it and a label."""
+        return self._take(path, lambda data: vars(self.exchange.take_picture(data, name, label)))
 
     def take_run(self, path: str) -> Reply:
         """The run that an uploaded file carries."""
@@ -276,7 +283,7 @@ class Explorer:
             profile=profile_options(self.runs.profile),
             samples=self.runs.samples,
             listing=listing,
-            latest=self.runs.latest() if listing.find else listing.runs,
+            latest=self.runs.latest(),
             jobs=self.jobs.active(),
             waiting_for=self.jobs.waiting_for(),
             view=view,
@@ -335,8 +342,8 @@ def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
         return explorer.answer(_sent(Batch, sent, request))
 
     def take_picture(sent: Any, request: gr.Request) -> Reply:
-        given = _sent(GivenFile, sent, request)
-        return explorer.take_picture(given.path, given.name)
+        given = _sent(GivenPicture, sent, request)
+        return explorer.take_picture(given.path, given.name, given.label)
 
     def take_run(sent: Any, request: gr.Request) -> Reply:
         return explorer.take_run(_sent(GivenFile, sent, request).path)
