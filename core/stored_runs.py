@@ -153,6 +153,15 @@ class Run:
 
 
 @dataclass(frozen=True)
+class BatchOfRuns:
+    """The batch that runs belong to, as the list of runs has it."""
+
+    number: int
+    name: str
+    runs: int
+
+
+@dataclass(frozen=True)
 class RunSummary:
     """A line in the list of runs."""
 
@@ -176,6 +185,8 @@ class RunSummary:
     job: JobState | None = None
     """The state of the latest generation; None before the first."""
     removed: bool = False
+    batch: BatchOfRuns | None = None
+    """The batch that the line stands for; None for a run by itself."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from core.errors import UserError
 from core.images import StoredImage
 from core.lineage import DEFAULT_RECIPE, TestCase
 from core.run_record import RunRecord
-from core.stored_runs import EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
+from core.stored_runs import BatchOfRuns, EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
 from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, stage_kinds
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import (
@@ -51,6 +51,9 @@ from storage.runs.rows import (
 )
 from storage.runs.test_cases import insert_test_cases, read_jobs, read_test_cases, save_cases
 from storage.thumbnails import Thumbnails
+
+LOOKED_AT = 2000
+"""Latest runs that are looked at for the list of runs, where those of a batch are one line."""
 
 
 @dataclass(frozen=True)
@@ -328,6 +331,30 @@ class Runs(Repository):
         return tuple(_summary(row, self._images.folder) for row in db.query(query, values))
 
     @read
+    def lines(self, db: sqlite_utils.Database, limit: int) -> tuple[RunSummary, ...]:
+        """The runs, the one that was worked on last first, without the deleted ones. The latest run of a batch stands
+        for all of its runs. Runs far behind the latest ones are not looked at.
+        """
+        query = """
+            WITH latest AS MATERIALIZED (
+                SELECT summary.*, batch_sources.batch FROM run_summaries AS summary
+                    LEFT JOIN batch_sources ON batch_sources.run = summary.run
+                WHERE removed = 0 ORDER BY changed DESC, number DESC LIMIT :looked_at
+            ), lines AS (
+                SELECT *, row_number() OVER (PARTITION BY batch ORDER BY changed DESC, number DESC) AS place FROM latest
+            )
+            SELECT runs.*, state.name, state.task, state.recipe, lines.removed, changed, stages, test_cases, accepted,
+                job, lines.batch, batches.name AS batch_name,
+                (SELECT count(*) FROM batch_sources WHERE batch = lines.batch) AS batch_runs
+            FROM lines JOIN runs ON runs.id = lines.run JOIN run_states AS state ON state.id = lines.state
+                LEFT JOIN batches ON batches.id = lines.batch
+            WHERE lines.batch IS NULL OR place = 1
+            ORDER BY changed DESC, number DESC LIMIT :limit
+        """
+        rows = db.query(query, {"looked_at": LOOKED_AT, "limit": limit})
+        return tuple(_line(row, self._images.folder) for row in rows)
+
+    @read
     def count(self, db: sqlite_utils.Database, find: str = "") -> int:
         """How many runs there are, without the deleted ones, that have `find` in their name or label."""
         query = (
@@ -430,6 +457,12 @@ def _name(name: str) -> str:
 
 def _state(row: Row) -> StoredState:
     return record_of(StoredState, row, settings=json.loads(row["settings"]), prompts=json.loads(row["prompts"]))
+
+
+def _line(row: Row, images: Path) -> RunSummary:
+    batch = row["batch"]
+    of = BatchOfRuns(batch, row["batch_name"], row["batch_runs"]) if batch is not None else None
+    return replace(_summary({**row, "batch": None}, images), batch=of)
 
 
 def _summary(row: Row, images: Path) -> RunSummary:

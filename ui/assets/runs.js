@@ -108,7 +108,7 @@
       changed();
     } else if (event.target.closest?.("[data-unpick]")) toggle(event.target.closest("[data-unpick]").dataset.unpick, false);
     else if (event.target.closest?.("[data-close-together]")) pick(false);
-    else if (picking() && event.target.closest?.(".run-item .run")) {
+    else if (picking() && event.target.closest?.(".run-item .run[data-run]")) {
       event.preventDefault();
       event.stopPropagation();   // it is selected, and not opened
       const { run } = event.target.closest(".run").dataset;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from itertools import groupby
 
-from core.stored_runs import EditedShare, RunSummary
+from core.stored_runs import BatchOfRuns, EditedShare, RunSummary
 from core.types import stage_doing, stage_title
 from core.words import count_of
 from services.jobs import JobView
@@ -24,7 +24,12 @@ def run_list(
 ) -> Html:
     """List the runs and those that were deleted. `run_id` is open; `edited` is None while nobody looks at it."""
     now = today or datetime.now().astimezone()
-    items = [_item(run, listed.jobs.get(run.id), run.id == run_id, now) for run in listed.runs]
+    items = [
+        _batch(run, run.batch, now)
+        if run.batch is not None
+        else _item(run, listed.jobs.get(run.id), run.id == run_id, now)
+        for run in listed.runs
+    ]
     new = button([icon("plus"), "New"], look="s", data_go="new", id="new-run")
     choose = button("Select", look="s", data_select_runs=True, id="select-runs", aria_pressed="false")
     head = heading("Runs", choose if listed.runs else None, new)
@@ -112,6 +117,20 @@ def _item(run: RunSummary, job: JobView | None, shown: bool, now: datetime) -> H
     )
 
 
+def _batch(latest: RunSummary, batch: BatchOfRuns, now: datetime) -> Html:
+    """The one line of all runs of a batch, with the picture of the latest."""
+    words = el(
+        "span",
+        el("b", batch.name),
+        el("small", f"batch of {count_of(batch.runs, 'picture')}"),
+        el("small", el("span", date_words(latest.changed, now), class_="when")),
+        class_="what",
+    )
+    picture = el("img", src=image_url(latest.source_sha), alt="", loading="lazy")
+    link = el("a", picture, words, href=f"/batches/{batch.number}", class_="run", title="Open the batch")
+    return el("div", link, class_="card run-item of-batch", data_key=f"batch-{batch.number}")
+
+
 def _menu(run: RunSummary, job: JobView | None) -> Html:
     results = f" and its {run.test_cases} results" if run.test_cases > 1 else ""
     results = results or (" and its result" if run.test_cases else "")
@@ -186,8 +205,9 @@ def _said(listed: Listing) -> Child:
         return muted("Every picture you work on is kept here.")
     if not listed.found:
         return muted(f"No run has “{listed.find}” in its name or label.", id="found-none")
-    if listed.found > len(listed.runs):
-        words = f"The latest {len(listed.runs)} of {listed.found} are shown: find others by their name."
+    shown = sum(run.batch.runs if run.batch is not None else 1 for run in listed.runs)
+    if listed.found > shown:
+        words = f"The latest {shown} of {listed.found} are shown: find others by their name."
         return small(words)
     return None
 
