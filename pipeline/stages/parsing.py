@@ -203,6 +203,7 @@ def read_caption(reply: str) -> str:
 
 def _lines(reply: str) -> list[str]:
     lines = [line.strip() for line in reply.replace("\r", "\n").split("\n")]
+    lines = [line[1:-1].strip() if line[:1] == line[-1:] == "|" else line for line in lines]  # of a table of Markdown
     return [line for line in lines if line and not line.startswith("```") and line not in ("{", "}", "[", "]")]
 
 

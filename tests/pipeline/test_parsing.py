@@ -23,6 +23,7 @@ SUNNY_RED = (("sunny", ("snowy", "foggy")), ("red", ("blue", "green")))
         "**sunny** | weather\n**red** | attribute",
         "sunny | weather\nred | attribute\nred | object",
         "sunny | weather\nthe car | none of the types\nred | attribute",
+        "| Element | Type |\n|---|---|\n| sunny | weather |\n| red | attribute |",
     ],
 )
 def test_keywords(reply: str) -> None:
@@ -57,6 +58,7 @@ def test_keywords_that_cannot_be_read(reply: str) -> None:
         "```json\n{\n'sunny': ['snowy', 'foggy'],\n'red': ['blue', 'green']\n}\n```",
         "sunny -> snowy; foggy\nred -> blue; green",
         "sunny | snowy, foggy\nred | blue, green",
+        "| sunny | snowy, foggy |\n| red | blue, green |",
         "**sunny:** snowy, foggy\n**red:** blue, green",
         "Here you are:\nsunny:\n- snowy\n- foggy\n\nred:\n- blue\n- green",
         "sunny: snowy, foggy, snowy\nred: blue, green, etc.",
