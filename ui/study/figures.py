@@ -262,7 +262,7 @@ def _question(result: QuestionResult, report: StudyReport, data: StudyData, alon
     return el(
         "details",
         head,
-        el("div", body, class_="halves"),
+        el("div", body, class_="halves" if question.kind != "text" else None),
         id=f"question-{question.id}",
         class_="folded r-question",
         open=alone,

@@ -226,7 +226,7 @@ def test_what_turk_rejected_was_replaced_and_is_left_out() -> None:
     assert found.notes == (
         "1 row that Mechanical Turk calls rejected was left out.",
         "1 row by a worker who had voted on the same image before was left out.",
-        "No question of this study belongs to “Answer.mood”: its questions are “valid”.",
+        "No question of this study belongs to “Answer.mood”: its question is “valid”.",
     )
 
 
