@@ -53,13 +53,19 @@ class ServerSettings:
     """Offer the endpoints to agents as MCP tools."""
     data_roots: tuple[Path, ...] = ()
     """The folders below which scripts may plan batches; none: only the page may."""
+    root_path: str = ""
+    """The path below which a proxy serves the studio, as `read_root_path` returns it."""
 
 
 def read_settings(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> ServerSettings:
-    """Arguments win over the environment (PROFILE, WORKSPACE, PORT, MCP, DATA_ROOTS, STUDIO_PASSWORD). Raises UserError
-    for a port that is none."""
+    """Read the arguments. They win over the environment: PROFILE, WORKSPACE, PORT, MCP, DATA_ROOTS and ROOT_PATH.
+
+    STUDIO_PASSWORD stands in the environment only. Raises UserError for an unusable port or root path.
+    """
+    from ui.addresses import read_root_path
+
     defaults = ServerSettings()
     parser = argparse.ArgumentParser(prog="app.py", description="Serves DILLEMA Studio.")
     parser.add_argument("--profile", default=environment.get("PROFILE") or defaults.profile, help="which models (demo)")
@@ -87,6 +93,12 @@ def read_settings(
         default=environment.get("DATA_ROOTS", ""),
         help="folders with data sets: below them scripts and agents may plan batches (none; or set DATA_ROOTS)",
     )
+    parser.add_argument(
+        "--root-path",
+        metavar="PATH",
+        default=environment.get("ROOT_PATH", ""),
+        help="path below which a proxy serves the studio, such as /studio (none; or set ROOT_PATH)",
+    )
     given = parser.parse_args(arguments)
     try:
         port = int(given.port)
@@ -96,21 +108,25 @@ def read_settings(
         raise UserError(f"The port {given.port!r} is no port: give a number from 1 to 65535.")
     password, workspace = environment.get("STUDIO_PASSWORD", ""), Path(given.workspace)
     roots = tuple(Path(folder) for folder in given.data_roots.split(os.pathsep) if folder.strip())
-    return ServerSettings(given.profile, workspace, given.host, port, password, given.set_password, given.mcp, roots)
+    below = read_root_path(given.root_path)
+    return ServerSettings(
+        given.profile, workspace, given.host, port, password, given.set_password, given.mcp, roots, below
+    )
 
 
 def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastAPI, Studio]:
     """The application, not served yet, and the studio behind it, whose workspace is open: close both at the end.
 
     `models` stands in for those of the profile. Raises UserError for an unknown profile, missing weights, a
-    workspace that cannot be used, a data root that is no folder, and a host beyond this machine without a password.
-    Loads no model.
+    workspace that cannot be used, a data root that is no folder, a root path below which the studio has pages of its
+    own, and a host beyond this machine without a password. Loads no model.
     """
     from demo import data_set
     from pipeline.models import load_models
     from pipeline.profiles.profile import load_profile
     from services.studio import put_together
     from storage.workspace import Workspace
+    from ui.addresses import served_below
 
     profile = load_profile(settings.profile)
     if models is None:
@@ -122,7 +138,8 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
     workspace = Workspace(settings.workspace).open()
     try:
         studio = put_together(profile, models, workspace, settings.data_roots, data_set)
-        return _application(settings, studio), studio
+        with served_below(settings.root_path):
+            return _application(settings, studio), studio
     except BaseException:
         workspace.close()
         raise
@@ -148,6 +165,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from ui.scripts.plain_http import PlainHttp
     from ui.scripts.scripts_page import add_scripts_page
     from ui.scripts.uploads import uploads_forgotten
+    from ui.security.root_path import BelowRootPath, refuse_own_address
     from ui.security.sign_in import stand_guard
     from ui.study.routes import add_study_routes
     from ui.theme import FAVICON, head, theme
@@ -167,6 +185,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     functions = add_endpoints(page, endpoints_of(studio))
     app.add_middleware(PlainHttp, functions=functions, has_call=partial(has_call, page))
     for_the_signed_in = stand_guard(app, LeadSignIn(studio.workspace, settings.password), settings.host)
+    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # the outermost, as the last that is added
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
     def healthz() -> dict[str, str]:
@@ -191,6 +210,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
             path="/",
             server_name=settings.host,
             server_port=settings.port,
+            root_path=settings.root_path or None,
             favicon_path=str(FAVICON),
             footer_links=[],
             run_history=False,
@@ -203,6 +223,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
         )
     # Our header has the links between pages; Gradio would set a bar of its own above it, for that of the endpoints.
     page.config["pages"] = page.config["pages"][:1]
+    refuse_own_address(settings.root_path, mounted.routes)
     if settings.mcp:
         from ui.scripts.mcp import serve_agents
 
@@ -326,10 +347,8 @@ def serve(settings: ServerSettings) -> None:
         )
         server = uvicorn.Server(config)
         shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
-        print(
-            f"DILLEMA Studio, profile {studio.profile.name}: http://{shown}:{settings.port} (Ctrl-C ends it)",
-            flush=True,
-        )
+        address = f"http://{shown}:{settings.port}{settings.root_path}"
+        print(f"DILLEMA Studio, profile {studio.profile.name}: {address} (Ctrl-C ends it)", flush=True)
         # A full collection would look through all of this again, and hold up every answer for a fifth of a second.
         gc.collect()
         gc.freeze()

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable
 from html import escape
 
+from ui.addresses import in_browser
+
 
 class Html(str):
     """Markup that is shown as it is."""
@@ -16,6 +18,8 @@ class Html(str):
 Child = Html | str | int | float | None | Iterable["Child"]
 Attribute = str | int | float | bool | None
 
+_ADDRESSES = frozenset({"href", "src", "action"})
+"""Attributes whose value a browser asks for. Scripts do the same with `wire.at`."""
 _VOID = frozenset({"img", "input", "br", "hr", "meta", "link"})
 
 
@@ -26,6 +30,8 @@ def el(name: str, /, *children: Child, **attributes: Attribute) -> Html:
         if value is None or value is False:
             continue
         hyphened = key.rstrip("_").replace("_", "-")
+        if key in _ADDRESSES:
+            value = in_browser(str(value))
         parts.append(f" {hyphened}" if value is True else f' {hyphened}="{escape(str(value))}"')
     opening = f"<{name}{''.join(parts)}>"
     return Html(opening if name in _VOID else f"{opening}{join(*children)}</{name}>")

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ui.markup import el
+from ui.markup import el, join
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
@@ -69,7 +69,7 @@ def head() -> str:
     style, script = asset_address("explore.css"), asset_address("explore.js")
     told = f"<div class='studio'><p class='problem missing' role='alert'>{MISSING}</p></div>"
     failed = f'document.body.insertAdjacentHTML("afterbegin", "{told}")'
-    return f'<link rel="stylesheet" href="{style}">{el("script", src=script, onerror=failed)}'
+    return join(el("link", rel="stylesheet", href=style), el("script", src=script, onerror=failed))
 
 
 @cache

@@ -28,14 +28,20 @@ def until(true: Callable[[], object], seconds: float = 60) -> None:
 
 @contextmanager
 def serving_here(
-    workspace: Path, models: Any, password: str = "", mcp: bool = False, data_roots: tuple[Path, ...] = ()
+    workspace: Path,
+    models: Any,
+    password: str = "",
+    mcp: bool = False,
+    data_roots: tuple[Path, ...] = (),
+    root_path: str = "",
 ) -> Iterator[tuple[str, Studio]]:
     """The demo profile with other models, in a thread of this process: its address and the studio behind it."""
     import app
 
     port = free_port()
     folder = workspace_in(workspace).folder
-    settings = app.ServerSettings("demo", folder, port=port, password=password, mcp=mcp, data_roots=data_roots)
+    more: dict[str, Any] = {"mcp": mcp, "data_roots": data_roots, "root_path": root_path}
+    settings = app.ServerSettings("demo", folder, port=port, password=password, **more)
     application, studio = app.build(settings, models)
     with nothing_missed(), serving_application(application, studio, port) as url:
         yield url, studio

@@ -3,7 +3,9 @@
 // and tried again with the same key, so that one answer can never count twice.
 (() => {
   "use strict";
-  const API = "/annotate/api/";
+  // The path below which a proxy serves the studio, or "": it stands before the address of this script.
+  const ROOT = new URL(document.currentScript.src).pathname.replace(/\/annotate\/assets\/[^/]*$/, "");
+  const API = `${ROOT}/annotate/api/`, KEPT = `annotate${ROOT}-`;   // other studios of this host keep theirs apart
   const ANSWER_WITHIN = 20000, LONGEST_WAIT = 15, DRAFTS = 40, SAVE_DRAFT = 600;
   const annotate = { worker: "", preview: "", keepsNothing: false, onLost: () => {} };
   window.annotate = annotate;
@@ -48,12 +50,12 @@
 
   const { browser } = window.kept;
   function kept(name) {
-    try { return JSON.parse(browser.get(`annotate-${name}`)); } catch { return null; /* not ours */ }
+    try { return JSON.parse(browser.get(`${KEPT}${name}`)); } catch { return null; /* not ours */ }
   }
   // Whether the browser keeps it beyond this page.
   function keep(name, value) {
-    if (value !== null) return browser.set(`annotate-${name}`, JSON.stringify(value), true);
-    browser.remove(`annotate-${name}`);
+    if (value !== null) return browser.set(`${KEPT}${name}`, JSON.stringify(value), true);
+    browser.remove(`${KEPT}${name}`);
     return true;
   }
 
@@ -155,8 +157,8 @@
 
   annotate.get = (name) => patiently("GET", API + name);
   annotate.post = (name, body, keeps = false) => patiently("POST", API + name, body, keeps);
-  annotate.previewed = (number, answers = {}) => patiently("POST", `/study/api/${encodeURIComponent(annotate.preview)}/preview-step`, { number, answers });
-  annotate.imageAddress = (image) => (image.startsWith("/") ? image : `/annotate/image/${encodeURIComponent(image)}`);
+  annotate.previewed = (number, answers = {}) => patiently("POST", `${ROOT}/study/api/${encodeURIComponent(annotate.preview)}/preview-step`, { number, answers });
+  annotate.imageAddress = (image) => ROOT + (image.startsWith("/") ? image : `/annotate/image/${encodeURIComponent(image)}`);
 
   Object.assign(annotate, { make, button, once, key, paragraphs, kept, keep });
   annotate.showTheme();

@@ -74,7 +74,7 @@
         await new Promise((go) => setTimeout(go, 500));
         said = await wire.get(api("planning"), { work: said.work });
       }
-      location.assign(said.go);
+      location.assign(wire.at(said.go));
     }
     form.addEventListener("submit", async (event) => {
       event.preventDefault();

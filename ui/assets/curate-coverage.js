@@ -97,7 +97,7 @@
   function refused(line, place, sentence) {
     const part = document.getElementById("plan"), make = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text, ...more });
     const acts = make("div", "", { className: "acts" });
-    acts.append(make("button", "Close", { type: "button", className: "btn q", id: "plan-no" }), make("a", "Open Explore", { href: "/?run=", className: "btn p" }));
+    acts.append(make("button", "Close", { type: "button", className: "btn q", id: "plan-no" }), make("a", "Open Explore", { href: wire.at("/?run="), className: "btn p" }));
     part.replaceChildren(make("h2", "No plan for this cell", { id: "plan-title" }), make("p", sentence), acts);
     Object.assign(part.dataset, { line, place });
   }
@@ -124,7 +124,7 @@
     button.disabled = true;
     try {
       const said = await wire.post("/curate/api/plan-cell", { grid: table.dataset.grid, line, place, sources: Number(field.value) });
-      location.assign(said.go);
+      location.assign(wire.at(said.go));
     } catch (error) {
       document.getElementById("plan-problem").textContent = error.message;
       button.disabled = false;

@@ -124,7 +124,7 @@
   function toMap() {
     const query = new URLSearchParams(gallery.view);
     for (const name of ["sort", "falling", "near", "like", "picture", "alike", "region", "colours"]) query.delete(name);
-    document.querySelector('[data-page="map"]').href = `/curate/map${query.size ? `?${query}` : ""}`;
+    document.querySelector('[data-page="map"]').href = wire.at(`/curate/map${query.size ? `?${query}` : ""}`);
   }
   toMap();
 })();

@@ -289,7 +289,7 @@
         else if (shown) query.append("colours", name);
       });
     }
-    return `/curate/?${query}`;
+    return wire.at(`/curate/?${query}`);
   }
 
   function closed(corners) {  // as many corners as an address takes, evenly along the line
@@ -380,7 +380,7 @@
   function show(entry) {
     if (pointed < 0 || data.entries[pointed] !== entry) return;
     const card = byId("shown"), said = known.get(entry);
-    card.querySelector("img").src = `/thumbs/${said.sha}.webp`;
+    card.querySelector("img").src = wire.at(`/thumbs/${said.sha}.webp`);
     card.querySelector("figcaption").textContent = said.words.join(" · ");
     card.hidden = false;
     const x = toX(data.places[2 * pointed] / FULL), y = toY(data.places[2 * pointed + 1] / FULL);

@@ -7,8 +7,8 @@
   const gallery = window.gallery;
   if (!gallery) return;
   const byId = (id) => document.getElementById(id);
-  const grid = byId("grid"), WAITING = "curate-waiting", NAME = "curate-name";
-  const own = `${WAITING}:${Math.random().toString(36).slice(2)}`;   // another window has its own
+  const grid = byId("grid"), WAITING = `curate-waiting${wire.root}:`, NAME = "curate-name";
+  const own = `${WAITING}${Math.random().toString(36).slice(2)}`;   // another window has its own
   const REASONS = {
     classification: ["label no longer right", "edit does not show", "not realistic", "other"],
     segmentation: ["protected class lost", "edit does not show", "not realistic", "other"],
@@ -348,7 +348,7 @@
           if (!set.draft) await wire.post("/curate/api/draft-test-set", { version: set.id });
           const { result } = await wire.post("/curate/api/add-to-test-set", { test_set: set.id, ...what });
           const link = document.createElement("a");
-          link.href = `/curate/sets/${set.id}`;
+          link.href = wire.at(`/curate/sets/${set.id}`);
           link.textContent = `Open “${name}”`;
           const already = result.already === 1 ? "1 was" : `${result.already.toLocaleString("en-US")} were`;
           gallery.say(`Added ${result.added.toLocaleString("en-US")}${result.already ? `, ${already} in it` : ""}${result.left_out ? `, ${result.left_out.toLocaleString("en-US")} could not be added` : ""}. `, link);

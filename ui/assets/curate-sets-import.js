@@ -9,7 +9,7 @@
     const button = into.querySelector("[type=submit]");
     for (const field of ["test_set", ""]) study.tell(field, "");
     button.disabled = true;
-    try { location.assign((await wire.post("/curate/api/import-into-test-set", { number: Number(into.dataset.import), test_set: into.elements.test_set.value })).go); }
+    try { location.assign(wire.at((await wire.post("/curate/api/import-into-test-set", { number: Number(into.dataset.import), test_set: into.elements.test_set.value })).go)); }
     catch (error) { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); button.disabled = false; }
   });
 
@@ -126,7 +126,7 @@
   const sent = (address, body) => new Promise((go, no) => {
     const lost = Object.assign(new Error("No answer from the studio: is it running? Nothing was imported."), { lost: true });
     sending = new XMLHttpRequest();
-    sending.open("POST", address);
+    sending.open("POST", wire.at(address));
     sending.setRequestHeader("content-type", "application/octet-stream");
     sending.setRequestHeader("x-studio", "1");
     sending.upload.addEventListener("progress", (event) => show(`Sending ${(event.loaded / 1e6).toFixed(1)} of ${(event.total / 1e6).toFixed(1)} MB`, event.loaded / event.total, () => sending.abort()));

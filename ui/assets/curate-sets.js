@@ -42,7 +42,7 @@
     try { reply = await fetch(location.href, { cache: "no-store" }); text = await reply.text(); } catch { return false; }
     if (mine !== asked || !page()) return true;
     const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("set");
-    if (!reply.ok || !fresh) { location.assign("/curate/sets"); return true; }   // it is gone, or nobody is signed in
+    if (!reply.ok || !fresh) { location.assign(wire.at("/curate/sets")); return true; }   // it is gone, or nobody is signed in
     // A window that is open says what is so now, and keeps what was typed and refused in it.
     const refused = [...page().querySelectorAll("dialog[open] [data-problem]")].map((one) => [one, one.textContent]);
     patch(page(), fresh.innerHTML, (field) => field.closest("dialog[open]") !== null);
@@ -55,12 +55,12 @@
   // What a command gave: another page, or this one with what is new.
   let finished = 0, spoken = 0;
   async function done(reply) {
-    if (reply.go) { location.assign(reply.go); return; }
+    if (reply.go) { location.assign(wire.at(reply.go)); return; }
     const mine = ++finished, fresh = await sets.refresh();
     const words = [reply.said, fresh ? "" : "The studio does not answer now: reload the page to see how it is."].filter(Boolean);
     if (!words.length || mine < spoken) return;   // or something later is told already
     spoken = mine;
-    say(words.join(" "), !fresh, reply.undo ? undoButton(reply.undo) : reply.open ? make("a", { href: reply.open.address }, reply.open.words) : null);
+    say(words.join(" "), !fresh, reply.undo ? undoButton(reply.undo) : reply.open ? make("a", { href: wire.at(reply.open.address) }, reply.open.words) : null);
   }
   function undoButton({ name, fields }) {
     const button = make("button", { type: "button", className: "btn s", id: "undo-removal" }, "Undo");

@@ -214,7 +214,7 @@
 
   function picture(element, sha) {
     element.later = "";
-    element.firstChild.src = thumbs.get(sha) ?? `/thumbs/${sha}.webp`;
+    element.firstChild.src = thumbs.get(sha) ?? wire.at(`/thumbs/${sha}.webp`);
   }
   function fill(element, place, now) {
     const cell = cells.get(place), sha = cell?.sha ?? "";
@@ -277,8 +277,8 @@
   function shows(cell, asked = false) {
     if (!gallery.large || (instead && !asked)) return;
     const result = byId("large-result"), source = byId("large-source");
-    if (result.dataset.sha !== cell.sha) { result.dataset.sha = cell.sha; result.src = `/images/${cell.sha}.png`; result.alt = cell.words; }
-    if (source.dataset.sha !== cell.source) { source.dataset.sha = cell.source; if (cell.source) source.src = `/images/${cell.source}.png`; }
+    if (result.dataset.sha !== cell.sha) { result.dataset.sha = cell.sha; result.src = wire.at(`/images/${cell.sha}.png`); result.alt = cell.words; }
+    if (source.dataset.sha !== cell.source) { source.dataset.sha = cell.source; if (cell.source) source.src = wire.at(`/images/${cell.source}.png`); }
     source.parentElement.hidden = !cell.source;
     ahead();
   }
@@ -291,7 +291,7 @@
       for (const sha of [cell.sha, cell.source]) {
         if (!sha || fetched.has(sha)) continue;
         const image = new Image();
-        image.src = `/images/${sha}.png`;
+        image.src = wire.at(`/images/${sha}.png`);
         fetched.set(sha, image);
         if (fetched.size > 12) fetched.delete(fetched.keys().next().value);
       }

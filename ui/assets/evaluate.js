@@ -104,7 +104,7 @@
       const data = place();
       if ("work" in button.dataset) data.work = Number(button.dataset.work);
       const said = await wire.post(api(button.dataset.send), data);
-      if (said.go) return void location.assign(said.go);
+      if (said.go) return void location.assign(wire.at(said.go));
       show(said);
     } catch (error) { study.tell("", error.message); }
     finally { button.disabled = false; evaluate.busy--; }
@@ -136,7 +136,7 @@
     button.disabled = false;
   });
   async function goTo(data) {
-    try { location.assign((await followed(await wire.post(api("look"), data))).go); }
+    try { location.assign(wire.at((await followed(await wire.post(api("look"), data))).go)); }
     catch (error) { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); }
   }
   document.addEventListener("click", async (event) => {

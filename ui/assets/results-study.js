@@ -145,7 +145,7 @@
         const { item, question, send } = deciding.dataset;
         const said = await wire.post(send, { item: Number(item), question, answer, reason: reason.value });
         kept.tab.remove(draft);
-        location.assign(said.next);
+        location.assign(wire.at(said.next));
       } catch (error) {
         const refused = document.getElementById("refused");
         refused.textContent = error.message;

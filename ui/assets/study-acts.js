@@ -66,7 +66,7 @@
       go.disabled = true;
       try {
         const done = await wire.post(api(act), data);
-        if (done.go) location.assign(done.go);
+        if (done.go) location.assign(wire.at(done.go));
         else if (done.reload) location.reload();
         else { study.fit(done.parts); confirming.close(); document.getElementById("part-codes")?.scrollIntoView({ block: "nearest" }); }
       } catch (error) { problem.textContent = error.message; go.disabled = false; }
@@ -133,7 +133,7 @@
     else if ("drawNow" in data) { if (study.draw) await study.draw(); else await ask("add-items"); }
     else if (data.like) {
       target.disabled = true;
-      try { location.assign((await wire.post(`/study/api/${encodeURIComponent(data.like)}/copy-rules`, { images: "images" in data })).go); }
+      try { location.assign(wire.at((await wire.post(`/study/api/${encodeURIComponent(data.like)}/copy-rules`, { images: "images" in data })).go)); }
       catch (error) { refuse(error.message); target.disabled = false; }
     } else if ("print" in data) print();
     else if (data.copyTable) {
@@ -154,7 +154,7 @@
 
   function tellAddresses() {
     for (const place of document.querySelectorAll("[data-annotate]")) {
-      place.textContent = `${location.origin}/annotate/${place.dataset.annotate}`;
+      place.textContent = `${location.origin}${wire.at("/annotate/")}${place.dataset.annotate}`;
       place.hidden = false;
     }
     const here = document.getElementById("here-only");

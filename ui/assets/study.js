@@ -54,7 +54,7 @@
     button.disabled = true;
     try {
       const said = await wire.post("/study/api/create-study", { title: form.elements.name.value, template: form.elements.template.value });
-      location.assign(said.go);
+      location.assign(wire.at(said.go));
     } catch (error) { tell(error.field === "title" ? "name" : error.field ?? "", error.message); button.disabled = false; }
   });
 })();
@@ -71,7 +71,7 @@
     try {
       const { said, go } = await wire.sendFile("/study/restored", file);
       const link = document.createElement("a");
-      link.href = go;
+      link.href = wire.at(go);
       link.textContent = "Open it";
       note.replaceChildren(`${said} `, link);
     } catch (error) { note.textContent = ""; window.study.tell("restore", error.message); }

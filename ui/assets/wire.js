@@ -4,6 +4,11 @@
   "use strict";
   const wire = (window.wire = {});
 
+  // The path below which a proxy serves the studio, or "": it stands before the address of this script. All that this
+  // file asks for gets it; other scripts put it before addresses with `wire.at`, once.
+  wire.root = new URL(document.currentScript.src).pathname.replace(/\/ui\/[^/]*$/, "");
+  wire.at = (address) => (address.startsWith("/") ? wire.root + address : address);
+
   // What was asked, if it comes in time: what comes later is nobody's any more.
   wire.within = (milliseconds, asked) => {
     let timer = null;
@@ -19,7 +24,7 @@
   };
 
   const lost = () => Object.assign(new Error("No answer from the studio: is it running? Nothing was changed."), { lost: true });
-  const reached = async (path, how) => { try { return await fetch(path, how); } catch { throw lost(); } };
+  const reached = async (path, how) => { try { return await fetch(wire.at(path), how); } catch { throw lost(); } };
   const told = async (reply) => {
     let said;
     if (reply.status === 401) signedOut();
@@ -83,7 +88,7 @@
 
   // After a call of Gradio's failed: perhaps nobody is signed in any more.
   wire.failed = async () => {
-    const looked = await fetch("/ui/favicon.svg", { cache: "no-store" }).catch(() => null);
+    const looked = await fetch(wire.at("/ui/favicon.svg"), { cache: "no-store" }).catch(() => null);
     if (looked?.status === 401) signedOut();
   };
 
@@ -97,7 +102,7 @@
       made.append(...children);
       return made;
     };
-    const way = make("a", { className: "btn p", href: `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}` }, "Sign in");
+    const way = make("a", { className: "btn p", href: wire.at(`/sign-in?next=${encodeURIComponent(location.pathname.slice(wire.root.length) + location.search)}`) }, "Sign in");
     const words = make("span", {}, `${why}, so nothing here is saved any more. Copy what you have just typed, then sign in${locked ? " again" : ""}.`);
     const bar = make("div", { id: "signed-out", className: "studio" }, make("div", { className: "card" }, words, way));
     bar.setAttribute("role", "alert");

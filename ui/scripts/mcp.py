@@ -38,6 +38,7 @@ from services.example.service import MakeExample, StopExample
 from services.runs.life_cycle import DeleteRuns, RestoreRuns, RunFromSample
 from services.studies.drafts import CopyRules, CreateStudy
 from services.test_sets.drafts import AddToTestSet, CreateTestSet, DraftTestSet
+from ui.addresses import studio_address
 from ui.scripts.endpoints import (
     NO_FIELD,
     Do,
@@ -199,7 +200,7 @@ async def _call_awaited(
 
 def _result(done: Plain, request: Request) -> types.CallToolResult:
     if done.get("meta") == {"_type": "gradio.FileData"}:
-        return _file(Path(done["path"]), f"{request.url.scheme}://{request.url.netloc}")
+        return _file(Path(done["path"]), studio_address(request))
     return _plain(done)
 
 

@@ -13,6 +13,7 @@ from core.errors import UserError
 from core.tokens import Token
 from services.commands import Command, Commands
 from services.tokens import MakeToken, NewToken, ScriptTokens, WithdrawToken
+from ui.addresses import studio_address
 from ui.explore.parts import Tone, button, head_table, muted, pill
 from ui.frame import page
 from ui.markup import Child, Html, el
@@ -39,7 +40,7 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
 
     @app.get(PAGE, include_in_schema=False)
     def show(request: Request) -> Response:
-        signed_in, here = bool(request.state.signed_in), str(request.base_url)
+        signed_in, here = bool(request.state.signed_in), studio_address(request)
         return HTMLResponse(scripts_page(commands, tokens.all(), here, signed_in, mcp), headers=FRESH)
 
     @app.post(f"{PAGE}/{{name}}", include_in_schema=False)
@@ -67,7 +68,7 @@ def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked:
             "Whatever can be done on a page has a name, and a script calls it by that: with gradio_client for Python, "
             "@gradio/client for JavaScript, or plain HTTP. It gets the same checks and the same sentences.",
         ),
-        el("pre", el("code", _EXAMPLE.format(address=here.rstrip("/"), token=shown)), class_="code-block"),
+        el("pre", el("code", _EXAMPLE.format(address=here, token=shown)), class_="code-block"),
         muted(
             "What is answered is plain data. A mistake comes back as one sentence, and the title of the error is the "
             "field that it belongs to. Work that takes time gives a job, which is watched, shown and cancelled by its "

@@ -1,0 +1,50 @@
+"""Addresses on pages: the path below which a proxy serves the studio is put before them here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from core.errors import UserError
+
+if TYPE_CHECKING:
+    from fastapi.requests import HTTPConnection
+
+_ROOT: ContextVar[str] = ContextVar("root_path", default="")
+_SEGMENTS = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
+
+
+def read_root_path(given: str) -> str:
+    """Return "/a/b" for "/a/b", "a/b" and "/a/b/", and "" for "" and "/". Raises UserError for anything else."""
+    path = given.strip().strip("/")
+    if not path:
+        return ""
+    if not _SEGMENTS.fullmatch(path) or {".", ".."} & set(path.split("/")):
+        raise UserError(
+            f"The root path {given!r} cannot be used: give the path alone, such as /studio for "
+            "https://example.org/studio/, in letters, digits and the signs . _ ~ -"
+        )
+    return f"/{path}"
+
+
+@contextmanager
+def served_below(root_path: str) -> Iterator[None]:
+    """Put `root_path` before the addresses of all pages that are made meanwhile."""
+    token = _ROOT.set(root_path)
+    try:
+        yield
+    finally:
+        _ROOT.reset(token)
+
+
+def in_browser(address: str) -> str:
+    """Return an address as a browser asks for it. Only one that begins with a single "/" changes."""
+    return f"{_ROOT.get()}{address}" if address.startswith("/") and not address.startswith("//") else address
+
+
+def studio_address(connection: HTTPConnection) -> str:
+    """Return the whole address of the studio as this client reaches it, without a "/" at its end."""
+    return f"{connection.url.scheme}://{connection.url.netloc}{_ROOT.get()}"

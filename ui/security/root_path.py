@@ -1,0 +1,103 @@
+"""Serving below a path of a proxy: requests lose the path before anything else sees them, replies get it back.
+
+All routes, the guard and the limits know addresses from "/" on. Pages put the path before their addresses themselves
+(`ui/addresses.py`); redirects and cookies get it here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from fastapi.requests import HTTPConnection
+from fastapi.responses import PlainTextResponse, RedirectResponse, Response
+
+from core.errors import UserError
+from ui.addresses import in_browser, served_below
+from ui.security.guard import Application, Message, Receive, Scope, Send
+
+_COOKIE_PATH = re.compile(rb"(;\s*path=)/", re.IGNORECASE)
+
+
+class BelowRootPath:
+    """ASGI middleware around everything else. `root_path` is "" or begins with "/" and does not end with it.
+
+    The proxy may pass the path on or take it away: both are understood.
+    """
+
+    def __init__(self, app: Application, root_path: str) -> None:
+        self.app, self.root_path = app, root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request as if there were no path."""
+        with served_below(self.root_path):
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+                return
+            connection = HTTPConnection(scope)
+            answer = self._answer(connection)
+            if answer is not None and scope["type"] == "http":
+                await answer(scope, receive, send)
+                return
+            if self.root_path:
+                scope, send = self._without(scope), self._putting_back(connection.headers.get("host", ""), send)
+            await self.app(scope, receive, send)
+
+    def _answer(self, connection: HTTPConnection) -> Response | None:
+        """Return a refusal where the proxy names another path, and the way to "/" where that is missing."""
+        told = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
+        if told and told != self.root_path:
+            here = f"with --root-path {self.root_path}" if self.root_path else "without a path"
+            words = f"A proxy serves this below {told}, but the studio was started {here}: start it with --root-path"
+            return PlainTextResponse(f"{words} {told}.", status_code=400)
+        if self.root_path and connection.scope["path"] == self.root_path:
+            return RedirectResponse(f"{self.root_path}/", status_code=307)
+        return None
+
+    def _without(self, scope: Scope) -> Scope:
+        path = scope["path"]
+        if not path.startswith(f"{self.root_path}/"):
+            return scope
+        path = path.removeprefix(self.root_path)
+        return {**scope, "path": path, "raw_path": quote(path).encode("ascii")}
+
+    def _putting_back(self, host: str, send: Send) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = message.get("headers", ())
+                message = {
+                    **message,
+                    "headers": [(name, self._header(name.lower(), value, host)) for name, value in headers],
+                }
+            await send(message)
+
+        return sending
+
+    def _header(self, name: bytes, value: bytes, host: str) -> bytes:
+        if name == b"set-cookie":
+            return _COOKIE_PATH.sub(rb"\1" + self.root_path.encode("ascii") + b"/", value)
+        if name == b"location":
+            scheme, place, *rest = urlsplit(value.decode("latin-1"))
+            own = scheme in ("http", "https") and place == host  # as routes tell that only a "/" at the end differs
+            return in_browser(urlunsplit(("", "", *rest)) if own else value.decode("latin-1")).encode("latin-1")
+        return value
+
+
+def refuse_own_address(root_path: str, routes: Iterable[object]) -> None:
+    """Raise UserError if the studio serves something of its own below `root_path`.
+
+    Else an address such as /study/new could be that of a page, or of /new with the path of the proxy before it.
+    """
+    first = root_path.split("/")[1] if root_path else ""
+    if first and first in set(_first_segments(routes)):
+        raise UserError(f"The studio has pages of its own below /{first}: give another --root-path.")
+
+
+def _first_segments(routes: Iterable[object]) -> Iterator[str]:
+    for route in routes:
+        path = getattr(route, "path", "")
+        if path.strip("/"):
+            yield path.split("/")[1]
+        else:  # what is mounted at "/"
+            yield from _first_segments(getattr(route, "routes", None) or ())
