@@ -1,0 +1,367 @@
+"""The commands and scripts of README.md and docs/, run as they stand there.
+
+Commands of the studio run in this process, on a workspace of drawn scenes. Those with `|` or `$(...)` run in a shell.
+Models that draw are stand-ins. What cannot run here, and why, stands in `NOT_RUN`; what other tests run in `ELSEWHERE`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import cli.batches
+import cli.curation
+import cli.evaluation
+import cli.pipeline
+import cli.storage
+import cli.studies
+import cli.test_sets
+import formats.types
+from core.image_filter import ImageFilter
+from core.test_sets import TestSet
+from services.batches.io_workers import Order
+from services.batches.pools import HerePool, Pool
+from services.batches.work import Worker
+from services.test_sets.examples import VersionImages
+from storage.workspace import Workspace
+from tests.support import drawn, evaluation_cases
+from tests.support.batch_cases import pictures, plan_text
+from tests.support.scripted import ScriptedModels
+from tests.support.server_process import ROOT
+from tests.support.workspaces import workspace_in
+
+pytestmark = pytest.mark.slow
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAMS = ("sh", "bash", "python", "javascript")
+NO_CLUSTER = "there is no cluster here"
+NOT_RUN = {
+    "make run": "installs 6 GB and serves until it is stopped; tests/test_frame.py asks make what it would do",
+    "make test": "is what runs this test",
+    "make cluster": "serves until it is stopped; tests/services/batches/test_cluster.py runs Ray where it is installed",
+    "make demo-data": "sets up what is missing; tests/demo/test_data_set.py runs what it calls",
+    "python app.py": "serves until it is stopped; tests/ui/test_app.py and tests/browser/test_proxies.py start it",
+    "ssh ": "there is no other machine",
+    "docker ": "there is no Docker; a machine with it has to build the image",
+    "kubectl ": NO_CLUSTER,
+    "sbatch ": NO_CLUSTER,
+    "pass=$(sbatch ": NO_CLUSTER,
+    "srun ": "runs inside a job of SLURM, which is not here",
+    "cd /shared/": "is a line of a job of SLURM, which is not here",
+    ".venv/bin/python -m pip install": "needs the network",
+    "python -m pipeline batch run PLAN.toml --ray": "tests/services/batches/test_cluster.py runs it where there is Ray",
+    "RAY_USAGE_STATS_ENABLED=0 .venv/bin/ray": NO_CLUSTER,
+    ".venv/bin/ray ": NO_CLUSTER,
+    ".venv/bin/python -m evaluation coverage": "takes a quarter of an hour; test_eval_command.py runs it on two worlds",
+    "python -m evaluation retrain ": "trains for minutes; tests/services/evaluation/ trains less",
+    ".venv/bin/python -m evaluation sensitivity --filter class=bird --model timm:resnet50": "its weights are not here",
+}
+"""Beginnings of commands that this test leaves out, each with the reason."""
+ELSEWHERE = {
+    "docs/scripting.md": "tests/ui/scripts/test_scripting.py; there is no Node.js for the one in JavaScript",
+    "docs/models-under-test.md": "tests/evaluation/test_adapters_http.py",
+    "docs/first-test-case.md": "tests/services/runs/test_ui_exchange.py loads such a file with the same line",
+}
+"""Pages whose scripts in Python and JavaScript another test runs."""
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "pipeline": cli.pipeline.main,
+    "evaluation": cli.evaluation.main,
+    "storage": cli.storage.main,
+    "services.curation": cli.curation.main,
+    "services.studies": cli.studies.main,
+    "services.test_sets": cli.test_sets.main,
+}
+WAITS_FOR_YES = 4
+CODES = {
+    "python -m services.test_sets diff": {1},  # there are differences
+    "python -m services.test_sets leaks": {1},  # an image of the set is there
+    "python -m pipeline batch run 1": {0, WAITS_FOR_YES},
+    "python -m pipeline batch merge": {0, WAITS_FOR_YES},
+}
+"""Exit codes that a page tells of, by the beginning of the command. All others end with 0."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: str
+    language: str
+    text: str
+
+    def commands(self) -> list[str]:
+        """Return its commands without comments; one that goes on in the next line is one."""
+        whole = re.sub(r"(\||\\)\s*\n", r"\1 ", re.sub(r"(?m)(^|\s)#.*$", "", self.text))
+        return [line.strip() for line in whole.splitlines() if line.strip()]
+
+
+def blocks_of(page: Path) -> list[Block]:
+    name = page.relative_to(ROOT).as_posix()
+    return [Block(name, *found) for found in FENCE.findall(page.read_text(encoding="utf-8"))]
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+SHELL = {page: [one for one in BLOCKS if one.page == page and one.language in ("sh", "bash")] for page in
+         dict.fromkeys(block.page for block in BLOCKS)}  # fmt: skip
+
+
+def reason(command: str) -> str:
+    """Return why a command is left out, or ""."""
+    return next((why for begins, why in NOT_RUN.items() if command.startswith(begins)), "")
+
+
+@dataclass
+class Shell:
+    """Runs commands of a page in `folder`, which has a workspace `workspace`."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+    replaced: dict[str, str] = field(default_factory=dict)
+    """What a page cannot know, such as the hash of an image, and what stands for it."""
+
+    def run(self, command: str) -> None:
+        """Run it. Fails for an exit code that the page does not tell of."""
+        begins = next((begins for begins in CODES if command.startswith(begins)), "")
+        for old, new in self.replaced.items():
+            command = command.replace(old, new)
+        if command.startswith("export "):
+            name, _, value = command.removeprefix("export ").partition("=")
+            self.patch.setenv(name, value)
+            return
+        code = self._shell(command) if re.search(r"[|$]", command) else self._here(shlex.split(command))
+        assert code in CODES.get(begins, {0}), f"{command!r} ended with {code}"
+
+    def _here(self, words: Sequence[str]) -> int:
+        assert words[0] in ("python", ".venv/bin/python") and words[1] == "-m", f"nothing runs {words}"
+        try:
+            return COMMANDS[words[2]](words[3:])
+        except SystemExit as end:
+            return int(end.code or 0) if not isinstance(end.code, str) else 1
+
+    def _shell(self, command: str) -> int:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = command.replace("python -m", f"{shlex.quote(sys.executable)} -m")
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", command], env=environment, check=False, timeout=120)
+        return done.returncode
+
+    def block(self, block: Block) -> None:
+        for command in block.commands():
+            if not reason(command):
+                self.run(command)
+
+
+@pytest.fixture(scope="module")
+def drawn_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace of drawn scenes of both tasks, a good half reviewed. Tests work on copies."""
+    folder = tmp_path_factory.mktemp("docs") / "workspace"
+    with workspace_in(folder) as workspace:
+        drawn.fill(workspace, 9, 4, pixels=48)
+    return folder
+
+
+@pytest.fixture
+def shell(tmp_path: Path, drawn_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """The folder of somebody who follows a page, with the pictures that its placeholders stand for."""
+    shutil.copytree(drawn_workspace, tmp_path / "workspace")
+    Image.radial_gradient("L").resize((96, 64)).convert("RGB").save(tmp_path / "picture.png")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WORKSPACE", raising=False)
+    monkeypatch.setattr(cli.pipeline, "load_models", lambda profile: ScriptedModels())
+
+    @contextmanager
+    def stand_ins(*_: Any) -> Iterator[Callable[[Order], Pool]]:
+        yield lambda order: HerePool(order, lambda order: Worker(order, ScriptedModels()))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cli.batches, "_pools", stand_ins)
+    return Shell(tmp_path, monkeypatch, {"IMAGE": "picture.png"})
+
+
+def pixels(file: Path) -> bytes:
+    with Image.open(file) as image:
+        return image.tobytes()
+
+
+# What each page needs before its first block, between blocks, and after the last one
+
+
+def follow_command_line(shell: Shell) -> None:
+    for block in SHELL["docs/command-line.md"]:
+        shell.block(block)
+    first, again = ({file.name: pixels(file) for file in Path(name).glob("image-???.png")} for name in ("DIR", "OTHER"))
+    assert first == again and len(first) > 1
+
+
+def follow_readme(shell: Shell) -> None:
+    for block in SHELL["README.md"]:
+        shell.block(block)
+    assert list((shell.folder / "DIR").glob("*.png"))
+    with Workspace(shell.folder / "folder") as restored:
+        assert len(restored.catalogue.ids()) == 36
+
+
+def follow_serving(shell: Shell) -> None:
+    shell.replaced["study-2026-11-21.zip"] = f"study-{date.today():%Y-%m-%d}.zip"
+    for block in SHELL["docs/serving.md"]:
+        shell.block(block)
+    assert (shell.folder / "elsewhere" / "studio.db").is_file()
+
+
+def follow_batches(shell: Shell) -> None:
+    pictures(shell.folder / "sets", 2)
+    (shell.folder / "plan.toml").write_text(plan_text(shell.folder / "sets"), encoding="utf-8")
+    shell.patch.setenv("WORKSPACE", "workspace")
+    for block in SHELL["docs/batches.md"]:
+        shell.block(block)
+    with Workspace(shell.folder / "workspace") as workspace:
+        assert len(workspace.catalogue.ids()) == 36 + 4
+
+
+def follow_clusters(shell: Shell) -> None:
+    pictures(shell.folder / "sets", 2)
+    (shell.folder / "PLAN.toml").write_text(plan_text(shell.folder / "sets"), encoding="utf-8")
+    shell.patch.setenv("WORKSPACE", "workspace")
+    shell.replaced |= {"hand-out 3": "hand-out 1", "run 3 --shard 1/16": "run 1 --shard 1/1", "merge 3": "merge 1"}
+    for block in SHELL["docs/clusters.md"]:
+        shell.block(block)
+    with Workspace(shell.folder / "workspace") as workspace:
+        assert workspace.batches.get(1).stage == "language", "the captions are merged"
+
+
+def follow_test_sets(shell: Shell) -> None:
+    create, following, by_hand, files, leaks = SHELL["docs/test-sets.md"]
+    shell.block(create)
+    with Workspace(shell.folder / "workspace") as workspace:
+        entries = workspace.catalogue.page(ImageFilter(facets={"review": ("open",)})).entries
+        one, other = [entry.id for entry in entries][:2]
+        for case in (one, other):
+            workspace.test_cases.review(case, "accepted")
+    shell.replaced["17 21"] = f"{one} {other}"
+    shell.block(following)
+    shell.run('python -m services.test_sets draft "Night birds"')
+    with Workspace(shell.folder / "workspace") as workspace:
+        draft = set_called(workspace, "Night birds").draft
+        assert draft is not None
+        held = [entry.image[:12] for entry in workspace.test_sets.entries(draft.number) if entry.label]
+    shell.replaced |= {"3f1c0a9d2b77": held[0], "a04411": held[1]}
+    shell.block(by_hand)
+    shell.block(files)
+    first = next((shell.folder / "night-birds" / "test" / "images").glob("*.png"))
+    (shell.folder / "training").mkdir()
+    shutil.copy(first, shell.folder / "training")
+    shell.replaced["/data/training"] = "training"
+    shell.block(leaks)
+    shutil.copytree(shell.folder / "night-birds", shell.folder / "drawn-hard-v1-imagefolder")
+    (script,) = (block for block in BLOCKS if block.page == "docs/test-sets.md" and block.language == "python")
+    own = {**os.environ, "HF_DATASETS_CACHE": str(shell.folder / "loaded")}
+    done = subprocess.run([sys.executable, "-c", script.text], env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def follow_formats(shell: Shell) -> None:
+    shell.patch.setenv("WORKSPACE", "workspace")
+    for command in ("create Birds", "add Birds --filter review=accepted", "split Birds --test 1", "release Birds"):
+        shell.run(f"python -m services.test_sets {command}")
+    (script,) = (block for block in BLOCKS if block.page == "docs/formats.md" and block.language == "python")
+    with Workspace(shell.folder / "workspace") as workspace:
+        version = set_called(workspace, "Birds").versions[0]
+        examples = list(VersionImages(workspace, version).all())
+        header = formats.types.TestSet(version.set_name, version.id)
+        names: dict[str, Any] = {"test_set": header, "examples": examples}
+        exec(script.text, names)
+        assert len(names["found"].examples) == len(examples)
+    shell.run("python -m services.test_sets export Birds@1 night --format imagefolder")
+    shutil.make_archive("night", "zip", "night")
+    shell.run("python -m services.test_sets draft Birds")
+    pictures(shell.folder / "photos", 1)
+    for block in SHELL["docs/formats.md"]:
+        shell.block(block)
+
+
+def follow_evaluate(shell: Shell) -> None:
+    evaluated(shell)
+    for block in SHELL["docs/evaluate.md"]:
+        shell.block(block)
+
+
+def follow_plainly(page: str, shell: Shell) -> None:
+    """Follow a page whose commands need nothing but a workspace and a picture."""
+    for block in SHELL[page]:
+        shell.block(block)
+
+
+def set_called(workspace: Workspace, name: str) -> TestSet:
+    return next(one for one in workspace.test_sets.all() if one.name == name)
+
+
+def evaluated(shell: Shell) -> None:
+    """A workspace with the set Birds in two versions, which the classifier of the demo can read."""
+    shutil.rmtree(shell.folder / "workspace")
+    with workspace_in(shell.folder / "workspace") as workspace:
+        evaluation_cases.fill(workspace, 3)
+        for case in workspace.catalogue.test_cases(workspace.catalogue.ids()):
+            workspace.test_cases.review(case, "accepted")
+    shell.patch.setenv("WORKSPACE", "workspace")
+    for command in (
+        "create Birds",
+        "add Birds --filter 'review=accepted&kind=classification' --sources",
+        "release Birds",
+        "draft Birds",
+        "split Birds --test 1",
+        "release Birds",
+    ):
+        shell.run(f"python -m services.test_sets {command}")
+
+
+FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
+    "README.md": follow_readme,
+    "docs/batches.md": follow_batches,
+    "docs/clusters.md": follow_clusters,
+    "docs/command-line.md": follow_command_line,
+    "docs/evaluate.md": follow_evaluate,
+    "docs/formats.md": follow_formats,
+    "docs/models.md": partial(follow_plainly, "docs/models.md"),
+    "docs/paper-and-here.md": partial(follow_plainly, "docs/paper-and-here.md"),
+    "docs/retraining.md": partial(follow_plainly, "docs/retraining.md"),
+    "docs/serving.md": follow_serving,
+    "docs/test-sets.md": follow_test_sets,
+}
+
+
+def test_every_block_names_its_language_and_somebody_runs_its_programs() -> None:
+    assert [(block.page, block.text[:40]) for block in BLOCKS if not block.language] == []
+    for block in BLOCKS:
+        if block.language in ("sh", "bash"):
+            left = [command for command in block.commands() if not reason(command) and not command.startswith("#!")]
+            assert block.page in FOLLOWED or not left, f"{block.page}: nothing runs {left}"
+        elif block.language in PROGRAMS:
+            assert block.page in FOLLOWED or block.page in ELSEWHERE, f"{block.page}: nothing runs {block.text[:60]!r}"
+    known = [command for block in BLOCKS if block.language in ("sh", "bash") for command in block.commands()]
+    assert [begins for begins in NOT_RUN if not any(one.startswith(begins) for one in known)] == [], (
+        "left out for nothing"
+    )
+
+
+@pytest.mark.parametrize("page", sorted(FOLLOWED))
+def test_the_commands_of_a_page_run_as_they_stand_there(page: str, shell: Shell) -> None:
+    FOLLOWED[page](shell)
+
+
+def test_the_readme_is_short_and_begins_with_what_it_is_and_the_two_commands() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    begins = "\n".join(lines[:10])
+    assert len(lines) <= 120
+    assert "make run" in begins and "make test" in begins and "vision model" in begins and "annotators" in begins
