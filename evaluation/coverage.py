@@ -141,7 +141,7 @@ FIGURES: Mapping[str, Measured] = {
     "generated less original": _difference,
     "generated over original": _factor,
     "change by an edit": _change,
-    "mIoU": _miou,
+    "mean IoU": _miou,
 }
 
 

@@ -122,7 +122,7 @@ def test_rows_that_are_alike_are_found_as_numpy_finds_them(rows: int) -> None:
         ("generated less original", World(5, "equal", 0.1, 0.3)),
         ("generated over original", World(30, "skewed", 0.02, 0.3)),
         ("change by an edit", World(20, "equal", 0.1, 0.0)),
-        ("mIoU", World(10, "skewed", 0.02, 0.3)),
+        ("mean IoU", World(10, "skewed", 0.02, 0.3)),
     ],
 )
 def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World) -> None:
@@ -136,7 +136,7 @@ def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World
 
 def test_the_interval_of_a_miou_covers_where_few_sources_with_unequal_areas_are_wrong() -> None:
     """It covered 91 % while the source that was not seen had the mean area of each class."""
-    covers = measured("mIoU", World(100, "skewed", 0.02, 0.7), 1000).covers
+    covers = measured("mean IoU", World(100, "skewed", 0.02, 0.7), 1000).covers
     assert covers is not None and covers >= LEAST
 
 
