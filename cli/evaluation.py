@@ -43,7 +43,7 @@ from services.evaluation.caption_ranking import caption_ranking_facts, caption_r
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
 from services.evaluation.facts import facts_of, file_of, json_text
 from services.evaluation.ranking import ranking_facts, ranking_markdown
-from services.evaluation.retraining.jobs import OnStep, Retrainings, retraining_question
+from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, retraining_question
 from services.evaluation.retraining.results import result_facts, result_markdown
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
 from services.evaluation.retraining.weights import remove_old, trainings_markdown, trainings_of
@@ -178,9 +178,18 @@ def _retrained(
         given["shift"] = version_of(workspace, options.shift).number
     wanted = retraining_question(asked, BeginRetraining.of(given))
     retrainings = Retrainings(workspace, service)
-    print(printable(retrainings.expected(wanted).words), file=sys.stderr)
+    told = False
+
+    def before_training(what: str, done: int, total: int) -> None:
+        nonlocal told
+        if what.startswith(TRAINING) and not told:
+            told = True
+            line.clear()
+            print(printable(retrainings.expected(wanted).words), file=sys.stderr)
+        on_step(what, done, total)
+
     try:
-        found = retrainings.retrain(wanted, on_step)
+        found = retrainings.retrain(wanted, before_training)
     finally:
         line.clear()
         retrainings.close()

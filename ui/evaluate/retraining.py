@@ -12,7 +12,7 @@ from core.model_sections import in_bytes
 from core.types import TaskKind
 from core.words import count_of
 from services.evaluation.retraining.expected_time import ExpectedTime
-from services.evaluation.retraining.jobs import KeptResult, RetrainingChoices
+from services.evaluation.retraining.jobs import TRAINING, KeptResult, RetrainingChoices
 from services.evaluation.retraining.results import HOW_PARTED, OpenedImages, RetrainingResult, sides_words
 from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retraining.weights import ArmWeights
@@ -96,7 +96,7 @@ def _disk(disk: int) -> Html:
 
 def _progress(work: WorkView) -> Html:
     doing = work.doing
-    done = f"{work.done:,} of {work.total:,}{' updates' if doing.startswith('training') else ''}" if work.total else ""
+    done = f"{work.done:,} of {work.total:,}{' updates' if doing.startswith(TRAINING) else ''}" if work.total else ""
     words = f"{doing[:1].upper()}{doing[1:]}" if doing else "It waits for its turn."
     told = f"{words}{f': {done}' if done and doing else ''}{left(work.seconds_left)}"
     return el(

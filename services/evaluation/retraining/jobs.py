@@ -68,6 +68,8 @@ from storage.curation.case_columns import Outcome
 from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
 
+TRAINING = "training"
+"""How the name of a step begins in which updates are made."""
 RETRAINING, NO_RESULT = "retraining", "There is no such result any more."
 READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
 Groups = tuple[tuple[int, ...], ...]
@@ -362,7 +364,7 @@ class Retrainings:
                     scratch=asked.preset == "paper",
                     groups=groups,
                 )
-                words = f"training “{arm.name}”, seed {seed + 1} of {asked.seeds}"
+                words = f"{TRAINING} “{arm.name}”, seed {seed + 1} of {asked.seeds}"
                 on_step(words, done, total)
                 mark(training.folder, Marked(*of, arm.name, seed))
 

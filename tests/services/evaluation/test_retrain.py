@@ -371,6 +371,7 @@ def test_the_command_trains_goes_on_where_it_was_stopped_and_says_what_it_gains(
     assert shown.out.startswith("# What retraining classifier.safetensors gains on Images of a filter")
     assert told["answer"] in shown.out and "| + generated, all |" in shown.out
     assert "training “+ generated, all”, seed 2 of 2" in shown.err
+    assert shown.err.count("6 trainings of 2 updates with 4 images each") == 1, "how long it takes, before it begins"
 
 
 @pytest.mark.parametrize(
