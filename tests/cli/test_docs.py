@@ -54,6 +54,8 @@ NOT_RUN = {
     "make test": "is what runs this test",
     "make cluster": "serves until it is stopped; tests/services/batches/test_cluster.py runs Ray where it is installed",
     "make demo-data": "sets up what is missing; tests/demo/test_data_set.py runs what it calls",
+    "python -m pipeline fetch paper": "brings 49 GB; tests/cli/test_model_commands.py runs it against a small hub",
+    "python -m pipeline check paper": "needs those 49 GB; tests/cli/test_model_commands.py runs it with small models",
     "python app.py": "serves until it is stopped; tests/ui/test_app.py and tests/browser/test_proxies.py start it",
     "ssh ": "there is no other machine",
     "docker ": "there is no Docker; a machine with it has to build the image",
