@@ -291,6 +291,8 @@ class ExampleWorkspace:
         self._at = ("looking at what is there", 0, 0)
         on_count(0, 0)
         record = self._workspace.example.begin(self.new_seed())
+        if record.finished:  # what a person took out of it since is not made again
+            return
         steps = [step for step in self._steps(record) if not step.is_done()]
         total, before = sum(step.weight for step in steps), 0
         for number, step in enumerate(steps, start=1):

@@ -13,6 +13,7 @@ import pytest
 
 from core.errors import UserError
 from core.image_filter import ImageFilter
+from experiments.example import main
 from services.evaluation.types import EvaluationQuestion, Subject
 from services.studio import DRAWN_SCENES, Studio
 from storage.curation.catalogue_check import catalogue_faults
@@ -195,6 +196,18 @@ def _quietly(true: object) -> bool:
         return bool(true())  # type: ignore[operator]
     except sqlite3.OperationalError:
         return False
+
+
+def test_the_command_removes_an_example_too_and_goes_on_with_none(
+    example: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--workspace", str(example)]) == 0, "nothing is left to do"
+    assert str(example) in capsys.readouterr().out
+    for _ in range(2):  # what is not there changes nothing
+        assert main(["--workspace", str(example), "--remove"]) == 0
+        assert "The example is removed." in capsys.readouterr().out
+    with example_studio(example) as studio:
+        assert studio.example.view().state == "none" and not studio.workspace.studies.all()
 
 
 def test_it_is_not_offered_where_its_models_are_not(tmp_path: Path) -> None:
