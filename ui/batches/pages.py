@@ -148,8 +148,7 @@ def _look(details: BatchDetails) -> Html:
     look, total = details.look, details.status.sources
     if look is None:
         return el("div", id="part-look")
-    of = count_of(look.looked_at, "picture")
-    of = f"all {of}" if look.looked_at == total and total > 1 else of if look.looked_at == total else f"{of} looked at"
+    of = f"{count_of(look.looked_at, 'picture')}{' looked at' if look.looked_at < total else ''}"
     shown: list[Child] = []
     for reason, number in list(look.problems.items())[:REASONS]:
         shown.append(
@@ -157,8 +156,7 @@ def _look(details: BatchDetails) -> Html:
         )
     if look.unknown:
         shown.append(unknown_pictures(len(look.unknown), of))
-    again = acts(_edit_plan(details.status)) if look.problems else None
-    return el("div", shown, again, id="part-look")
+    return el("div", shown, id="part-look")
 
 
 def _edit_plan(view: BatchStatus, look: str = "s") -> Html:
@@ -210,10 +208,15 @@ def _sampled(one: CaptionSample, look: SampleLook | None) -> Html:
     return el(
         "div",
         el("img", src=thumb_url(one.source_sha), alt=f"Source image {one.key}", width=64, height=64, loading="lazy"),
-        el("p", shown or one.new_caption, pill(UNKNOWN_PICTURE, "warn") if unknown else None),
+        el("p", shown or one.new_caption),
         el(
             "small",
-            el("span", one.key, f" · {one.edits}" if one.edits else ""),
+            el(
+                "span",
+                one.key,
+                f" · {one.edits}" if one.edits else "",
+                pill(UNKNOWN_PICTURE, "warn") if unknown else None,
+            ),
             el("a", "Edit", href=f"/?run={one.run}", title="Open it in Explore: what you change there is drawn"),
             class_="mut",
         ),

@@ -498,8 +498,7 @@ def test_a_plan_that_would_fail_says_so_before_it_begins_and_leads_back(
     number = planned(studio, street_plan(root))
     shown = page(client, f"/batches/{number}")
     assert (
-        "2 of all 2 pictures cannot be used. The mask has a class number without a name: 3. Add it to classes.txt"
-        in shown
+        "2 of 2 pictures cannot be used. The mask has a class number without a name: 3. Add it to classes.txt" in shown
     )
     assert shown.count("Edit and plan again") >= 2 and "data.root" not in shown
     form = client.get(f"/batches/new?like={number}").text
@@ -540,7 +539,7 @@ def test_photographs_are_counted_before_it_begins_and_at_the_yes_beside_their_pi
     for place, file in enumerate(sorted((Path(sklearn.datasets.__file__).parent / "images").glob("*.jpg"))):
         Image.open(file).resize((160, 106)).save(root / "images" / f"{place:04}.png")  # in place of two drawn ones
     number = planned(studio, plan_text(root).replace("imagefolder", "csv"))
-    told = "2 of all 3 pictures look like photographs , which the embedded models do not know"
+    told = "2 of 3 pictures look like photographs , which the embedded models do not know"
     shown = page(client, f"/batches/{number}")
     assert told in shown and "make run PROFILE=cpu" in shown
     run(studio, number)
