@@ -176,6 +176,19 @@ def test_a_list_alone_names_images_of_the_workspace(workspace: Workspace) -> Non
     assert found.notes == (), "the list itself is no image"
 
 
+def test_a_column_that_no_question_is_called_is_named_though_no_vote_comes_in(workspace: Workspace) -> None:
+    study_id = workspace.studies.create("Birds", BIRD)
+    import_items(workspace, study_id, files_of("a.zip", zip_of({"bird_1.png": picture(1)})))
+    workspace.studies.start(study_id)
+    time = "Tue Nov 18 13:06:51 PST 2025"
+    table = f"WorkerId,SubmitTime,Input.image,Answer.is_valid\nW1,{time},bird_1.png,yes\n"
+    with pytest.raises(
+        UserError, match=r"belongs to “Answer\.is_valid”: its question is “valid”\. Row 1: Please answer"
+    ):
+        import_votes(workspace, study_id, table.encode())
+    assert not workspace.studies.data(study_id).votes
+
+
 def test_a_single_image_is_an_item(workspace: Workspace) -> None:
     assert len(read_items(workspace, BIRD, files_of("one.webp", picture(1, "WEBP"))).items) == 1
 

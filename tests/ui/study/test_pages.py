@@ -183,10 +183,9 @@ def test_comments_and_answers_in_free_text_lead_to_their_image(studio: Studio, c
         [said] = [one for one in re.findall(r"<li>.*?</li>", page, re.DOTALL) if text in one]
         [picture_way] = re.findall(r'<a href="([^"]+)"><img src="[^"]*' + item.image_sha, said)
         assert client.get(picture_way).status_code == 200 and picture_way.endswith(item.public)
-        assert (
-            f'/workers/{worker}">{worker}</a>' in said
-            and client.get(f"/study/{study_id}/workers/{worker}").status_code == 200
-        )
+        assert f'/workers/{worker}">{worker}</a>' in said
+        of_worker = client.get(f"/study/{study_id}/workers/{worker}").text
+        assert re.search(rf'<a href="{picture_way}"><img [^>]*alt="The image: bird"', of_worker), "a link has a name"
 
 
 def test_scales_choices_and_texts_have_their_own_figures(studio: Studio, client: TestClient) -> None:
