@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.evaluation.service import OnModel
-from services.evaluation.types import EditRow
+from services.evaluation.types import EditRow, Subject, SubjectView
 from tests.services.evaluation.test_results import BIRDS, read_all, service_of
 from tests.support.evaluation_cases import fill, scenes_that_are_read
 from tests.support.made_once import MadeOnce
@@ -17,7 +17,7 @@ from ui.evaluate.choosing import subjects_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.edits import MOST_ROWS, edits_part
 from ui.evaluate.page import report_html
-from ui.evaluate.words import Links, Place
+from ui.evaluate.words import Links, Place, evaluate_address
 
 pytestmark = pytest.mark.slow
 
@@ -77,3 +77,11 @@ def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(t
             assert (view.kind, view.cases + view.controls) == (kind, images)
         assert "Nothing to evaluate" not in shown
         service.close()
+
+
+def test_the_title_of_a_set_with_several_splits_opens_it_too() -> None:
+    problem = "Its sources are of several splits, which are never mixed: train 8, test 2. Choose one of them."
+    view = SubjectView(Subject(7), "Birds@1", "classification", 10, 20, 0, ("train", "test"), problem)
+    shown = subjects_part([view], {}, None)
+    assert f'<b><a href="{evaluate_address(version=7)}">Birds@1</a></b>' in shown
+    assert 'class="card subject-line"' in shown
