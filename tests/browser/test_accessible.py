@@ -1,0 +1,98 @@
+"""Every page by axe, light and dark: nothing serious or critical."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from core.image_filter import ImageFilter
+from tests.support.annotating import BIRD_RULES, running
+from tests.support.browser import settled
+from tests.support.drawn import fill
+from tests.support.explorer import draw, serving_stand_ins, text_run
+from tests.support.serving import until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from services.studio import Studio
+
+pytestmark = pytest.mark.slow
+OPTIONS = {"resultTypes": ["violations"]}
+COLOURS_ALONE = {**OPTIONS, "runOnly": ["color-contrast"]}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The addresses of all pages, with something to see on each, by their names."""
+    with serving_stand_ins(tmp_path_factory.mktemp("accessible")) as (url, studio):
+        yield {name: f"{url}{path}" for name, path in _filled(studio).items()}
+
+
+def _filled(studio: Studio) -> dict[str, str]:
+    workspace = studio.workspace
+    fill(workspace, 8, 6, pixels=32)
+    run = text_run(studio)
+    draw(studio, run)
+    images = workspace.catalogue.ids(ImageFilter.read("review=accepted"))
+    test_set = workspace.test_sets.create("Birds by night")
+    studio.test_sets.drafts.add(test_set, workspace.catalogue.test_cases(images)[:12])
+    study, link = running(workspace)
+    draft = workspace.studies.create("A draft", BIRD_RULES)
+    until(lambda: not studio.jobs.active() and not studio.meaning.filling().working)
+    return {
+        "start": "?run=",
+        "run": f"?run={run}",
+        "gallery": "curate/",
+        "coverage": "curate/coverage",
+        "map": "curate/map",
+        "test sets": "curate/sets",
+        "test set": f"curate/sets/{test_set}",
+        "import": "curate/import",
+        "batches": "batches/",
+        "new batch": "batches/new",
+        "studies": "study/",
+        "new study": "study/new",
+        "set up": f"study/{draft}/",
+        "study": f"study/{study}/",
+        "workers": f"study/{study}/workers",
+        "evaluate": "evaluate/",
+        "scripts": "scripts",
+        "annotate": f"annotate/#join={link}",
+    }
+
+
+PAGES = (
+    "start", "run", "gallery", "coverage", "map", "test sets", "test set", "import", "batches", "new batch", "studies",
+    "new study", "set up", "study", "workers", "evaluate", "scripts", "annotate",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_keeps_nobody_out(page: Page, pages: dict[str, str], name: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto("about:blank")
+    page.goto(pages[name])
+    page.wait_for_load_state("networkidle")
+    if page.evaluate("Boolean(window.studio)"):
+        settled(page)
+        page.wait_for_function("!studio.predicting")
+    axe = Axe()
+    light = axe.run(page, options=OPTIONS).response
+    page.evaluate("for (const one of [document.documentElement, document.body]) one.classList.add('dark')")
+    page.add_style_tag(content="* { transition: none !important; animation: none !important; }")
+    dark = axe.run(page, options=COLOURS_ALONE).response
+    assert [*_grave(light, "light"), *_grave(dark, "dark")] == []
+    page.goto("about:blank")
+
+
+def _grave(found: dict[str, Any], theme: str) -> list[str]:
+    return [
+        f"{theme}: {one['id']}: {node['html'][:160]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
