@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from core.types import TaskKind
 from core.words import duration
-from services.batches.drawn_scenes import COUNT, DrawnScenes
+from services.batches.drawn_scenes import COUNT
 from services.batches.service import BatchStatus
 from services.batches.shipped import ShippedPlan
 from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, batch_address, pass_bar, state_words
@@ -137,9 +137,11 @@ class Start:
     text: str
 
 
-def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: DrawnScenes | None) -> tuple[Start, ...]:
-    """What a new plan can begin with, the first one unasked. `profile` is that of the studio, which may draw scenes."""
-    drawn = [Start(*words, scenes.plan_text(kind)) for kind, words in DRAWN.items()] if scenes is not None else ()
+def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKind, str]) -> tuple[Start, ...]:
+    """What a new plan can begin with, the first one unasked. `profile` is that of the studio; `scenes` are the plans of
+    drawn scenes that it has, by their task.
+    """
+    drawn = [Start(*DRAWN[kind], text) for kind, text in scenes.items()]
     plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
     papers = (
         Start(f"{one.title}, as in the paper", f"{one.note}. It takes the profile “{one.profile}”.", one.text)

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import UserError
+from services.batches.drawn_scenes import KINDS
 from services.batches.running import (
     ApproveBatch,
     BatchRuns,
@@ -58,7 +59,8 @@ def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
 
     @page_at(app, f"{BATCHES}new", ALL_BATCHES)
     def new(request: Request, like: Annotated[int, Query(ge=0)] = 0) -> str:
-        offered = starts(profile, shipped_plans(), runs.scenes)
+        scenes = {kind: runs.scenes.plan_text(kind) for kind in KINDS} if runs.scenes is not None else {}
+        offered = starts(profile, shipped_plans(), scenes)
         text = runs.status(like).batch.plan if like else offered[0].text
         return new_page(text, offered, layouts_in_words(), signed_in(request))
 
