@@ -685,17 +685,17 @@ def test_what_cannot_be_evaluated_says_so(page: Page, odd: Server) -> None:
 def test_splits_are_never_mixed(page: Page, odd: Server) -> None:
     url, studio = odd
     sets = studio.workspace.test_sets
-    run_of(studio.workspace, 400, [401], label="boat")
-    run_of(studio.workspace, 410, [411, 412], label="boat")
+    run_of(studio.workspace, 400, [401], label="barge")
+    run_of(studio.workspace, 410, [411, 412], label="barge")
     entries = studio.workspace.catalogue.ids()
-    cases = [one for one in sets.cases(studio.workspace.catalogue.test_cases(entries)) if one.label == "boat"]
+    cases = [one for one in sets.cases(studio.workspace.catalogue.test_cases(entries)) if one.label == "barge"]
     set_id = sets.create("Boats")
     version = sets.get(set_id).versions[-1].number
     sets.add(version, [SetEntry(one.image, source=one.source, label=one.label, test_case=one.id) for one in cases])
     sets.set_splits(version, {one.image: "train" if place == 0 else "test" for place, one in enumerate(cases)})
     page.goto(f"{url}evaluate/")
     line = page.locator(f"[data-version='{version}']")
-    expect(line.get_by_role("link")).to_have_text(["test", "train"])
+    expect(line.get_by_role("link")).to_have_text(["Boats@draft", "test", "train"])
     page.goto(f"{url}evaluate/?version={version}")
     expect(page.locator("#part-splits")).to_contain_text("never mixed")
     expect(page.locator("#part-models")).to_have_count(0)
