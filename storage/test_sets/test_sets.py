@@ -151,7 +151,7 @@ class TestSets(Repository):
     def remove(self, db: sqlite_utils.Database, version: int, images: Sequence[str]) -> Removed:
         """Take images out of a draft; return the rows of those in it. Raises UserError for a released version."""
         _require_draft(db, version)
-        found = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(images)), version]))
+        found = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(dict.fromkeys(images))), version]))
         db.conn.executemany("DELETE FROM test_set_entries WHERE id = ?", ([row["id"]] for row in found))
         return found
 
