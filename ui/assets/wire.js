@@ -5,8 +5,9 @@
   const wire = (window.wire = {});
 
   // The path below which a proxy serves the studio, or "": it stands before the address of this script. All that this
-  // file asks for gets it; other scripts put it before addresses with `wire.at`, once.
-  wire.root = new URL(document.currentScript.src).pathname.replace(/\/ui\/[^/]*$/, "");
+  // file asks for gets it; other scripts put it before addresses with `wire.at`, once. A script within a page has none.
+  const own = document.currentScript.src;
+  wire.root = own ? new URL(own).pathname.replace(/\/ui\/[^/]*$/, "") : "";
   wire.at = (address) => (address.startsWith("/") ? wire.root + address : address);
 
   // What was asked, if it comes in time: what comes later is nobody's any more.
