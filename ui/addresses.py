@@ -6,12 +6,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 from core.errors import UserError
-
-if TYPE_CHECKING:
-    from fastapi.requests import HTTPConnection
 
 _ROOT: ContextVar[str] = ContextVar("root_path", default="")
 _SEGMENTS = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
@@ -45,6 +41,6 @@ def in_browser(address: str) -> str:
     return f"{_ROOT.get()}{address}" if address.startswith("/") and not address.startswith("//") else address
 
 
-def studio_address(connection: HTTPConnection) -> str:
-    """Return the whole address of the studio as this client reaches it, without a "/" at its end."""
-    return f"{connection.url.scheme}://{connection.url.netloc}{_ROOT.get()}"
+def studio_address(scheme: str, host: str) -> str:
+    """Return the whole address of the studio, without a "/" at its end. A client reaches it by `scheme` at `host`."""
+    return f"{scheme}://{host}{_ROOT.get()}"

@@ -200,7 +200,7 @@ async def _call_awaited(
 
 def _result(done: Plain, request: Request) -> types.CallToolResult:
     if done.get("meta") == {"_type": "gradio.FileData"}:
-        return _file(Path(done["path"]), studio_address(request))
+        return _file(Path(done["path"]), studio_address(request.url.scheme, request.url.netloc))
     return _plain(done)
 
 

@@ -40,7 +40,7 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
 
     @app.get(PAGE, include_in_schema=False)
     def show(request: Request) -> Response:
-        signed_in, here = bool(request.state.signed_in), studio_address(request)
+        signed_in, here = bool(request.state.signed_in), studio_address(request.url.scheme, request.url.netloc)
         return HTMLResponse(scripts_page(commands, tokens.all(), here, signed_in, mcp), headers=FRESH)
 
     @app.post(f"{PAGE}/{{name}}", include_in_schema=False)
