@@ -332,7 +332,7 @@ def serve(settings: ServerSettings) -> None:
         app, studio = build(settings)
         import uvicorn
 
-        from ui.security.connections import BACKLOG, Patience, room_for_connections
+        from ui.security.connections import BACKLOG, KEPT_SECONDS, Patience, room_for_connections
 
         most, warning = room_for_connections()
         for remark in (warning, without_gpu(studio.profile)):
@@ -343,6 +343,7 @@ def serve(settings: ServerSettings) -> None:
             http=Patience(most).protocol(),
             backlog=BACKLOG,
             log_level="warning",
+            timeout_keep_alive=KEPT_SECONDS,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         server = uvicorn.Server(config)

@@ -87,7 +87,10 @@ def serving_application(application: FastAPI, studio: Studio, port: int) -> Iter
     """What `app.build` has given, in a thread of this process: its address. Closed at the end."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(application, port=port, log_level="warning", timeout_graceful_shutdown=1))
+    from ui.security.connections import KEPT_SECONDS
+
+    ends: dict[str, Any] = {"timeout_keep_alive": KEPT_SECONDS, "timeout_graceful_shutdown": 1}
+    server = uvicorn.Server(uvicorn.Config(application, port=port, log_level="warning", **ends))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import uvicorn
 
 import app
 from core.errors import UserError
@@ -169,8 +170,13 @@ def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told_and_ctrl_c_e
 ) -> None:
     before, told = dict(os.environ), "No GPU was found: on the CPU the profile sdxl takes up to 21 GB of memory"
     monkeypatch.setattr("pipeline.models.machine.this_machine", lambda: Machine(16 * 10**9, 9 * 10**9, 0, ""))
-    # uvicorn raises the signal again when it has ended because of it.
-    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: signal.raise_signal(signal.SIGINT))
+    kept_open = list[int]()
+
+    def run(server: uvicorn.Server, sockets: object) -> None:
+        kept_open.append(server.config.timeout_keep_alive)
+        signal.raise_signal(signal.SIGINT)  # uvicorn raises it again when it has ended because of it
+
+    monkeypatch.setattr("uvicorn.Server.run", run)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     try:
         done = start_here("--profile", "sdxl", "--workspace", str(tmp_path / "w"), "--port", str(free_port()))
@@ -180,6 +186,7 @@ def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told_and_ctrl_c_e
     assert done.returncode == 0 and "profile sdxl: http://" in done.stdout
     assert len(done.stderr.strip().splitlines()) == 1 and done.stderr.startswith(told), done.stderr
     assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
+    assert kept_open[0] > 120, "Caddy sends a request into a connection that it has kept for two minutes"
 
 
 def test_a_profile_that_needs_the_hub_may_ask_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

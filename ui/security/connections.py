@@ -21,6 +21,10 @@ BACKLOG = 128
 """Connections that are taken in one go, before one of them can be closed."""
 MOST = 4096
 """Connections at a time, however many files may be open."""
+KEPT_SECONDS = 130
+"""How long a connection stays open after a reply: longer than a proxy keeps it (Caddy two minutes, Traefik 90 seconds,
+nginx one minute). Were it shorter, the proxy would now and then send a request into a connection that closes at that
+moment, and answer 502, since it may not send a POST twice."""
 
 
 @dataclass
