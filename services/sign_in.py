@@ -12,20 +12,29 @@ from storage.workspace import Workspace
 HOURS = 24 * 7
 """Hours that a sign-in lasts."""
 ATTEMPTS, WINDOW_SECONDS = 10, 15 * 60
+OPENED_WITH = "sessions-password"
+"""The name of a secret of the workspace: the hash of the password that the lead's sessions were opened with."""
 
 
 class LeadSignIn:
     """Lets in who knows the password: the one from the environment, else the one that the workspace keeps, if any."""
 
     def __init__(self, workspace: Workspace, password: str = "", cost: Cost = COST) -> None:
-        """`password` is that of the environment, or "". Raises UserError if it is too short or too long."""
+        """`password` is that of the environment, or "". Sessions that another password opened end.
+
+        Raises UserError if it is too short or too long.
+        """
         self.refusals = Refusals(workspace.studies.note)
         self.session = workspace.studies.sessions.get
         """Return the session of a token, or None."""
         self.script = workspace.tokens.get
         """Return the script's token of a text, or None."""
         self._sessions = workspace.studies.sessions
-        self._password = hashed(password, cost) if password else ""
+        opened_with, self._password = self._sessions.secret(OPENED_WITH) or "", ""
+        if password:
+            self._password = opened_with if matches(password, opened_with) else hashed(password, cost)
+        if self.kept() != opened_with:
+            self._sessions.close_all("lead")
         self._limiter = Limiter(ATTEMPTS, WINDOW_SECONDS)
         self._one_at_a_time = threading.Lock()
 
@@ -40,10 +49,13 @@ class LeadSignIn:
         # what hashing takes of memory and processor to that of one.
         with self._one_at_a_time:
             self._limiter.check(key)
-            if not matches(password, self.kept()):
+            kept = self.kept()
+            if not matches(password, kept):
                 self._limiter.failed(key)
                 self.refusals.note("wrong password", "the study lead's sign-in", address)
                 return ""
+            if self._sessions.secret(OPENED_WITH) != kept:
+                self._sessions.set_secret(OPENED_WITH, kept)
         self._limiter.passed(key)
         self.refusals.note("signed in", "the study lead", address)
         return self._sessions.open("lead", hours=HOURS)

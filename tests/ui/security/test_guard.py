@@ -225,6 +225,32 @@ def test_the_environment_wins_over_what_is_kept(workspace: Workspace, kept: str)
         assert sign_in(client, "from the environment").status_code == 303
 
 
+def test_after_a_restart_with_another_password_a_kept_session_opens_nothing(workspace: Workspace, kept: str) -> None:
+    """Whichever way each password was set; with the same password a session lasts."""
+
+    def restarted(password: str = "") -> TestClient:
+        app = application(workspace, "0.0.0.0", password)
+        return TestClient(app, base_url="http://studio.test", follow_redirects=False)
+
+    def opens(client: TestClient, cookie: str) -> bool:
+        return client.get("/study/", headers={"cookie": f"{COOKIE}={cookie}"}).status_code == 200
+
+    def cookie_of(client: TestClient, password: str) -> str:
+        assert sign_in(client, password).status_code == 303
+        return client.cookies[COOKIE]
+
+    first = cookie_of(restarted("the first of all"), "the first of all")
+    assert opens(restarted("the first of all"), first)
+    assert not opens(restarted("a second one"), first)
+    assert not opens(restarted("the first of all"), first), "ended is ended"
+    second = cookie_of(restarted("a second one"), "a second one")
+    workspace.studies.sessions.set_secret(SECRET, kept)
+    assert opens(restarted("a second one"), second), "the environment still wins"
+    assert not opens(restarted(), second)
+    third = cookie_of(restarted(), PASSWORD)
+    assert opens(restarted(), third) and not opens(restarted("a second one"), third)
+
+
 def test_an_annotators_session_opens_nothing_of_the_studio(workspace: Workspace, locked: TestClient) -> None:
     worker, _ = workspace.studies.workers.add()
     token = workspace.studies.sessions.open("worker", worker.id)
