@@ -326,42 +326,48 @@ def serve(settings: ServerSettings) -> None:
     """Serve until SIGTERM or Ctrl-C; then stop the work that is going on and close the workspace."""
     _leave_a_core()
     with _listen(settings.host, settings.port) as listening:
-        from pipeline.models.machine import share_cores, without_gpu
+        from pipeline.models.machine import share_cores
 
         share_cores()
         app, studio = build(settings)
-        import uvicorn
-
-        from ui.security.connections import BACKLOG, KEPT_SECONDS, Patience, room_for_connections
-
-        most, warning = room_for_connections()
-        for remark in (warning, without_gpu(studio.profile)):
-            if remark:
-                print(remark, file=sys.stderr, flush=True)
-        config = uvicorn.Config(
-            app,
-            http=Patience(most).protocol(),
-            backlog=BACKLOG,
-            log_level="warning",
-            timeout_keep_alive=KEPT_SECONDS,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        )
-        server = uvicorn.Server(config)
         shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
         address = f"http://{shown}:{settings.port}{settings.root_path}"
-        print(f"DILLEMA Studio, profile {studio.profile.name}: {address} (Ctrl-C ends it)", flush=True)
-        # A full collection would look through all of this again, and hold up every answer for a fifth of a second.
-        gc.collect()
-        gc.freeze()
-        # After its own shutdown uvicorn raises the signal again, which would end us before we have closed.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        studio.thumbnails.start()
         try:
-            with suppress(KeyboardInterrupt):
-                server.run(sockets=[listening])
+            with studio.workspace.served(address):
+                _run(app, studio, listening, address)
         finally:
             studio.close()
             studio.workspace.close()
+
+
+def _run(app: FastAPI, studio: Studio, listening: socket.socket, address: str) -> None:
+    import uvicorn
+
+    from pipeline.models.machine import without_gpu
+    from ui.security.connections import BACKLOG, KEPT_SECONDS, Patience, room_for_connections
+
+    most, warning = room_for_connections()
+    for remark in (warning, without_gpu(studio.profile)):
+        if remark:
+            print(remark, file=sys.stderr, flush=True)
+    config = uvicorn.Config(
+        app,
+        http=Patience(most).protocol(),
+        backlog=BACKLOG,
+        log_level="warning",
+        timeout_keep_alive=KEPT_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    print(f"DILLEMA Studio, profile {studio.profile.name}: {address} (Ctrl-C ends it)", flush=True)
+    # A full collection would look through all of this again, and hold up every answer for a fifth of a second.
+    gc.collect()
+    gc.freeze()
+    # After its own shutdown uvicorn raises the signal again, which would end us before we have closed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    studio.thumbnails.start()
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
 
 
 def set_password(settings: ServerSettings) -> None:

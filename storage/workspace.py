@@ -1,19 +1,22 @@
 """A workspace: a folder with `studio.db`, `images/` and `thumbs/`; its repositories hold what was saved.
 
-Every method of a repository that saves returns after the commit. All methods may be called from any thread, and two
-processes may have the same workspace open.
+Every method of a repository that saves returns after the commit. All methods may be called from any thread, and several
+processes may have the same workspace open, of which one may serve it.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 import sqlite_utils
 
 from core.errors import UserError
+from core.locks import take_lock
 from storage.batches.ledger import Batches
 from storage.curation.case_columns import CaseColumns
 from storage.curation.catalogue import Catalogue
@@ -44,6 +47,8 @@ DATABASE = "studio.db"
 IMAGES = "images"
 THUMBNAILS = "thumbs"
 PRESENCE = "open"
+SERVER = "server"
+"""In the folder of those that have it open: the file that a server locks, with its address."""
 VECTORS = "vectors"
 RETRAININGS = "retrainings"
 MODEL_FILES = "models"
@@ -130,6 +135,26 @@ class Workspace:
         finally:
             self._presence.leave()
             self._database.close()
+
+    @contextmanager
+    def served(self, address: str) -> Iterator[None]:
+        """Keep every other server from this workspace, or each would draw what was approved once. Raises UserError
+        where one has it, naming its address.
+        """
+        path = self._presence.folder / SERVER
+        with path.open("a+", encoding="utf-8") as file:
+            try:
+                take_lock(file, path)
+            except BlockingIOError as error:
+                file.seek(0)
+                who = file.read() or "Another studio"
+                raise UserError(
+                    f"{who} has the workspace {self.folder}: use that one, end it, or take another workspace."
+                ) from error
+            file.truncate(0)
+            file.write(f"The studio at {address} (process {os.getpid()} on {socket.gethostname()})")
+            file.flush()
+            yield
 
     def scratch(self, name: str) -> Path:
         """Make a folder for half-done things in `name`; those of dead processes go at the next call. Raises OSError."""

@@ -149,6 +149,8 @@ def test_a_start_is_quick_a_second_one_is_refused_and_sigterm_ends_it_cleanly(tm
             assert json.load(reply) == {"status": "ok", "profile": "demo", "version": version()}
         assert [status(f"{server.url}{path}") for path in ("config", "annotate/")] == [401, 200]
         refused(start("--workspace", str(tmp_path / "other"), "--port", str(server.port)), f"Port {server.port}")
+        second = start("--workspace", str(tmp_path / "w"), "--port", str(free_port()))
+        refused(second, f"The studio at {server.url.rstrip('/')} (process {server.process.pid} on", "has the workspace")
     finally:
         assert server.stop(signal.SIGTERM) == 0
     assert server.said().count("\n") == 1 and PASSWORD not in server.said(), "more than the address was said"
