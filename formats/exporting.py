@@ -16,7 +16,7 @@ _COLUMNS = {
     "name": "The name of the image, its own in the set.",
     "label": "The class of the image; empty where it has none.",
     "split": "train, validation or test; empty where the set is not split.",
-    "role": "generated, or source: what generated images were made from.",
+    "role": "source: an image that others were made from; generated: any other image, also an imported one.",
     "file": "The image file, from the folder of this description.",
     "sha256": "sha256 of the image's PNG file as the studio keeps it, without what an export writes into it.",
     "source_sha256": "The same of the image that this one was made from.",

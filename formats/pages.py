@@ -78,8 +78,7 @@ def card(
         f"pretty_name: {compact(test_set.name)}",
         "license: other",
         "tags:",
-        "- synthetic",
-        "- counterfactual",
+        *(["- synthetic", "- counterfactual"] if any(example.xmp for example in examples) else []),
         "- dillema-studio",
         *_configs(description),
         "---",
@@ -101,7 +100,7 @@ def card(
         *_table("Splits", Counter(split_folder(example.split) for example in examples)),
         *_table("Labels", Counter(example.label for example in examples if example.label)),
         *_table("Edit types", Counter(kind for example in examples for kind in dict.fromkeys(example.edit_types))),
-        *_table("What they are", Counter(example.role for example in examples)),
+        *_table("What they are", Counter(map(_kind, examples))),
         "## Load it",
         "",
         "```python",
@@ -121,13 +120,21 @@ def card(
         "",
         "## Where the images come from",
         "",
-        "Images of the role “generated” were drawn by a machine; each file says so in the words of IPTC "
-        "(DigitalSourceType in its XMP). Images of the role “source” are what they were made from. How each image was "
-        f"made, checked and reviewed stands in `facts` of `{RECORDS}`.",
+        "A machine drew the generated images; each of their files says so in the words of IPTC (DigitalSourceType in "
+        "its XMP). Imported images came from files of which nothing says that a machine drew them. Images of the role "
+        "“source” are what others were made from. What is known of how an image was made, checked and reviewed stands "
+        f"in `facts` of `{RECORDS}`.",
         "",
         *_licences(test_set),
     ]
     return "\n".join(lines)
+
+
+def _kind(example: Example) -> str:
+    """What the card calls the image: source, generated, or imported where nothing says that a machine drew it."""
+    if example.role == "source":
+        return "source"
+    return "generated" if example.xmp else "imported"
 
 
 def croissant(

@@ -55,7 +55,7 @@ class Example:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """JSON-ready: lineage, checks, review, votes, predictions; and what a foreign file said in columns of its own."""
     xmp: str = ""
-    """The XMP packet that an exported file of the image carries; "" for none."""
+    """The XMP packet that says in an exported file that a machine drew the image; "" where nothing says so."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def export_version(
     plan = []
     for example in images.all():
         models.add(_from_lineage(example.facts, "model"))
-        plan.append(dataclasses.replace(example, caption="", new_caption="", edits=(), facts={}, xmp=""))
+        plan.append(dataclasses.replace(example, caption="", new_caption="", edits=(), facts={}))
     models.discard("")
     header = TestSet(
         name=version.set_name,
@@ -95,7 +96,8 @@ class VersionImages:
     def _examples(self, entries: Sequence[SetEntry]) -> Iterator[Example]:
         sets, images = self._workspace.test_sets, self._workspace.images
         facts = sets.facts([entry.test_case for entry in entries if entry.test_case is not None])
-        origins = sets.origins(self._version.number, [entry.image for entry in entries if entry.test_case is None])
+        brought = [entry.image for entry in entries if entry.test_case is None]
+        origins, reviews = sets.origins(self._version.number, brought), sets.reviews_of(brought)
         for entry in entries:
             known = facts[entry.test_case] if entry.test_case is not None else None
             said = (
@@ -103,6 +105,8 @@ class VersionImages:
                 if known is not None
                 else _brought(origins.get(entry.image, {}), entry.source, self._captions)
             )
+            if entry.role == "generated" and entry.image in reviews:
+                said["facts"] = {**said["facts"], "review": reviews[entry.image]}
             yield Example(
                 name=stem_of(entry),
                 image=images.path(entry.image),
@@ -114,9 +118,23 @@ class VersionImages:
                 mask_sha=entry.mask or "",
                 source_sha=entry.source,
                 role=entry.role,
-                xmp=xmp(_from_lineage(said["facts"], "method")) if entry.role == "generated" else "",
+                xmp=_packet(_from_lineage(said["facts"], "method")) if _is_drawn(entry, said) else "",
                 **said,
             )
+
+
+_packet = lru_cache(maxsize=64)(xmp)
+"""The XMP packet of a method: one string for all images of it."""
+
+
+def _is_drawn(entry: SetEntry, said: Mapping[str, Any]) -> bool:
+    """True if something says that a machine drew the image: its test case, or for an imported one its original, its
+    edits or its lineage. A photograph that a person imported has none of these.
+    """
+    if entry.role == "source":
+        return False
+    drawn_from = entry.test_case is not None or entry.source != entry.image
+    return drawn_from or bool(said["new_caption"] or said["edits"] or _from_lineage(said["facts"], "method"))
 
 
 def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:

@@ -371,6 +371,20 @@ class TestSets(Repository):
         """What is known now of these test cases, also of deleted runs."""
         return facts_of(db, ids, self._images.folder)
 
+    @read
+    def reviews_of(self, db: sqlite_utils.Database, images: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the latest verdict of a person here on each of these images, with its reason and time, by the image.
+        Images that are open have none.
+        """
+        query = """
+            SELECT image, reviews.verdict, reason, reviews.created FROM catalogue
+            JOIN reviews ON reviews.id = catalogue.review
+            WHERE image IN (SELECT value FROM json_each(?)) AND there AND catalogue.verdict <> 'open'
+            ORDER BY catalogue.verdict
+        """
+        rows = db.query(query, [pack(list(images))])
+        return {row.pop("image"): row for row in rows}
+
     # What pictures are found again by
 
     @read

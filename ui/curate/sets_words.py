@@ -63,7 +63,10 @@ FORMATS: Mapping[str, FormatWords] = {
     "webdataset": FormatWords(
         "webdataset: tar files, for streaming", 'WebDataset("SET/test-000000.tar").decode("pil")'
     ),
-    "csv": FormatWords("pandas, a spreadsheet, anything", 'pandas.read_csv("SET/examples.csv", keep_default_na=False)'),
+    "csv": FormatWords(
+        "pandas, a spreadsheet, anything",
+        'pandas.read_csv("SET/examples.csv", keep_default_na=False, dtype=str)',
+    ),
     "parquet": FormatWords("Hugging Face datasets, images inside", 'datasets.load_dataset("SET", split="test")'),
 }
 """Of each format that is written: what loads it, and how."""

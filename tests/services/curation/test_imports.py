@@ -338,6 +338,38 @@ def test_what_is_decided_here_counts(workspace: Workspace, tmp_path: Path) -> No
     assert TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Night birds")).entries == 6
 
 
+def test_an_export_calls_no_imported_photograph_drawn_by_a_machine(workspace: Workspace, tmp_path: Path) -> None:
+    done = bring_in(workspace, birds(tmp_path / "photos", 4))
+    accepted, rejected, *_ = entries(workspace)
+    workspace.decisions.review(Target([entry.id for entry in entries(workspace)]), "accepted")
+    workspace.decisions.review(Target([rejected.id]), "rejected", "dark")
+    into_set(workspace, done.imported.id, "Photos")
+    version = TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Photos", unreviewed=True))
+    export_version(workspace, version, tmp_path / "files", "imagefolder")
+    card = (tmp_path / "files/README.md").read_text(encoding="utf-8")
+    assert "| imported | 4 |" in card and "| generated |" not in card and "- synthetic" not in card
+    files = list((tmp_path / "files").rglob("*.png"))
+    assert len(files) == 4 and not any(b"DigitalSourceType" in file.read_bytes() for file in files)
+    rows = [json.loads(line) for line in (tmp_path / "files/records.jsonl").read_text(encoding="utf-8").splitlines()]
+    said = {row["sha256"]: json.loads(row["facts"])["review"] for row in rows}
+    assert (said[accepted.image_sha]["verdict"], said[rejected.image_sha]["reason"]) == ("accepted", "dark")
+    with workspace_in(tmp_path / "other") as there:
+        into_set(there, bring_in(there, tmp_path / "files").imported.id)
+        with pytest.raises(UserError, match="1 rejected"):
+            TestSetDrafts(there).release(ReleaseTestSet(test_set="Photos"))
+
+
+def test_an_export_says_of_imported_images_that_were_drawn_that_they_were(workspace: Workspace, tmp_path: Path) -> None:
+    version, _ = released(tmp_path / "a", splits=False)
+    with workspace_in(tmp_path / "a") as there:
+        export_version(there, version, tmp_path / "files", "parquet")
+    into_set(workspace, bring_in(workspace, tmp_path / "files").imported.id)
+    anew = TestSetDrafts(workspace).release(ReleaseTestSet(test_set="Night birds"))
+    export_version(workspace, anew, tmp_path / "again", "imagefolder")
+    assert "| generated | 6 |" in (tmp_path / "again/README.md").read_text(encoding="utf-8")
+    assert all(b"DigitalSourceType" in file.read_bytes() for file in (tmp_path / "again").glob("*/images/*.png"))
+
+
 def harm(folder: Path) -> Path:
     """A folder with what goes wrong, and three good pictures."""
     exif = Image.Exif()

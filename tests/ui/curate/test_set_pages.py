@@ -370,6 +370,9 @@ def test_verify_names_what_is_missing_damaged_and_orphaned(studio: Studio, clien
 
 def test_every_format_that_is_written_is_offered() -> None:
     assert set(FORMATS) == {name for name, layout in LAYOUTS.items() if layout.write is not None}
+    documented = Path("docs/formats.md").read_text(encoding="utf-8")
+    for name, words in FORMATS.items():
+        assert f"`{words.line}`" in documented, f"The page and docs/formats.md load {name} by different lines."
 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "csv"])
