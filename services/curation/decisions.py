@@ -25,6 +25,7 @@ from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Plain, Query
 from storage.curation.decisions import (
     LONGEST_AUTHOR,
+    LONGEST_KEY,
     LONGEST_LABEL,
     LONGEST_TAG,
     MOST_AT_ONCE,
@@ -42,6 +43,13 @@ MOST_REPEATS = 0.2
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Author = Annotated[
     str, Field(max_length=LONGEST_AUTHOR, description="Who decides, in their own words; empty for nobody")
+]
+Key = Annotated[
+    str,
+    Field(
+        max_length=LONGEST_KEY,
+        description="Any text that you use once: what is sent again with it, because the reply was lost, is done once",
+    ),
 ]
 
 
@@ -63,6 +71,7 @@ class ImagesCommand(Command):
         description="How many images the filter had when it was looked at; with another number nothing is done",
     )
     author: Author = ""
+    key: Key = ""
 
     @property
     def target(self) -> Target:
@@ -102,6 +111,7 @@ class UndoDecision(Command, name="undo-decision"):
 
     decision: Id = Field(0, description="Which; one that took another back does that again; 0: your last that counts")
     author: Author = ""
+    key: Key = ""
 
 
 class ListDecisions(Query, name="list-decisions"):
@@ -174,7 +184,7 @@ class CurationDecisions:
 
     def decide(self, sent: Decide) -> Decided:
         """Raises UserError where a filter has another number of images than was expected, or there is none."""
-        change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session)
+        change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session, sent.key)
         done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Took back what was said of {}."}
         repeat = self._repeat(sent.session) if sent.session is not None and change.decision else 0
         return _told(change, done[sent.verdict], f"{sent.verdict} already", repeat)
@@ -182,7 +192,7 @@ class CurationDecisions:
     def tag(self, sent: TagImages) -> Decided:
         """Raises UserError as `decide` does, and for a tag that has no name or too long a one."""
         tag = " ".join(sent.tag.split())
-        change = self._decisions.tag(sent.target, tag, sent.put, sent.author)
+        change = self._decisions.tag(sent.target, tag, sent.put, sent.author, sent.key)
         if sent.put:
             return _told(change, f"Put the tag “{_safe(tag)}” on {{}}.", "tagged so already")
         return _told(change, f"Took the tag “{_safe(tag)}” off {{}}.", "not tagged so")
@@ -190,12 +200,12 @@ class CurationDecisions:
     def relabel(self, sent: RelabelImages) -> Decided:
         """Raises UserError as `decide` does, for an empty label, and for images of segmentations."""
         label = " ".join(sent.label.split())
-        change = self._decisions.relabel(sent.target, label, sent.author)
+        change = self._decisions.relabel(sent.target, label, sent.author, sent.key)
         return _told(change, f"Gave the label “{_safe(label)}” to {{}}.", "labelled so already")
 
     def undo(self, sent: UndoDecision) -> Decided:
         """Raises UserError where there is nothing to take back, or it was taken back already."""
-        back = self._decisions.take_back(sent.decision, sent.author)
+        back = self._decisions.take_back(sent.decision, sent.author, sent.key)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
         done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
         said = [done.format(count_of(back.changed, "image"))] if back.changed else ["Nothing was changed."]

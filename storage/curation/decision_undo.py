@@ -29,6 +29,11 @@ _SAID: dict[str, dict[str, Any]] = {
 """By log, what it says, and what counts where it says nothing."""
 
 
+def log_of(kind: DecisionKind) -> str:
+    """The table of what was said in decisions of this kind."""
+    return _LOGS[kind][0][0]
+
+
 @dataclass(frozen=True)
 class WordAfter:
     """What is said of one image then."""

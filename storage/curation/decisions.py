@@ -20,7 +20,7 @@ from core.stored_runs import VERDICTS, Verdict
 from core.types import LONGEST_REASON
 from core.words import count_of
 from storage.curation import entry_sets
-from storage.curation.decision_undo import DecisionKind, in_force, last_of, words_after
+from storage.curation.decision_undo import DecisionKind, in_force, last_of, log_of, words_after
 from storage.curation.selection import Selection
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, checked_text, insert_row, now, pack, record_of, when
@@ -30,6 +30,7 @@ MOST_AT_ONCE = 100_000
 LONGEST_AUTHOR = 60
 LONGEST_TAG = 60
 LONGEST_LABEL = 200
+LONGEST_KEY = 100
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,12 @@ class Decisions(Repository):
         reason: str = "",
         author: str = "",
         session: int | None = None,
+        key: str = "",
     ) -> Change:
         """Accept or reject images, or with "open" take back what was said of them. A verdict that an image has already
         is not said again, but for another reason. Of a session it is said by its author, where no other is named.
+
+        What comes with the `key` of an earlier decision is that decision, and changes nothing.
 
         Raises UserError for images that are unknown, none or too many, and where a filter means another number of
         images than was expected.
@@ -147,6 +151,8 @@ class Decisions(Repository):
         reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
         if session is not None:
             author = author or _session(db, session)["author"]
+        if earlier := _decided_before(db, key, "review"):
+            return Change(earlier["id"], earlier["entries"], 0)
         entries = _entries(db, target)
         query = """
             SELECT catalogue.id FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
@@ -162,14 +168,26 @@ class Decisions(Repository):
             FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value ORDER BY wanted.key
         """
         values = {"verdict": verdict, "reason": reason}
-        return _decided(db, "review", what, author, entries, changed, save, values, session)
+        return _decided(db, "review", what, author, entries, changed, save, values, key, session)
 
     @write
-    def tag(self, db: sqlite_utils.Database, target: Target, tag: str, put: bool = True, author: str = "") -> Change:
-        """Put a tag on images, or take it off. Raises UserError as `review` does, and for a tag without a name."""
+    def tag(
+        self,
+        db: sqlite_utils.Database,
+        target: Target,
+        tag: str,
+        put: bool = True,
+        author: str = "",
+        key: str = "",
+    ) -> Change:
+        """Put a tag on images, or take it off; `key` as in `review`. Raises UserError as `review` does, and for a tag
+        without a name.
+        """
         name = checked_text(tag, "The tag", LONGEST_TAG, "tag")
         if not name:
             raise UserError("Give the tag a name.", field="tag")
+        if earlier := _decided_before(db, key, "tag"):
+            return Change(earlier["id"], earlier["entries"], 0)
         entries = _entries(db, target)
         query = """
             SELECT value FROM json_each(:entries) WHERE :put <> coalesce((
@@ -183,14 +201,18 @@ class Decisions(Repository):
             SELECT value, :tag, :put, :author, :decision, :now FROM json_each(:entries) ORDER BY key
         """
         what = name if put else f"{name} (taken off)"
-        return _decided(db, "tag", what, author, entries, changed, save, values)
+        return _decided(db, "tag", what, author, entries, changed, save, values, key)
 
     @write
-    def relabel(self, db: sqlite_utils.Database, target: Target, label: str, author: str = "") -> Change:
-        """Give images another label. Raises UserError as `review`, for "" and for segmentations."""
+    def relabel(self, db: sqlite_utils.Database, target: Target, label: str, author: str = "", key: str = "") -> Change:
+        """Give images another label; `key` as in `review`. Raises UserError as `review`, for "" and for
+        segmentations.
+        """
         label = checked_text(label, "The label", LONGEST_LABEL, "label")
         if not label:
             raise UserError("Give the images a label: an image of a classification cannot do without.", field="label")
+        if earlier := _decided_before(db, key, "label"):
+            return Change(earlier["id"], earlier["entries"], 0)
         entries = _entries(db, target)
         query = """
             SELECT count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
@@ -213,23 +235,26 @@ class Decisions(Repository):
             SELECT catalogue.id, :label, label, :author, :decision, :now
             FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value ORDER BY wanted.key
         """
-        return _decided(db, "label", label, author, entries, changed, save, {"label": label})
+        return _decided(db, "label", label, author, entries, changed, save, {"label": label}, key)
 
     @write
-    def take_back(self, db: sqlite_utils.Database, decision: int = 0, author: str = "") -> TakenBack:
+    def take_back(self, db: sqlite_utils.Database, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
         """What counted before a decision, and was not taken back itself, counts again, of each image where nothing else
         was decided since. 0: the last decision of this author that counts. What takes a decision back is a decision,
-        and is taken back in its turn.
+        and is taken back in its turn. `key` as in `review`.
 
         Raises UserError for an unknown decision, for one that does not count any more, and where there is none.
         """
         author = _author(author)
+        if earlier := _decided_before(db, key, None):
+            return _taken_back_before(db, earlier)
         row = in_force(db, decision) if decision else last_of(db, author)
         rows, again = words_after(db, row)
         moved = [(word.table, word.values) for word in rows if word.changes]
         created = now()
         about = {"kind": row["kind"], "author": author, "what": row["what"], "entries": len(moved)}
-        number = insert_row(db, "image_decisions", {**about, "undoes": row["id"], "created": created})
+        about |= {"undoes": row["id"], "created": created, "key": key or None}
+        number = insert_row(db, "image_decisions", about)
         for table, values in moved:
             held = {**values, "author": author, "decision": number, "created": created}
             names = ", ".join(held)
@@ -335,6 +360,7 @@ def _decided(
     changed: Sequence[int],
     save: str,
     values: Row,
+    key: str,
     session: int | None = None,
 ) -> Change:
     """Keep a decision with its rows."""
@@ -343,10 +369,32 @@ def _decided(
         return Change(0, 0, same)
     author, created = _author(author), now()
     row = {"kind": kind, "author": author, "what": what, "entries": len(changed), "created": created}
-    number = insert_row(db, "image_decisions", {**row, "session": session})
+    number = insert_row(db, "image_decisions", {**row, "session": session, "key": key or None})
     named = {"entries": pack(list(changed)), "author": author, "decision": number, "now": created}
     db.execute(save, {**values, **named})
     return Change(number, len(changed), same)
+
+
+def _decided_before(db: sqlite_utils.Database, key: str, kind: DecisionKind | None) -> Row | None:
+    """The decision of this kind, or with None what took one back, that came with the same key. Raises UserError where
+    the key was of something else.
+    """
+    for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
+        if kind != (None if row["undoes"] else row["kind"]):
+            raise UserError("Something else was done with this key: give each decision its own.", field="key")
+        return dict(row)
+    return None
+
+
+def _taken_back_before(db: sqlite_utils.Database, row: Row) -> TakenBack:
+    """What came of it then, from its rows."""
+    first, again = row, True
+    while first["undoes"] is not None:
+        first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again
+    moved = list(db.query(f"SELECT * FROM {log_of(row['kind'])} WHERE decision = ?", [row["id"]]))
+    entry = _entry_of(db, moved[0]) if len(moved) == 1 else 0
+    left = first["entries"] - row["entries"]
+    return TakenBack(row["id"], row["undoes"], row["kind"], row["what"], row["entries"], left, again, entry)
 
 
 def _entry_of(db: sqlite_utils.Database, said: Row) -> int:

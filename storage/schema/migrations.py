@@ -42,7 +42,13 @@ def m001_initial(db: sqlite_utils.Database) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-STEPS: tuple[Callable[[sqlite_utils.Database], None], ...] = (m001_initial,)
+def m002_decision_keys(db: sqlite_utils.Database) -> None:
+    """Let a decision about images have a key of its client, so that one that is sent twice counts once."""
+    db.execute("ALTER TABLE image_decisions ADD COLUMN key TEXT")
+    db.execute("CREATE UNIQUE INDEX image_decisions_by_key ON image_decisions (key) WHERE key IS NOT NULL")
+
+
+STEPS: tuple[Callable[[sqlite_utils.Database], None], ...] = (m001_initial, m002_decision_keys)
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -271,6 +271,33 @@ def test_an_undo_of_another_day_goes_back_to_its_image(page: Page, server: tuple
     assert entry(studio, ids[-3]).verdict == "open"
 
 
+def test_an_undo_whose_reply_was_lost_takes_one_decision_back(page: Page, server: tuple[str, Studio]) -> None:
+    url, studio = server
+    ids = studio.workspace.catalogue.ids()
+    studio.commands.send("decide", {"entries": ids, "verdict": "open"})
+    for entry_id in ids[:2]:
+        studio.commands.send("decide", {"entries": [entry_id], "verdict": "accepted"})
+    opened(page, url, "?sort=oldest")
+    page.evaluate("localStorage.removeItem('curate-name')")  # as whoever decided gave none
+    lost = list[int]()
+
+    def lose(route: Route) -> None:
+        """What the studio says to the first request, which it has done."""
+        reply = route.fetch()
+        if lost:
+            route.fulfill(response=reply)
+        else:
+            lost.append(reply.status)
+            route.abort()
+
+    with routed(page, "**/curate/api/undo-decision", lose):
+        page.keyboard.press("u")
+        page.wait_for_function("id => gallery.now()?.id === id", arg=ids[1])
+        saved(page)
+    assert lost == [200]
+    assert [entry(studio, number).verdict for number in ids[:2]] == ["accepted", "open"]
+
+
 def test_what_changed_nothing_is_not_taken_back(page: Page, server: tuple[str, Studio]) -> None:
     url, studio = server
     ids = studio.workspace.catalogue.ids()
@@ -319,6 +346,7 @@ def test_who_leaves_an_image_that_came_once_more_does_not_answer_it_with_the_nex
 
 def test_keys_that_follow_at_once_on_an_undo_or_a_tag_are_done_as_well(page: Page, server: tuple[str, Studio]) -> None:
     url, studio = server
+    studio.commands.send("decide", {"entries": studio.workspace.catalogue.ids()[:4], "verdict": "accepted"})
     opened(page, url, "?review=accepted&sort=oldest")
     late = HeldBack()
     first, second = (page.evaluate("place => gallery.cell(place).id", place) for place in (0, 1))

@@ -91,11 +91,12 @@
   }
   function post(name, fields, quiet, rest = {}) {
     gallery.busy();
+    const key = `${own.slice(WAITING.length)} ${(tickets += 1)}`;   // sent again after a lost reply, it is done once
     if (UNDONE.has(name)) {
-      rest = { ticket: `${own} ${(tickets += 1)}` };
+      rest = { ticket: key };
       review.undoable.push({ ticket: rest.ticket, decision: 0, entry: fields.entries?.length === 1 ? fields.entries[0] : 0 });
     }
-    review.waiting.push({ name, fields: name === "answer-repeat" ? fields : { ...fields, author: author() }, quiet, ...rest });
+    review.waiting.push({ name, fields: name === "answer-repeat" ? fields : { ...fields, author: author(), key }, quiet, ...rest });
     keepWaiting();
     send();
   }

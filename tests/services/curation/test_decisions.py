@@ -188,6 +188,35 @@ def test_one_after_the_other_is_taken_back_and_done_again(studio: Studio) -> Non
     assert rest["decisions"][-1]["what"] == "accepted" and rest["decisions"][-1]["undone"]
 
 
+def test_what_is_sent_again_with_its_key_is_done_once(studio: Studio) -> None:
+    """As by a page to which the first reply was lost."""
+    workspace = studio.workspace
+    one, other = birds(workspace, 2)
+    sent: list[tuple[str, dict[str, Any]]] = [
+        ("decide", {"entries": [one], "verdict": "accepted", "key": "a"}),
+        ("decide", {"entries": [one, other], "verdict": "rejected", "key": "b"}),
+        ("tag-images", {"entries": [one], "tag": "odd", "key": "c"}),
+        ("relabel-images", {"entries": [one], "label": "owl", "key": "d"}),
+        ("undo-decision", {"key": "e"}),
+        ("undo-decision", {"key": "f"}),
+        ("undo-decision", {"key": "g"}),
+    ]
+    for name, fields in sent:
+        done = ask(studio, name, **fields)
+        were = everything(workspace)
+        again = ask(studio, name, **fields)
+        assert everything(workspace) == were
+        told = [(reply.decision, reply.changed, reply.said, reply.entry) for reply in (done, again)]
+        assert told[0] == told[1] and done.decision
+    assert [verdicts(workspace)[entry][0] for entry in (one, other)] == ["accepted", "open"], "the first one counts"
+    for name, fields in (
+        ("decide", {"entries": [one], "verdict": "open", "key": "c"}),
+        ("undo-decision", {"key": "a"}),
+    ):
+        with pytest.raises(UserError, match="Something else was done with this key"):
+            ask(studio, name, **fields)
+
+
 def test_explore_takes_back_what_was_decided_of_its_run_in_one_step(studio: Studio) -> None:
     workspace = studio.workspace
     mine, other = birds(workspace, 4), birds(workspace, 2, shade=201)
