@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -146,25 +146,19 @@ class EvaluationService:
 
     def models(self, subject: Subject | None = None) -> tuple[ModelChoice, ...]:
         """The models that can be chosen, for a subject or before there is one: those of the profile, then those that
-        were asked before, the latest first.
+        were asked before, the latest first. Settings that load the same model are one choice.
         """
-        cases = self.cases(subject) if subject is not None else None
-        kind = cases.view.kind if cases is not None else None
-        if cases is not None and kind == "segmentation":
-            self._masks.warm(cases)
-        offered = self._profile.model_under_test
-        of_profile = [one for one in (offered.classification, offered.segmentation) if one is not None]
-        if kind is not None:
-            of_profile = [one for one in (offered.of(kind),) if one is not None]
         found: dict[str, ModelChoice] = {}
-        for wanted in of_profile:
-            choice = self._choice(wanted, cases, True)
-            found.setdefault(choice.key, choice)
-        for asked in self._workspace.models_under_test.all():
-            if kind in (None, asked.model.identity.kind):
-                choice = self._choice(UnderTestSettings.model_validate(asked.settings), cases, False, asked.model)
-                found.setdefault(choice.key, choice)
+        for model, choice in self._choices(subject):
+            found.setdefault(model, choice)
         return tuple(found.values())
+
+    def choice(self, key: str, subject: Subject | None = None) -> ModelChoice:
+        """The choice of a key, also where `models` shows the same model by other settings. Raises UserError."""
+        for _, choice in self._choices(subject):
+            if choice.key == key:
+                return choice
+        raise UserError(NO_MODEL, field="key")
 
     def cases(self, subject: Subject) -> Cases:
         """The images of a subject, as columns. Raises UserError."""
@@ -253,7 +247,7 @@ class EvaluationService:
         """Begin to draw missing reconstructions, which the model of a `ModelChoice.key` then reads; "" for none. The
         result is a `ControlsDrawn`. Raises UserError if it cannot.
         """
-        model = self._by_key(key, subject) if key else None
+        model = self.choice(key, subject).settings if key else None
 
         def read(on_count: OnCount) -> Read:
             assert model is not None
@@ -402,16 +396,32 @@ class EvaluationService:
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
 
-    def _choice(
-        self, wanted: UnderTestSettings, cases: Cases | None, from_profile: bool, stored: StoredModel | None = None
-    ) -> ModelChoice:
-        stored = stored or self.predicting.stored(wanted)
-        read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
-        kind = stored.identity.kind if stored is not None else None
-        if kind is None and from_profile:
-            offered = self._profile.model_under_test
-            kind = "classification" if wanted == offered.classification else "segmentation"
-        return ModelChoice(model_choice_key(wanted), title_of(wanted), kind, wanted, from_profile, read)
+    def _choices(self, subject: Subject | None) -> Iterator[tuple[str, ModelChoice]]:
+        """Yield each choice with the stored key of its model, or with its own key while nobody has loaded it."""
+        cases = self.cases(subject) if subject is not None else None
+        kinds: tuple[TaskKind, ...] = get_args(TaskKind)
+        if cases is not None and cases.view.kind is not None:
+            kinds = (cases.view.kind,)
+            if cases.view.kind == "segmentation":
+                self._masks.warm(cases)
+
+        def choice(
+            wanted: UnderTestSettings, kind: TaskKind, from_profile: bool, stored: StoredModel | None
+        ) -> tuple[str, ModelChoice]:
+            read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
+            key = model_choice_key(wanted)
+            shown = ModelChoice(key, title_of(wanted), kind, wanted, from_profile, read)
+            return (key if stored is None else stored.key), shown
+
+        for kind in kinds:
+            wanted = self._profile.model_under_test.of(kind)
+            if wanted is not None:
+                stored = self.predicting.stored(wanted)
+                yield choice(wanted, kind if stored is None else stored.identity.kind, True, stored)
+        for asked in self._workspace.models_under_test.all():
+            kind = asked.model.identity.kind
+            if kind in kinds:
+                yield choice(UnderTestSettings.model_validate(asked.settings), kind, False, asked.model)
 
     def _show(self, sent: ShowEvaluation) -> dict[str, Any]:
         asked = self.asked(sent)
@@ -420,7 +430,7 @@ class EvaluationService:
 
     def _wanted(self, sent: OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
-            return self._by_key(sent.key, subject)
+            return self.choice(sent.key, subject).settings
         if sent.source == "profile":
             chosen_model(sent)  # which refuses a name or a file that the profile's own model does not have
             kind = self.view(subject).kind
@@ -429,12 +439,6 @@ class EvaluationService:
                 raise UserError("The profile names no model under test for these images: choose one.", field="source")
             return wanted
         return chosen_model(sent)
-
-    def _by_key(self, key: str, subject: Subject) -> UnderTestSettings:
-        for choice in self.models(subject):
-            if choice.key == key:
-                return choice.settings
-        raise UserError(NO_MODEL, field="key")
 
     def _list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
         names = ("key", "title", "kind", "from_profile", "predicted")

@@ -17,7 +17,6 @@ from services.evaluation.facts import file_of
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.service import (
     LOOKING,
-    NO_MODEL,
     BeginPredictions,
     CancelControlSet,
     CancelPredictions,
@@ -29,6 +28,7 @@ from services.evaluation.service import (
     about,
     about_control,
     model_choice_key,
+    title_of,
 )
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
@@ -102,12 +102,9 @@ class _Pages:
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
         """The model that was chosen before its images; or those that can be. Raises UserError for one that is gone."""
-        choices = self.evaluations.models()
         if not place.key:
-            return models_part(choices, place, self.retrainings.trained()), None
-        chosen = next((one for one in choices if one.key == place.key), None)
-        if chosen is None:
-            raise UserError(NO_MODEL)
+            return models_part(self.evaluations.models(), place, self.retrainings.trained()), None
+        chosen = self.evaluations.choice(place.key)
         stored = self.evaluations.predicting.stored(chosen.settings)
         return chosen_part(chosen, stored.identity if stored is not None else None), chosen
 
@@ -117,7 +114,7 @@ class _Pages:
         drawing = service.controls.work.of(about_control(asked.subject)) if service.controls is not None else ()
         control = next(iter(drawing), None)
         subject = service.view(asked.subject)
-        title = next((one.title for one in self.choices(place) if one.key == place.key), asked.model.title)
+        title = title_of(asked.model)
         if subject.problem:
             return Stand(place, subject, title, None, Pending(0, 0), refused=subject.problem)
         work = next(iter(service.work.of(about(asked))), None)

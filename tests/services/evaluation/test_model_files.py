@@ -17,7 +17,7 @@ from evaluation.retraining.arm_statistics import GENERATED
 from services.evaluation.model_files import keep_upload
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.weights import remove_old
-from services.evaluation.service import EvaluationService, title_of
+from services.evaluation.service import EvaluationService, model_choice_key, title_of
 from services.evaluation.types import EvaluationQuestion
 from storage.workspace import Workspace
 from tests.support.evaluation_cases import BIRDS, CLASSIFIER, OBJECTS, scenes_to_learn_from
@@ -129,3 +129,33 @@ def test_models_are_chosen_before_there_is_an_image(workspace: Workspace, servic
     own = UnderTestSettings(source="file", file=str(Path(CLASSIFIER.file).absolute()))
     service.predicting.identify(own)
     assert own in [one.settings for one in service.models()]
+
+
+def test_a_model_is_offered_once_whatever_settings_loaded_it(filled: Workspace, tmp_path: Path) -> None:
+    from tests.support.evaluation_cases import service_of
+
+    service = service_of(filled)
+    before = service.models()
+    service.predicting.identify(CLASSIFIER)
+    assert [one.title for one in service.models()] == [one.title for one in before], "the profile's own, once"
+    copied = shutil.copyfile(CLASSIFIER.file, tmp_path / "copied.safetensors")
+    own = CLASSIFIER.model_copy(update={"file": str(copied)})
+    service.predicting.identify(own)
+    assert [one.title for one in service.models(OBJECTS)] == [before[0].title], "the same weights in another file"
+    service.close()
+
+
+def test_a_model_that_was_chosen_first_is_known_once_there_are_images(filled: Workspace, tmp_path: Path) -> None:
+    from tests.support.evaluation_cases import service_of
+
+    service = service_of(filled)
+    copied = shutil.copyfile(CLASSIFIER.file, tmp_path / "copied.safetensors")
+    own = CLASSIFIER.model_copy(update={"file": str(copied)})
+    service.predicting.identify(CLASSIFIER)
+    service.predicting.identify(own)
+    for key in (service.models()[0].key, model_choice_key(own)):
+        first = service.choice(key)
+        assert service.choice(key, OBJECTS).settings == first.settings
+    with pytest.raises(UserError, match="no such model"):
+        service.choice("file-gone", OBJECTS)
+    service.close()
