@@ -68,7 +68,8 @@ _ANSWER = (
     Term(
         "Interval",
         "These sources are a sample. The interval is made so that in 95 of 100 samples it holds the figure of all "
-        "sources of their kind.",
+        "sources of their kind. If the model is wrong on fewer than five sources, or right on fewer than five, the "
+        "interval is wider than it has to be.",
         "“35.1 % (32.1 to 38.1)”: 33 % would be no surprise, 45 % would be.",
     ),
     Term(
