@@ -148,6 +148,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
 def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     import gradio as gr
     from fastapi import FastAPI
+    from starlette.middleware import Middleware
 
     from core.version import version
     from services.pictures import StoredPictures
@@ -159,6 +160,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from ui.evaluate.retraining_routes import add_retraining_routes
     from ui.evaluate.routes import add_evaluate_routes
     from ui.explore.drawing_routes import add_drawing_routes
+    from ui.explore.loading import SaysWhatIsMissing
     from ui.explore.page import LARGEST_UPLOAD, explore_page
     from ui.routes import add_routes, unknown_address
     from ui.scripts.endpoints import add_endpoints, has_call
@@ -217,7 +219,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
             ssr_mode=False,
             max_file_size=LARGEST_UPLOAD,
             mcp_server=settings.mcp,
-            app_kwargs={"exception_handlers": handlers},
+            app_kwargs={"exception_handlers": handlers, "middleware": [Middleware(SaysWhatIsMissing)]},
             theme=theme(),
             head=head() + for_the_signed_in,
         )

@@ -141,10 +141,10 @@ def release(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Makes a draft final."""
     sent = {"test_set": options.test_set, "note": options.note, "thresholds": dict(options.threshold)}
     with counting("looks of the sources") as on_count:
-        version = TestSetDrafts(workspace).release(
-            ReleaseTestSet.of({**sent, "unreviewed": options.unreviewed}), on_count=on_count
-        )
-    return [_line(version), version.id], 0
+        drafts = TestSetDrafts(workspace)
+        version = drafts.release(ReleaseTestSet.of({**sent, "unreviewed": options.unreviewed}), on_count=on_count)
+    warning = drafts.warning(version)
+    return [_line(version), version.id, *([warning] if warning else [])], 0
 
 
 def diff(workspace: Workspace, options: argparse.Namespace) -> Said:

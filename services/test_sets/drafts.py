@@ -135,7 +135,9 @@ class SplitTestSet(SetCommand, name="split-test-set"):
 
 
 class ReleaseTestSet(SetCommand, name="release-test-set"):
-    """Make the draft of a test set final: nothing in that version changes any more, and its id says what is in it."""
+    """Make the draft of a test set final: nothing in that version changes any more, and its id says what is in it.
+    The “warning” of the answer is a sentence where the version has images of two tasks, else empty.
+    """
 
     note: str = Field(
         "", max_length=LONGEST_NOTE, description="What a reader should know of this version; empty: that of its draft"
@@ -233,7 +235,7 @@ class TestSetDrafts:
         commands.add(RelabelInTestSet, self.relabel)
         commands.add(SetSplitInTestSet, self.set_split)
         commands.add(SplitTestSet, self.split)
-        commands.add(ReleaseTestSet, lambda sent: version_facts(self.release(sent)))
+        commands.add(ReleaseTestSet, self._release)
 
     def begin(self, reference: str) -> SetVersion:
         """A draft of the next version, with what is in this one. Raises UserError where there is a draft already."""
@@ -369,6 +371,20 @@ class TestSetDrafts:
         expected = version_id(draft.set_name, draft.parent, note, thresholds, entries)
         return self._sets.release(draft.number, expected, note, thresholds)
 
+    def warning(self, version: SetVersion) -> str:
+        """A sentence about a released version with images of two tasks; "" for one of one task."""
+        tasks = self._sets.tasks(version.number)
+        if len(tasks) < 2:
+            return ""
+        return (
+            f"This version has {two_tasks(tasks)}, and a model is tested on one task: begin a draft of the next "
+            "version, part it, and release both sets."
+        )
+
+    def _release(self, sent: ReleaseTestSet) -> dict[str, Any]:
+        version = self.release(sent)
+        return {**version_facts(version), "warning": self.warning(version)}
+
     def readiness(self, draft: SetVersion) -> Readiness:
         """Whether a draft can be released, as far as it is known at once; worked out anew when anything was saved."""
         saved, known = self._workspace.saved(), self._ready
@@ -434,6 +450,12 @@ class TestSetDrafts:
             same = thresholds is None or dict(parent.thresholds) == {**thresholds, **added}
             if same and not difference(self._sets.entries(parent.number), entries):
                 yield Obstacle("unchanged", f"Nothing was changed since “{parent.words}”: there is nothing to release.")
+
+
+def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
+    """Images by task in words, such as "40 images of classification and 2 of segmentation"."""
+    (first, images), (second, others) = sorted(tasks.items(), key=lambda held: (-len(held[1]), held[0]))
+    return f"{count_of(len(images), 'image')} of {first} and {len(others):,} of {second}"
 
 
 def _split(

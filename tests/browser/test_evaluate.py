@@ -337,6 +337,12 @@ def test_every_number_of_a_segmenter_opens_its_images(page: Page, server: Server
 
     most = max(losses.classes, key=lambda one: one.lost)
     row = page.locator("#classes tbody tr").filter(has=page.get_by_role("link", name=most.name, exact=True))
+    for width in (1280, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        (lost_in, of_cases) = (
+            row.locator("td[data-what='lost in']").locator(one).bounding_box() for one in ("a", "small")
+        )
+        assert lost_in and of_cases and of_cases["y"] < lost_in["y"] + lost_in["height"] / 2, "both stand on one line"
     for link, behind in (
         (page.locator("#card-lost .value a"), Cell("wrong")),
         (page.locator("#card-error .value a"), Cell("generated")),

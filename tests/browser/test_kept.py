@@ -172,6 +172,29 @@ def test_a_script_that_does_not_load_leaves_a_sentence(visitor: Page, server: tu
     expect(visitor.locator(".missing")).to_be_visible()
 
 
+def test_explore_says_so_where_the_scripts_of_gradio_do_not_load(visitor: Page, server: tuple[str, Studio]) -> None:
+    visitor.route("**/assets/index-*.js", lambda route: route.abort())
+    visitor.goto(server[0])
+    expect(visitor.locator(".missing")).to_have_text(
+        "A part of this page did not load, so it does not work. Check the connection, then reload the page."
+    )
+    expect(visitor.locator(".missing")).to_be_visible()
+
+
+def test_explore_says_that_it_is_still_loading_until_it_is_there(visitor: Page, server: tuple[str, Studio]) -> None:
+    held = HeldBack()
+    visitor.clock.install()
+    visitor.route("**/assets/index-*.js", held)
+    visitor.goto(server[0], wait_until="commit")
+    visitor.wait_for_selector("gradio-app", state="attached")
+    expect(visitor.locator(".missing")).to_have_count(0)
+    visitor.clock.fast_forward(9_000)
+    expect(visitor.locator(".missing")).to_contain_text("This page is still loading.")
+    held.let_through()
+    settled(visitor)
+    expect(visitor.locator(".missing")).to_have_count(0)
+
+
 def test_the_annotators_page_without_its_scripts_says_so(visitor: Page, server: tuple[str, Studio]) -> None:
     visitor.route("**/annotate/assets/*.js*", lambda route: route.abort())
     visitor.goto(f"{server[0]}annotate/")

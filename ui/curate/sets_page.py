@@ -10,7 +10,7 @@ from core.model_sections import in_bytes
 from core.test_sets import SPLITS, Review, ShownEntry, Split
 from core.types import TaskKind
 from core.words import count_of
-from services.test_sets.drafts import SplitResult, SplitTestSet
+from services.test_sets.drafts import SplitResult, SplitTestSet, two_tasks
 from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import Verified
 from services.work_queue import WorkView
@@ -28,7 +28,6 @@ from ui.curate.sets_words import (
     reference,
     set_address,
     shot,
-    two_tasks,
     version_key,
     version_title,
 )

@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 
 from core.test_sets import SPLITS, SetVersion, Split
 from core.words import count_of
+from services.test_sets.drafts import two_tasks
 from services.test_sets.exports import FORMAT_TITLES
 from services.test_sets.versions import ImageOfSet
-from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words, two_tasks
+from ui.curate.sets_words import FORMATS, REVIEW_WORDS, SHORT, SPLIT_WORDS, ShownVersion, splits_in_words
 from ui.explore.parts import Size, acts, button, key, muted, picture, pill
 from ui.markup import Child, Html, el, join
 from ui.study.fields import area, number_input, select, text_input, tick, wrong

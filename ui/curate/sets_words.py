@@ -9,8 +9,6 @@ from urllib.parse import urlencode
 
 from core.image_filter import ImageFilter
 from core.test_sets import SPLITS, EntryCount, Review, SetEntry, SetVersion, ShownEntry, Split, TestSet
-from core.types import TaskKind
-from core.words import count_of
 from services.test_sets.drafts import Readiness
 from services.work_queue import WorkView
 from ui.explore.parts import Tone, icon, press, thumb_url
@@ -116,12 +114,6 @@ class ShownVersion:
     @property
     def is_draft(self) -> bool:
         return self.version.is_draft
-
-
-def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
-    """Images by task in words, such as "40 images of classification and 2 of segmentation"."""
-    (first, images), (second, others) = sorted(tasks.items(), key=lambda held: (-len(held[1]), held[0]))
-    return f"{count_of(len(images), 'image')} of {first} and {len(others):,} of {second}"
 
 
 def set_address(set_id: str, end: str = "", **query: str | int) -> str:

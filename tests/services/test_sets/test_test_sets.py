@@ -760,6 +760,11 @@ def test_a_draft_of_two_tasks_is_said_to_be_and_parted(workspace: Workspace) -> 
     before = by_image(entries(workspace, draft(workspace, set_id)))
     readiness = drafts.readiness(draft(workspace, set_id))
     assert {task: len(images) for task, images in readiness.tasks.items()} == {"classification": 3, "segmentation": 2}
+    released = drafts.release(ReleaseTestSet(test_set=set_id, unreviewed=True))
+    assert "has 3 images of classification and 2 of segmentation, and a model is tested on one task" in (
+        drafts.warning(released)
+    )
+    drafts.begin(released.id)
     workspace.test_sets.create("birds (SEGMENTATION)")
     done = drafts.part(PartTestSet(test_set=set_id))
     assert (done.name, done.task, done.moved) == ("Birds (segmentation 2)", "segmentation", 4)
@@ -773,6 +778,7 @@ def test_a_draft_of_two_tasks_is_said_to_be_and_parted(workspace: Workspace) -> 
         == drafts.readiness(draft(workspace, done.test_set)).tasks
         == {}
     )
+    assert drafts.warning(drafts.release(ReleaseTestSet(test_set=set_id, unreviewed=True))) == ""
 
 
 def test_a_split_is_told_before_it_is_made(workspace: Workspace) -> None:

@@ -147,7 +147,7 @@ def test_a_script_makes_and_compares_versions_of_a_test_set(served: tuple[str, S
     answer(url, "add_to_test_set", test_set=made, cases=f"{cases[1]}")
     answer(url, "split_test_set", test_set=made, test=1)
     second = answer(url, "release_test_set", test_set=made)
-    assert (second["parent"], second["splits"]) == (first["version"], {"test": 2})
+    assert (second["parent"], second["splits"], second["warning"]) == (first["version"], {"test": 2}, "")
     found = answer(url, "compare_test_sets", old=first["version"], new="Gulls")
     assert found["counts"] == {"added": 1, "removed": 0, "relabelled": 0, "remasked": 0, "resplit": 1}
     assert answer(url, "verify_test_set", version="Gulls@1")["whole"]

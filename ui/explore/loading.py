@@ -1,0 +1,72 @@
+"""What the explore page says while Gradio's scripts are not there, so that it is never blank. It stands in the document
+itself, since Gradio's `head` comes by those scripts.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ui.security.guard import Application, Message, Receive, Scope, Send
+from ui.theme import MISSING
+
+STILL_LOADING = "This page is still loading. If it does not come, check the connection, then reload the page."
+PATIENCE = 8
+"""Seconds after which a page that shows nothing says so."""
+_PAGE, _HEAD = "/", b"<head>"
+# The style is inline because the style sheets come by Gradio's scripts too.
+_SCRIPT = """<script>(() => {
+  const shown = () => document.querySelector("gradio-app [data-part]");
+  let words = null;
+  const say = (text) => {
+    if (shown() || document.querySelector(".missing")) return;
+    words = document.createElement("p");
+    Object.assign(words, { className: "problem missing", role: "alert", textContent: text });
+    words.style.cssText = "font: 15px/1.5 system-ui, sans-serif; max-width: 640px; margin: 24px auto;"
+      + "padding: 14px 18px; border: 1px solid currentColor; border-radius: 10px";
+    document.body.prepend(words);
+    const arrived = new MutationObserver(() => { if (shown()) { arrived.disconnect(); words.remove(); } });
+    arrived.observe(document.body, { childList: true, subtree: true });
+  };
+  const soon = (text) => {
+    if (document.body) say(text); else addEventListener("DOMContentLoaded", () => say(text));
+  };
+  addEventListener("error", ({ target }) => {
+    if (target instanceof HTMLScriptElement && target.type === "module") soon(MISSING_WORDS);
+  }, true);
+  setTimeout(() => soon(LOADING_WORDS), PATIENCE);
+})();</script>"""
+for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADING), ("PATIENCE", 1000 * PATIENCE)):
+    _SCRIPT = _SCRIPT.replace(_name, json.dumps(_value))
+
+
+class SaysWhatIsMissing:
+    """ASGI middleware within Gradio's application, before it compresses: puts the script first into its document."""
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on; only the document of the page gets the script."""
+        if scope["type"] != "http" or scope["path"] != _PAGE:
+            await self.app(scope, receive, send)
+            return
+        begun: Message = {}
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                begun.update(message)
+                return
+            if begun:
+                start = dict(begun)
+                begun.clear()
+                body = message.get("body", b"")
+                message = {**message, "body": body.replace(_HEAD, _HEAD + _SCRIPT.encode(), 1)}
+                more = len(message["body"]) - len(body)
+                start["headers"] = [
+                    (name, str(int(value) + more).encode() if name.lower() == b"content-length" else value)
+                    for name, value in start["headers"]
+                ]
+                await send(start)
+            await send(message)
+
+        await self.app(scope, receive, sending)
