@@ -7,6 +7,7 @@ processes may have the same workspace open, of which one may serve it.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,8 @@ SERVER = "server"
 VECTORS = "vectors"
 RETRAININGS = "retrainings"
 MODEL_FILES = "models"
+_MODEL_FILE = re.compile(rf".*[\\/]{MODEL_FILES}[\\/]([0-9a-f]{{24}})[\\/]([^\\/]+)")
+"""A path of a file or folder of `model_files`, in this or another folder, with its content and its name."""
 
 
 class Workspace:
@@ -172,6 +175,15 @@ class Workspace:
         """The folder of models that were uploaded or trained here and chosen; it need not exist."""
         return self.folder / MODEL_FILES
 
+    def model_file(self, named: str) -> str:
+        """Where a model of `model_files` lies now, also where `named` is its path before the workspace was moved. Any
+        other path is returned as it is.
+        """
+        kept = kept_model(named)
+        if kept is None or not (here := self.model_files.joinpath(*kept)).exists():
+            return named
+        return str(here)
+
     def saved(self) -> int:
         """Another number after every commit, be it of this process or of another one."""
         return self._database.saved()
@@ -198,6 +210,12 @@ class Workspace:
         return UserError(
             f"The workspace folder {self.folder} cannot be written ({error.strerror or error}); pick another folder."
         )
+
+
+def kept_model(path: str) -> tuple[str, str] | None:
+    """Content and name of a model that lies in the `model_files` of some workspace; None for any other path."""
+    found = _MODEL_FILE.fullmatch(path)
+    return None if found is None else (found[1], found[2])
 
 
 def _migrate(db: sqlite_utils.Database) -> None:

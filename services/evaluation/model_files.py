@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from core.errors import UserError
+from core.settings import UnderTestSettings
 from storage.workspace import Workspace
 
 SOURCES: Mapping[str, str] = {
@@ -45,6 +46,12 @@ def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
     if source == "transformers":
         return {"source": source, "file": str(_kept(workspace, digest, stem, lambda to: _unpack(file, to)))}
     return {"source": source, "file": str(_kept(workspace, digest, plain, lambda to: shutil.copyfile(file, to)))}
+
+
+def found_here(workspace: Workspace, wanted: UnderTestSettings) -> UnderTestSettings:
+    """The settings with the path at which a file of this workspace lies now, for one that was moved since."""
+    file = workspace.model_file(wanted.file)
+    return wanted if file == wanted.file else wanted.model_copy(update={"file": file})
 
 
 def keep_weights(workspace: Workspace, weights: Path, name: str, model_folder: Path | None) -> Path:

@@ -44,7 +44,7 @@ from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of
 from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
-from services.evaluation.model_files import keep_upload
+from services.evaluation.model_files import found_here, keep_upload
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of
@@ -69,7 +69,7 @@ from services.runs.predictions import model_key
 from services.work_queue import WorkQueue, WorkView
 from storage.curation.case_columns import Outcome, Texts
 from storage.evaluation.models_under_test import StoredModel
-from storage.workspace import Workspace
+from storage.workspace import Workspace, kept_model
 
 READING = "reading images"
 LOOKING = "looking at the model"
@@ -421,7 +421,8 @@ class EvaluationService:
         for asked in self._workspace.models_under_test.all():
             kind = asked.model.identity.kind
             if kind in kinds:
-                yield choice(UnderTestSettings.model_validate(asked.settings), kind, False, asked.model)
+                wanted = found_here(self._workspace, UnderTestSettings.model_validate(asked.settings))
+                yield choice(wanted, kind, False, asked.model)
 
     def _show(self, sent: ShowEvaluation) -> dict[str, Any]:
         asked = self.asked(sent)
@@ -467,7 +468,10 @@ def about_control(subject: Subject) -> str:
 
 
 def model_choice_key(wanted: UnderTestSettings) -> str:
-    """`ModelChoice.key` of settings."""
+    """`ModelChoice.key` of settings. A model that lies in the workspace keeps it when the workspace is moved."""
+    kept = kept_model(wanted.file)
+    if kept is not None:
+        wanted = wanted.model_copy(update={"file": "/".join(kept)})
     return f"{wanted.source}-{hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()[:12]}"
 
 

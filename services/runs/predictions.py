@@ -27,13 +27,14 @@ from evaluation.outcomes import ModelOutcome, is_right, no_class_words, outcome_
 from pipeline.profiles.profile import Profile
 from services.commands import Commands
 from services.evaluation.model_choice import AskModelAgain, ChooseModelUnderTest, chosen_model
+from services.evaluation.model_files import found_here
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.jobs import JobQueue
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
 from storage.evaluation.models_under_test import StoredModel
 from storage.evaluation.predictions import new_predictions
-from storage.workspace import Workspace
+from storage.workspace import Workspace, kept_model
 
 log = logging.getLogger(__name__)
 DOING = "asking the model under test"
@@ -247,7 +248,9 @@ class PredictionService:
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
         """The model of the run's settings, or that of the profile for this kind of task."""
         chosen = settings.under_test
-        return chosen if chosen.source != "profile" else self._profile.model_under_test.of(run.task.kind)
+        if chosen.source == "profile":
+            return self._profile.model_under_test.of(run.task.kind)
+        return found_here(self._workspace, chosen)
 
     def key_of(self, chosen: UnderTestSettings) -> str:
         """Return the key of a model's stored predictions: of the model that these settings loaded last, anywhere."""
@@ -429,7 +432,10 @@ def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
 def model_key(chosen: UnderTestSettings) -> str:
     """Return the name under which a model's predictions are looked up. A changed file is another model."""
     changed = ""
-    if chosen.source in ("file", "onnx"):
+    kept = kept_model(chosen.file)
+    if kept is not None:  # named by its content, so that it has the same name once the workspace is moved
+        chosen, changed = chosen.model_copy(update={"file": kept[1]}), f"@{kept[0]}"
+    elif chosen.source in ("file", "onnx"):
         try:
             changed = f"@{checkpoint_path(chosen.file).stat().st_mtime_ns:x}"
         except (UserError, OSError):

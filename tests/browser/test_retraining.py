@@ -158,6 +158,14 @@ def test_begun_cancelled_gone_on_with_and_read(
     page.locator("#trained-here > summary").click()
     page.locator(f"[data-trained][data-arm='{GENERATED}']").click()
     expect(page.locator("#model")).to_have_text("classifier-generated-all.safetensors")
+    # And in Explore, for a run of its task.
+    runs = server[1].workspace.runs
+    run = next(one.id for one in runs.lines(99) if runs.get(one.id).task.kind == "classification")
+    page.goto(f"{server[0]}?run={run}")
+    page.click("#choose-model > summary")
+    page.click("#choose-model #trained-here > summary")
+    page.click(f"#choose-model [data-trained][data-arm='{GENERATED}']")
+    expect(page.locator("#under-test-name")).to_have_text("classifier-generated-all.safetensors")
 
 
 def test_what_cannot_be_trained_is_told_in_a_sentence(page: Page, server: Server) -> None:

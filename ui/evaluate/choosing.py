@@ -223,7 +223,7 @@ def models_part(
         "section",
         el("h2", "Which model?"),
         el("div", lines, class_="model-list") if lines else empty,
-        _trained_here(trained) if trained else None,
+        trained_here(trained) if trained else None,
         _other_model(opened=not lines),
         el("p", "", class_="wrong", data_problem="", role="alert", id="wrong-model"),
         class_="card part",
@@ -231,7 +231,8 @@ def models_part(
     )
 
 
-def _trained_here(trained: Sequence[TrainedModel]) -> Html:
+def trained_here(trained: Sequence[TrainedModel]) -> Html:
+    """The weights of retrainings, a button each, also for the form in Explore."""
     lines = [
         el(
             "button",

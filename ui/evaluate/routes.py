@@ -10,11 +10,12 @@ from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from core.errors import UserError
+from core.types import TaskKind
 from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.facts import file_of
-from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.jobs import Retrainings, TrainedModel
 from services.evaluation.service import (
     LOOKING,
     BeginPredictions,
@@ -33,7 +34,7 @@ from services.evaluation.service import (
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
 from services.work_queue import WorkView
-from ui.evaluate.choosing import INPUT, LONGEST_MAPPING, Stand, chosen_part, control_part, models_part
+from ui.evaluate.choosing import INPUT, LONGEST_MAPPING, Stand, chosen_part, control_part, models_part, trained_here
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
 from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
@@ -97,8 +98,11 @@ class _Pages:
     def models(self, place: Place) -> Html:
         """The models that can be chosen for the images of a place, which can be evaluated."""
         cases = self.evaluations.cases(OnModel.of(place.fields).subject)
-        trained = [one for one in self.retrainings.trained() if one.found.kind == cases.view.kind]
-        return models_part(self.choices(place), place, trained, len(cases.pictures))
+        return models_part(self.choices(place), place, self.trained(cases.view.kind), len(cases.pictures))
+
+    def trained(self, kind: TaskKind | None) -> list[TrainedModel]:
+        """The weights of retrainings of a kind of model."""
+        return [one for one in self.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
         """The model that was chosen before its images; or those that can be. Raises UserError for one that is gone."""
@@ -233,6 +237,12 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def ranking(place: At) -> Mapping[str, Any]:
         return {"parts": {"part-ranking": pages.ranking(place)}}
 
+    @fetched_at(app, f"{API}trained")
+    def trained(kind: TaskKind) -> Mapping[str, Any]:
+        """The weights of retrainings, for the form of Explore."""
+        found = pages.trained(kind)
+        return {"html": trained_here(found) if found else ""}
+
     @fetched_at(app, f"{API}work")
     def work(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
         return _work_said(evaluations.work.view(number))
@@ -328,6 +338,10 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         said = _work_said(evaluations.look(asked))
         return {**said, "go": place.to(key=model_choice_key(asked.model))}
 
+    def keep_trained(data: dict[str, Any]) -> Mapping[str, Any]:
+        """Keep the weights of a retraining as a model, and name its source and file for a form."""
+        return pages.retrainings.as_model(data.get("trained"), str(data.get("arm", "")))
+
     def control(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)
         fields = {name: value for name, value in place.fields.items() if name in ("version", "filter", "split", "key")}
@@ -348,6 +362,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         DraftEvaluationStudy.name: study,
         CancelPredictions.name: cancel,
         "look": look,
+        "keep-trained": keep_trained,
         CONTROL: control,
         CancelControlSet.name: stop_control,
     }

@@ -125,7 +125,7 @@ def _short(wanted: UnderTestSettings | None) -> str:
 
 
 def _chooser(state: RunState) -> Html:
-    chosen = state.settings.under_test
+    chosen, kind = state.settings.under_test, state.run.task.kind
     hint = (
         "Any classifier of torchvision, timm or the hub, and any segmenter of torchvision or the hub; weights are "
         "fetched at first use. A file (.safetensors, .pt, .pth, .onnx, or a folder of transformers) is read on the "
@@ -134,6 +134,7 @@ def _chooser(state: RunState) -> Html:
     )
     form = el(
         "div",
+        el("div", id=f"trained-of-{kind}", data_trained_of=kind, data_own=True, class_="trained-of"),
         model_fields(chosen, with_profile=True),
         small(hint),
         button("Use it", "", "s p", data_submit=True),

@@ -33,7 +33,7 @@ from evaluation.segmentation import IGNORED
 from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
-from services.evaluation.model_files import keep_weights
+from services.evaluation.model_files import found_here, keep_weights
 from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, expected_time, pace_of
 from services.evaluation.retraining.results import ArmTraining, RetrainingResult, result_facts, result_of
 from services.evaluation.retraining.shifts import classes_of, groups_of_shift, with_shift
@@ -230,7 +230,7 @@ class Retrainings:
         name, weights = weights_file(self._workspace, from_plain(RetrainingResult, row.told), arm)
         models = self._workspace.models_under_test.all()
         settings = next(one.settings for one in models if one.model.id == row.model)
-        base = UnderTestSettings.model_validate(settings)
+        base = found_here(self._workspace, UnderTestSettings.model_validate(settings))
         folder = folder_of(base)[0] if base.source == "transformers" else None
         file = keep_weights(self._workspace, weights, Path(name).stem, folder)
         return {"source": "file" if folder is None else "transformers", "file": str(file)}

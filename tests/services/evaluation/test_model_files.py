@@ -9,16 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from core.errors import UserError
-from core.settings import UnderTestSettings
+from core.settings import Settings, UnderTestSettings
+from core.types import Task
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import GENERATED
+from pipeline.profiles.profile import load_profile
 from services.evaluation.model_files import keep_upload
 from services.evaluation.retraining.jobs import Retrainings
+from services.evaluation.retraining.training import kept_under
 from services.evaluation.retraining.weights import remove_old
 from services.evaluation.service import EvaluationService, model_choice_key, title_of
 from services.evaluation.types import EvaluationQuestion
+from services.jobs import JobQueue
+from services.runs.predictions import PredictionService
 from storage.workspace import Workspace
 from tests.support.evaluation_cases import BIRDS, CLASSIFIER, OBJECTS, scenes_to_learn_from
 from tests.support.made_once import MadeOnce
@@ -159,3 +165,29 @@ def test_a_model_that_was_chosen_first_is_known_once_there_are_images(filled: Wo
     with pytest.raises(UserError, match="no such model"):
         service.choice("file-gone", OBJECTS)
     service.close()
+
+
+def test_a_workspace_that_is_moved_still_finds_the_models_that_lie_in_it(tmp_path: Path) -> None:
+    from tests.support.evaluation_cases import service_of
+
+    before = tmp_path / "before"
+    own = onnx_file(tmp_path / "own.onnx")
+    with Workspace(before) as workspace:
+        wanted = own.model_copy(update=keep_upload(workspace, Path(own.file), "own.onnx"))
+        service = service_of(workspace)
+        service.predicting.identify(wanted)
+        service.close()
+    moved = before.rename(tmp_path / "moved")
+    with Workspace(moved) as workspace:
+        service = service_of(workspace)
+        found = service.choice(model_choice_key(wanted)).settings
+        assert Path(found.file) == moved / Path(wanted.file).relative_to(before)
+        assert service.predicting.stored(found), "what it has read is known before it is loaded again"
+        assert service.predicting.identify(found).identity.classes == CLASSES
+        assert kept_under(EvaluationQuestion(OBJECTS, found)) == kept_under(EvaluationQuestion(OBJECTS, wanted))
+        picture, jobs = Image.new("RGB", (8, 8)), JobQueue()
+        run = workspace.runs.get(workspace.runs.create(picture, Task("classification", "bird"), "demo", "A bird", {}))
+        predictions = PredictionService(load_profile("demo"), workspace, jobs)
+        assert predictions.model_of(run, Settings(under_test=wanted)) == found, "and so it is in Explore"
+        jobs.close()
+        service.close()
