@@ -299,6 +299,13 @@ def follow_evaluate(shell: Shell) -> None:
         shell.block(block)
 
 
+def follow_class_mapping(shell: Shell) -> None:
+    evaluated(shell)
+    (shell.folder / "mapping.csv").write_text("label,model class\nbird,bird\n", encoding="utf-8")
+    for block in SHELL["docs/class-mapping.md"]:
+        shell.block(block)
+
+
 def follow_plainly(page: str, shell: Shell) -> None:
     """Follow a page whose commands need nothing but a workspace and a picture."""
     for block in SHELL[page]:
@@ -331,6 +338,7 @@ def evaluated(shell: Shell) -> None:
 FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
     "README.md": follow_readme,
     "docs/batches.md": follow_batches,
+    "docs/class-mapping.md": follow_class_mapping,
     "docs/clusters.md": follow_clusters,
     "docs/command-line.md": follow_command_line,
     "docs/evaluate.md": follow_evaluate,
