@@ -150,7 +150,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
 def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     import gradio as gr
     from fastapi import FastAPI
-    from starlette.middleware import Middleware
+    from fastapi.middleware import Middleware
 
     from core.version import version
     from services.pictures import StoredPictures

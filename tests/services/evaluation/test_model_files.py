@@ -190,4 +190,6 @@ def test_a_workspace_that_is_moved_still_finds_the_models_that_lie_in_it(tmp_pat
         predictions = PredictionService(load_profile("demo"), workspace, jobs)
         assert predictions.model_of(run, Settings(under_test=wanted)) == found, "and so it is in Explore"
         jobs.close()
+        shutil.rmtree(workspace.model_files)
+        assert service.predicting.stored(service.choice(model_choice_key(wanted)).settings), "without its file too"
         service.close()
