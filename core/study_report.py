@@ -9,6 +9,7 @@ from datetime import datetime
 from core.consensus import Status
 from core.figures import Bounds, Mean, Proportion
 from core.studies import Adjudication, ApprovalVerdict, Exclusion, Question, Rules, Study
+from core.words import count_of
 
 NONE = "(none)"
 """The part of the images that have no class, edit type, sample or verdict, where others have one."""
@@ -219,6 +220,8 @@ class StudyReport:
     """Of the others, beyond the first K of an item (after a readmission)."""
     votes_counted: int
     """votes_cast - votes_excluded - votes_surplus."""
+    further_people: int
+    """The least number of people who have to join before every image can get all its votes; 0 of a closed study."""
     images: Slice
     """An image is valid when every question on validity that it was asked says so; see consensus.image_outcome."""
     images_before: Slice
@@ -306,3 +309,11 @@ class PowerPlan:
     hours: float
     """Of all annotators together."""
     words: str
+
+
+def further_people_words(people: int) -> str:
+    """Return the sentence that tells the lead how many more annotators the missing votes take."""
+    return (
+        f"At least {count_of(people, 'more annotator', 'is')} needed for the missing votes: nobody votes twice on an "
+        "image, and excluded workers do not vote."
+    )

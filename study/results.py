@@ -17,10 +17,12 @@ from core.study_report import (
     SecondOpinion,
     Slices,
     StudyReport,
+    further_people_words,
 )
 from core.words import count_of
 from study.aggregation import dawid_skene, majority
 from study.agreement import agreement
+from study.further_people import further_people
 from study.intervals import bootstrap, bootstrap_mean, wilson
 from study.rule_changes import as_announced_words, rules_changes
 from study.slices import of_question, slice_of, slices_of
@@ -57,6 +59,7 @@ def analyse(data: StudyData) -> StudyReport:
     if changes and telling:
         by_first = outcomes_of(items, counted(cast, first.votes, excluded), first, closed)
         announced = slice_of("", of_images(by_first, first.questions).values(), telling)
+    people = 0 if closed else further_people(data, after)
     return StudyReport(
         study=data.study,
         items=len(items),
@@ -66,6 +69,7 @@ def analyse(data: StudyData) -> StudyReport:
         votes_excluded=votes_excluded,
         votes_surplus=len(cast) - votes_excluded - votes_counted,
         votes_counted=votes_counted,
+        further_people=people,
         images=slice_of("", images.values(), telling),
         images_before=slice_of("", of_images(outcomes_before, rules.questions).values(), telling),
         images_adjudicated=(
@@ -89,7 +93,7 @@ def analyse(data: StudyData) -> StudyReport:
         as_announced=announced,
         conditions=conditions,
         notes=(
-            *_notes(data, items, cast, after, excluded),
+            *_notes(data, items, cast, after, excluded, people),
             *(
                 f"{' and '.join(names)} voted from the same browser: they may be one person. Look at their votes, and "
                 "exclude those that should not count."
@@ -270,7 +274,7 @@ def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, .
 
 
 def _notes(
-    data: StudyData, items: Sequence[Item], cast: Sequence[Vote], after: Counted, excluded: set[str]
+    data: StudyData, items: Sequence[Item], cast: Sequence[Vote], after: Counted, excluded: set[str], people: int
 ) -> tuple[str, ...]:
     """What stands between these figures and a conclusion."""
     rules, notes = data.study.rules, []
@@ -290,6 +294,8 @@ def _notes(
         notes.append(
             f"{count_of(missing, 'vote')} of {len(items) * rules.votes} are still missing: the figures will change."
         )
+        if people:
+            notes.append(f"{further_people_words(people)} Invite them under “Invite and run”.")
     if not any(question.valid for question in rules.questions):
         notes.append("No question asks whether an image is valid, so there is no validity rate.")
     unseen = [item for item in items if not asked(rules.questions, item, {})]

@@ -6,11 +6,12 @@ import math
 import random
 from collections import Counter
 from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from core.studies import Adjudication, ControlPolicy, Exclusion, Item, Question, Rules, StudyState, Vote
+from core.studies import Adjudication, ControlPolicy, Exclusion, Item, Question, Rules, StudyState, Vote, Worker
 from services.studies.templates import TEMPLATES
 from study.methods import paragraph
 from study.results import analyse
@@ -192,6 +193,39 @@ def test_fewer_votes_than_needed_after_filtering():
     assert report.questions[0].before.rate.n == 1
     assert "closed with 6 votes missing of 15" in report.notes[0]
     assert len(report.disagreements) == 3  # all three are for a person to decide
+
+
+def test_people_who_have_to_join_before_all_votes_can_be_given():
+    three = replace(BIRD, votes=3, consensus=2)
+
+    def needed(**changes: Any) -> int:
+        study = simple({1: YES[:3], 2: YES[:3]}, rules=three, state="running")
+        return analyse(replace(study, **changes)).further_people
+
+    assert needed() == 0
+    assert needed(exclusions=(excluded("worker-0"),)) == 1
+    assert needed(exclusions=(excluded("worker-0"), excluded("worker-1"))) == 2
+    study = simple({1: YES[:3], 2: YES[:3]}, rules=three, state="running", exclusions=[excluded("worker-0")])
+    report = analyse(study)
+    assert any(note.startswith("At least 1 more annotator is needed for the missing votes") for note in report.notes)
+    assert analyse(replace(study, study=replace(study.study, state="closed"))).further_people == 0
+    newcomer = Worker("newcomer", START, approved=60)
+    assert needed(exclusions=study.exclusions, workers=(*study.workers, newcomer)) == 0
+    assert needed(exclusions=study.exclusions, workers=(*study.workers, replace(newcomer, blocked=True))) == 1
+    assert needed(exclusions=study.exclusions, workers=(*study.workers, replace(newcomer, rejected=60))) == 1
+    # Who failed the quiz gives no vote; who has yet to take it may.
+    quiz = item(9, label="bird", kind="quiz", expected={"valid": "yes"})
+    asking = replace(three, eligibility=replace(three.eligibility, quiz=1, quiz_pass=1.0))
+    short = replace(newcomer, approved=0)
+    crew: dict[str, Any] = {"workers": (*study.workers, short), "exclusions": study.exclusions}
+    crew |= {"items": (*study.items, quiz), "study": replace(study.study, rules=asking)}
+    assert needed(**crew) == 0
+    assert needed(**crew, votes=(*study.votes, vote(70, 9, "newcomer", {"valid": "yes"}, kind="quiz"))) == 0
+    assert needed(**crew, votes=(*study.votes, vote(70, 9, "newcomer", {"valid": "no"}, kind="quiz"))) == 1
+    # Nobody gives more votes than the limit allows; whoever came in a file gives none here.
+    limited = replace(study.study, rules=replace(three, most_items=1))
+    assert needed(study=limited, votes=(), workers=(newcomer,)) == 5
+    assert needed(votes=tuple(replace(given, imported=True) for given in study.votes[:5])) == 1
 
 
 def test_no_vote_at_all():

@@ -83,7 +83,8 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
         here, others = len(studies.workers.of_study(study.id)), life.can_be_invited(study.id)
         history, panel = studies.rules_history(study.id), studies.panels.get(study.id)
         models, recipes = drafts.models(), drafts.recipes()
-        return run_page(study, here, others, history, models, recipes, signed_in(request), panel)
+        people = analyses.of(study.id).report.further_people
+        return run_page(study, here, others, history, models, recipes, signed_in(request), panel, people)
 
     @page_at(app, "/study/{study_id}/preview", ALL_STUDIES)
     def preview(request: Request, study_id: str) -> Response:
@@ -191,7 +192,10 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
     def progress(study_id: str, revision: str = "") -> Response:
         def make() -> Mapping[str, Any]:
             study = studies.get(study_id)
-            return {"state": study.state, "parts": {"part-progress": progress_part(study)}}
+            found = analyses.of(study_id)
+            late = {} if analyses.is_current(found) else {"revision": ""}
+            shown = progress_part(study, found.report.further_people)
+            return {"state": study.state, "parts": {"part-progress": shown}, **late}
 
         return watched(revisions, revision, make, without_field=404)
 

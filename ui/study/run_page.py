@@ -7,10 +7,11 @@ from datetime import datetime
 
 from core.panel import Panel, written_questions
 from core.studies import Question, Rules, Study, Worker
+from core.study_report import further_people_words
 from core.words import count_of
 from services.studies.life_cycle import NewCodes
 from services.studies.templates import task_of
-from ui.explore.parts import acts, bar, button, facts, head_table, more_line, muted, pill, small, value_row
+from ui.explore.parts import acts, bar, button, facts, head_table, more_line, muted, notice, pill, small, value_row
 from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import card, field, number_input, text_input, wrong
@@ -34,14 +35,16 @@ def run_page(
     recipes: Recipes,
     signed_in: bool,
     panel: Panel,
+    further_people: int,
 ) -> str:
-    """The whole document. `here` counts who is in the study, `others` are workers of other studies, the best first."""
+    """The whole document. `here` counts who is in the study, `others` are workers of other studies, the best first;
+    at least `further_people` more have to join before every image can get all its votes."""
     goes_on = study.state in ("running", "paused")
     content = el(
         "div",
         el(
             "div",
-            progress_part(study),
+            progress_part(study, further_people),
             _invite(study, here, others, panel)
             if goes_on
             else card(None, "Invitations", muted("The study is closed: nobody can be invited any more.")),
@@ -87,8 +90,8 @@ def actions(study: Study, away: bool = False) -> tuple[Html, ...]:
     )
 
 
-def progress_part(study: Study) -> Html:
-    """How many votes are in."""
+def progress_part(study: Study, further_people: int) -> Html:
+    """How many votes are in, and how many more people they take."""
     share = study.votes / study.needed if study.needed else 0.0
     missing = max(0, study.needed - study.votes)
     now = {
@@ -111,6 +114,7 @@ def progress_part(study: Study) -> Html:
             f"{study.votes:,} of {study.needed:,} votes that count, {missing:,} missing; "
             f"{count_of(study.workers, 'annotator')}. {now}"
         ),
+        notice(further_people_words(further_people)) if further_people and study.state != "closed" else None,
         id="part-progress",
     )
 
@@ -135,7 +139,7 @@ def _invite(study: Study, here: int, others: Sequence[Worker], panel: Panel) -> 
         "div",
         field(
             "codes",
-            "For so many people",
+            "Number of people",
             number_input("codes", 5, data_no_save=True),
             {},
         ),

@@ -17,7 +17,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from core.studies import Adjudication, NewItem, Question, Rules, StudyData
+from core.studies import Adjudication, Eligibility, NewItem, Question, Rules, StudyData
 from services.studies import analyses
 from services.studies.analyses import LONGEST_SECONDS, Analyses, Analysis
 from services.studies.templates import TEMPLATES
@@ -119,6 +119,24 @@ def test_exclusion_changes_the_result_and_the_page_says_both(studio: Studio, cli
     assert "3 images of them with too few votes" in tile(client, study_id, "discarded")
     said = shown(client, f"/study/{study_id}/")
     assert "imported-ed (by the study lead: answers at random; 3 votes)" in said, "the methods paragraph names it"
+
+
+def test_the_lead_is_told_when_more_annotators_are_needed(studio: Studio, client: TestClient) -> None:
+    workers = studio.workspace.studies.workers
+    rules = birds(votes=3, consensus=2, eligibility=Eligibility(min_approval=0.0, min_finished=0))
+    study_id = study_of(studio.workspace, [NewItem(picture(studio.workspace, 1), label="bird")], rules)
+    nobody_twice = "for the missing votes: nobody votes twice on an image, and excluded workers do not vote."
+    assert f"At least 3 more annotators are needed {nobody_twice}" in shown(client, f"/study/{study_id}/run")
+    crew = [workers.add()[0].id for _ in range(3)]
+    for worker in crew:
+        workers.enrol(study_id, worker)
+    assert "more annotator" not in shown(client, f"/study/{study_id}/run"), "those who were invited can give all votes"
+    done(client, study_id, "exclude-worker", worker=crew[0], reason="answers at random")
+    assert f"At least 1 more annotator is needed {nobody_twice}" in shown(client, f"/study/{study_id}/run")
+    watched = client.get(f"/study/api/{study_id}/progress").json()["parts"]["part-progress"]
+    assert "At least 1 more annotator is needed" in watched
+    studio.workspace.studies.close(study_id)
+    assert "more annotator" not in shown(client, f"/study/{study_id}/run")
 
 
 def test_before_and_after_stand_side_by_side_where_they_differ(studio: Studio, client: TestClient) -> None:
@@ -260,13 +278,13 @@ def test_an_unchanged_study_is_neither_analysed_nor_rendered(
     held = {what: ask(what)["revision"] for what in ("live", "progress")}
     for what, revision in held.items():
         assert ask(what, revision=revision) == {"same": True}
-    assert ask("live", view="workers", revision=held["live"]) == {"same": True} and len(analysed) == 2
+    assert ask("live", view="workers", revision=held["live"]) == {"same": True} and len(analysed) == 3
 
     last = studio.workspace.studies.items(study_id)[2]
     studio.workspace.studies.import_votes(study_id, [cast(last, "ada", {"valid": "no"}, 60)])
     voted = ask("live", revision=held["live"])
     assert voted["parts"]["progress"] != first["progress"]
-    assert "part-progress" in ask("progress", revision=held["progress"])["parts"] and len(analysed) == 3
+    assert "part-progress" in ask("progress", revision=held["progress"])["parts"] and len(analysed) == 5
     done(client, study_id, "pause-study")
     assert ask("live", revision=voted["revision"])["state"] == "paused", "another tab's doing"
     held["live"] = ask("live")["revision"]

@@ -1,0 +1,67 @@
+"""How many people a study needs beyond those who are in it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from core.studies import Exclusion, StudyData, Vote, right
+from study.eligibility import standing
+
+
+@dataclass
+class _Figures:
+    """What `standing` asks of a worker. Whoever has not consented or trained yet may still do so."""
+
+    exclusion: Exclusion | None
+    quiz_seen: int = 0
+    quiz_right: int = 0
+    training_seen: int = 0
+    controls_seen: int = 0
+    controls_right: int = 0
+    consented: bool = True
+
+
+def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> int:
+    """Return the least number of people who have to join before every image can get all its votes; 0 if those in the
+    study can give them. `counted` holds the votes of each item that count.
+
+    Nobody votes twice on an image, and excluded or blocked workers and those who failed the quiz give no more votes.
+    Whoever is in the study and may vote is taken to do so.
+    """
+    rules = data.study.rules
+    able = _able(data)
+    voters: dict[int, set[str]] = {}
+    for vote in data.votes:
+        if vote.kind == "item" and vote.worker in able:
+            voters.setdefault(vote.item, set()).add(vote.worker)
+    missing = {item.id: rules.votes - len(counted.get(item.id, ())) for item in data.items if item.kind == "item"}
+    missing = {item: votes for item, votes in missing.items() if votes > 0}
+    people = max((votes - len(able - voters.get(item, set())) for item, votes in missing.items()), default=0)
+    if rules.most_items:
+        given = Counter(worker for workers in voters.values() for worker in workers)
+        unseen = {worker: sum(worker not in voters.get(item, ()) for item in missing) for worker in able}
+        room = sum(min(unseen[worker], max(0, rules.most_items - given[worker])) for worker in able)
+        people = max(people, math.ceil((sum(missing.values()) - room) / rules.most_items))
+    return max(0, people)
+
+
+def _able(data: StudyData) -> set[str]:
+    """The workers who may vote, or may once they have consented and passed the quiz."""
+    rules, known = data.study.rules, {item.id: item for item in data.items if item.expected}
+    excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
+    figures = {worker.id: _Figures(excluded.get(worker.id), training_seen=rules.training) for worker in data.workers}
+    for vote in data.votes:
+        if vote.kind == "quiz" and vote.worker in figures and vote.item in known:
+            figures[vote.worker].quiz_seen += 1
+            figures[vote.worker].quiz_right += right(known[vote.item], vote.answers, rules.questions)
+    # Whoever came in a file does not come to this page.
+    elsewhere = {vote.worker for vote in data.votes if vote.imported}
+    return {
+        worker.id
+        for worker in data.workers
+        if worker.id not in elsewhere
+        and standing(worker, figures[worker.id], rules).kind not in ("not eligible", "excluded")
+    }
