@@ -27,6 +27,12 @@ class EnrolmentFigures(Protocol):
     def training_seen(self) -> int: ...
 
     @property
+    def controls_seen(self) -> int: ...
+
+    @property
+    def controls_right(self) -> int: ...
+
+    @property
     def exclusion(self) -> Exclusion | None: ...
 
 
@@ -60,7 +66,7 @@ def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Stand
     if enrolment.exclusion is not None:
         return Standing(
             "excluded",
-            "You can no longer vote in this study. " + _sentence(enrolment.exclusion.reason) + " If you think that "
+            f"You can no longer vote in this study. {_why(enrolment, enrolment.exclusion, rules)} If you think that "
             "this is wrong, please write to whoever invited you: it can be reversed.",
         )
     short = worker.finished < required.min_finished
@@ -101,6 +107,17 @@ def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Stand
             f"{quiz_needed(required.quiz_pass, required.quiz)} have to be right.",
         )
     return Standing("may vote", "")
+
+
+def _why(enrolment: EnrolmentFigures, exclusion: Exclusion, rules: Rules) -> str:
+    """Return why a worker was excluded, without words that only the lead knows."""
+    if exclusion.by != "rule" or not enrolment.controls_seen:
+        return _sentence(exclusion.reason)
+    return (
+        "The answers to some of the images are known, to check the votes: you answered "
+        f"{enrolment.controls_right} of {enrolment.controls_seen} of these as expected, and at least "
+        f"{_percent(rules.controls.min_right)} are needed."
+    )
 
 
 def _percent(share: float) -> str:

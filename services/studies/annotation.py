@@ -463,6 +463,7 @@ class AnnotationService:
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz
             return AnnotationStep("quiz", text, study, done, max(1, of - done), assignment, ahead=ahead, undo=undo)
         done, left = self._progress(study, worker, enrolment)
+        text = text or _begins(enrolment)
         return AnnotationStep("item", text, study, done, max(1, left), assignment, ahead=ahead, undo=undo)
 
     def _ahead(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> Item | None:
@@ -507,6 +508,14 @@ class AnnotationService:
         while controls < most and next_kind(study.rules, worker, items + left, controls) == "control":
             controls += 1
         return items + enrolment.controls_seen, left + controls - enrolment.controls_seen
+
+
+def _begins(enrolment: Enrolment) -> str:
+    """Return what a worker is told with the first image after quiz or training; "" with any other."""
+    if enrolment.items_seen or enrolment.controls_seen or not (enrolment.quiz_seen or enrolment.training_seen):
+        return ""
+    over = "You have passed the quiz" if enrolment.quiz_seen else "The training is over"
+    return f"{over}: from here on your answers count."
 
 
 def _training(study: Study) -> int:

@@ -243,6 +243,7 @@ def test_training_tells_after_each_answer_and_goes_on_with_a_key(place: Place) -
         verdict("Right")
         page.click("#send")
         at(page, 1, of=1)
+        expect(page.locator(".quiz-note")).to_have_text("The training is over: from here on your answers count.")
         expect(page.locator("#undo")).to_be_disabled()
         page.keyboard.press("y")
         end(page, "All done: thank you")
@@ -748,8 +749,8 @@ def test_who_fails_the_controls_is_told_so(place: Place) -> None:
                 break
             at(page, number)
             page.keyboard.press("n")
-        end(page, "You can no longer vote in this study")
-        expect(page.locator("#why")).to_contain_text("0 of 2 control items right")
+        end(page, "This study ends here for you")
+        expect(page.locator("#why")).to_contain_text("you answered 0 of 2 of these as expected")
 
 
 def test_two_studies_one_name_and_the_way_out(place: Place) -> None:

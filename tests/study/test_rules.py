@@ -140,7 +140,7 @@ def with_question(**fields):
         (with_question(follows="other", follows_answer="yes"), "no question before"),
         (replace(LANCE, questions=(*LANCE.questions[:5], replace(LANCE.questions[5], follows_answer="?"))), "lacks"),
         (replace(BIRD, votes=0), "Votes an image: .* from 1 to 50"),
-        (replace(BIRD, votes=4, consensus=2), "of 4 votes, 3 to 4"),
+        (replace(BIRD, votes=4, consensus=2), "all of them: 3 to 4 of 4 votes"),
         (replace(BIRD, consensus=6), "more than half"),
         (replace(BIRD, controls=ControlPolicy(share=0.6)), "Share of control items: .* from 0 to 50 %"),
         (replace(BIRD, controls=ControlPolicy(min_seen=0)), "judged after: .* from 1 to 100"),
@@ -177,6 +177,8 @@ class Enrolment:
     quiz_right: int = 0
     quiz_seen: int = 0
     training_seen: int = 0
+    controls_seen: int = 0
+    controls_right: int = 0
     exclusion: Exclusion | None = None
 
 
@@ -200,6 +202,7 @@ OPEN = replace(BIRD, eligibility=Eligibility(min_finished=0))
         (stands(49, 0), "not eligible", "at least 50 finished"),
         (stands(96, 4, consented=False), "consent", "Please read"),
         (stands(96, 4, exclusion=excluded("w", "1 of 4 right")), "excluded", "no longer vote in this study. 1 of"),
+        (stands(exclusion=excluded("w"), controls_seen=4, controls_right=1), "excluded", "1 of 4 of these as expected"),
         (stands(96, 4, blocked=True), "not eligible", "blocked"),
         (stands(0, 0, QUIZ), "quiz", "question 1 of 5; 4 have to be right"),
         (stands(0, 0, QUIZ, consented=False), "consent", "Please read"),

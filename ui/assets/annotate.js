@@ -207,7 +207,7 @@
       case "waiting": nothing("Waiting for others", step.text, id, button("Look again", looks, { id: "look-again" }), back); break;
       case "paused": nothing("This study is paused", step.text, id, button("Look again", looks, { id: "look-again" })); break;
       case "closed": nothing("This study is closed", step.text, id, ...completion(step)); break;
-      case "excluded": nothing("You can no longer vote in this study", step.text, id); break;
+      case "excluded": nothing("This study ends here for you", step.text, id); break;
       default: nothing("You cannot take part in this study", step.text, id);
     }
     if (step.status === "waiting" || step.status === "paused") again = setTimeout(looks, LOOK_AGAIN);
@@ -281,7 +281,7 @@
 
   function judge(step) {
     const view = annotate.judge(step, { send, goOn: readOn, undo, pause, help, again: () => open(study.id) }, saved);
-    const note = ["quiz", "training"].includes(step.status) && step.text ? make("p", { class: "quiz-note notice" }, step.text) : null;
+    const note = step.text ? make("p", { class: "quiz-note notice" }, step.text) : null;
     if (note) view.root.querySelector(".looking").prepend(note);
     put(view.root);
     annotate.view = view;

@@ -229,6 +229,8 @@ def test_a_quiz_stands_in_for_the_record(studio: Studio, one: Annotator, other: 
     for _ in range(3):
         step = one.answer(step)["next"]
     assert step["status"] == "item" and (step["done"], step["left"]) == (0, 2)
+    assert step["text"] == "You have passed the quiz: from here on your answers count."
+    assert one.next()["text"] == step["text"], "also after a reload"
 
     step = other.join(link).next()
     for _ in range(3):
@@ -236,6 +238,7 @@ def test_a_quiz_stands_in_for_the_record(studio: Studio, one: Annotator, other: 
     assert step["status"] == "not eligible" and "You had 0 of 3 quiz questions right" in step["text"]
     assert "quiz questions right" in other.post("undo", {"study": study_id}, 403)["error"], "or anybody would pass"
     assert not [vote for vote in studio.workspace.studies.data(study_id).votes if vote.kind == "item"]
+    assert one.answer(one.next())["next"]["text"] == "", "told once"
 
 
 def test_the_quiz_comes_at_once_when_a_record_was_taken_back(studio: Studio, one: Annotator) -> None:
@@ -269,7 +272,8 @@ def test_failed_controls_exclude_and_their_votes_are_replaced(studio: Studio, on
     while step["assignment"]:
         held, step = step, one.answer(step, "no")["next"]
     assert step["status"] == "excluded"
-    assert "0 of 2 control items right; at least 75 % were asked for." in step["text"]
+    assert "you answered 0 of 2 of these as expected, and at least 75 % are needed." in step["text"]
+    assert "control item" not in step["text"], "a word of the lead"
     assert studio.workspace.studies.get(study_id).votes == 0
     one.post("undo", {"study": study_id}, 403)
     one.answer(held, "yes", status=403)
