@@ -97,7 +97,9 @@ class ControlPolicy:
 
     share: Annotated[float, FormNumber(0, 50, "Share of control items", "0 for none", "%", whole=False)] = 0.1
     """Of what a worker is shown, 0 to 0.5."""
-    min_seen: Annotated[int, FormNumber(1, 100, "Control items, judged after", "at the earliest")] = 4
+    min_seen: Annotated[
+        int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
+    ] = 4
     """Control items that a worker sees before they are judged. With 4 and 0.75 one slip is forgiven: who is right 95
     times of 100 is excluded at that point once in 70, who guesses twice in three."""
     min_right: Annotated[

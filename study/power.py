@@ -33,8 +33,10 @@ def survival(p_yes: float, votes: int = 5, consensus: int = 4) -> Survival:
     5, 56 % survive and 94 % of those say yes: discarding inflates. Raises ValueError for a consensus that is no
     majority.
     """
-    if not 0 <= p_yes <= 1 or not votes < 2 * consensus <= 2 * votes:
-        raise ValueError("A consensus is more than half of the votes, and a chance lies between 0 and 1.")
+    if not votes < 2 * consensus <= 2 * votes:
+        raise ValueError("There is no plan without a consensus of more than half of the votes and at most all of them.")
+    if not 0 <= p_yes <= 1:
+        raise ValueError("A chance lies between 0 and 1.")
     yes, no = (
         sum(math.comb(votes, k) * p**k * (1 - p) ** (votes - k) for k in range(consensus, votes + 1))
         for p in (p_yes, 1 - p_yes)

@@ -17,6 +17,7 @@ from core.studies import (
     asked,
     wording,
 )
+from core.words import count_of
 
 MAX_TEXT = 2000
 """Characters of an answer in free text."""
@@ -72,8 +73,7 @@ def problems_of(rules: Rules) -> Iterator[RuleProblem]:
     if not rules.votes < 2 * rules.consensus <= 2 * rules.votes:
         yield RuleProblem(
             "consensus",
-            f"The consensus has to be more than half of the votes and at most all of them: of {rules.votes} votes, "
-            f"{rules.votes // 2 + 1} to {rules.votes}.",
+            f"The consensus has to be more than half of the votes and at most all of them: {_range(rules.votes)}.",
         )
     for name, text in (("instructions", rules.instructions), ("consent", rules.consent)):
         if len(text) > LONGEST_STUDY_TEXT:
@@ -82,6 +82,13 @@ def problems_of(rules: Rules) -> Iterator[RuleProblem]:
         yield RuleProblem("examples", "The instructions can show at most 12 examples.")
     if any(len(example.answer) > 200 or len(example.why) > 500 for example in rules.examples):
         yield RuleProblem("examples", "An example's answer has at most 200 characters and its reason at most 500.")
+
+
+def _range(votes: int) -> str:
+    """Return what the consensus may be, such as "3 to 5 of 5 votes"."""
+    least = votes // 2 + 1
+    of = count_of(votes, "vote")
+    return f"{least} of {of}" if least == votes else f"{least} to {votes} of {of}"
 
 
 def too_long(name: str, text: str) -> RuleProblem:

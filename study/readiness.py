@@ -78,8 +78,9 @@ def _of_controls(rules: Rules, items: Sequence[NewItem], controls: Sequence[NewI
         yield Finding("share", text, False)
     if share and controls and len(controls) < rules.controls.min_seen:
         text = (
-            f"Nobody is judged before {rules.controls.min_seen} control items, and there are only {len(controls)}: "
-            "nobody would ever be."
+            f"A worker is judged after {count_of(rules.controls.min_seen, 'control item')}, and there "
+            f"{'is' if len(controls) == 1 else 'are'} only {len(controls)}: nobody would ever be excluded. Raise the "
+            "share of control items, or judge after fewer."
         )
         yield Finding("min_seen", text, False)
     if controls and not share:

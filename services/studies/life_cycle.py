@@ -377,6 +377,7 @@ class StudyLifeCycle:
             worker, code = self._studies.workers.add()
             self._studies.workers.enrol(study.id, worker.id)
             made.append(NewCode(worker.id, code))
+        self._studies.note("workers invited", count_of(len(made), "personal code"), study.id)
         return NewCodes(study, tuple(made))
 
     def _enrol(self, study: Study, sent: EnrolWorkers) -> None:

@@ -181,7 +181,8 @@ class Workers(Repository):
         )
         look_again(db, study_id)
         touch(db, study_id)
-        append_log(db, "worker excluded", f"by the {by}: {reason}", study_id, worker)
+        author = "the rule" if by == "rule" else "the study lead"
+        append_log(db, "worker excluded", f"by {author}: {reason}", study_id, worker)
 
     @write
     def readmit(self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str) -> None:

@@ -121,7 +121,7 @@ def test_survival_is_binomial(p, votes, consensus):
 
 
 def test_survival_needs_a_majority():
-    with pytest.raises(ValueError, match="more than half"):
+    with pytest.raises(ValueError, match=r"more than half of the votes and at most all of them\.$"):
         survival(0.5, votes=4, consensus=2)
 
 

@@ -160,7 +160,7 @@
     const here = document.getElementById("here-only");
     if (here && /^(localhost|127\.|\[::1\])/.test(location.host)) {
       here.hidden = false;
-      here.textContent = "This address works on this machine only. To reach annotators elsewhere, serve the studio under an address of its own: docs/serving.md says how.";
+      here.textContent = "Links that are made here work on this machine only. To reach annotators elsewhere, serve the studio under an address of its own, as docs/serving.md says, and open this page there.";
     }
   }
 

@@ -466,7 +466,7 @@ def _rules(report: StudyReport) -> Html:
 def _nothing(report: StudyReport) -> Html:
     waiting = report.images.waiting
     if waiting:
-        still = f"{count_of(waiting, 'image')} still waiting for votes"
+        still = f"{count_of(waiting, 'image', 'is')} still waiting for votes"
         words = f"No image with all its votes lacks a consensus. {still}."
     elif not report.votes_counted:
         words = "No vote counts yet."

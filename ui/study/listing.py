@@ -13,7 +13,7 @@ from ui.frame import page
 from ui.markup import Child, Html, el
 from ui.study.fields import field, text_input, wrong
 from ui.study.frame import STATE_WORDS, study_address
-from ui.study.words import when
+from ui.study.words import text_of_question, when
 
 
 def list_page(studies: Sequence[Study], signed_in: bool) -> str:
@@ -130,7 +130,7 @@ def new_page(signed_in: bool) -> str:
 
 def _template(template: Template, first: bool) -> Html:
     # The first is picked for the lead, who sees what it asks; annotators never get anything picked for them.
-    questions = [el("li", question.text) for question in template.questions]
+    questions = [el("li", text_of_question(question)) for question in template.questions]
     shown = [
         words
         for words, on in (("source image beside it", template.show_source), ("both captions", template.show_captions))

@@ -77,7 +77,7 @@ def ruler(axis: Axis) -> Html:
 def interval(part: Slice, axis: Axis, before: Slice | None = None) -> Html:
     """A share with its interval. Pale: bounds with the discarded images. A ring: the share `before` exclusions."""
     if part.rate.value is None:
-        return el("span", part.rate.words, class_="mut none")
+        return el("span", part.rate.words.removeprefix("undefined: "), class_="mut none")
     drawn: list[Child] = [_grid(axis, 22)]
     worst, best = part.bounds.worst, part.bounds.best
     if part.bounds.missing and worst is not None and best is not None:

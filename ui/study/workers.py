@@ -26,9 +26,9 @@ _COLUMNS = (
     ("with consensus", "n", "answers equal to the consensus, where there is one"),
     ("median time", "n", "seconds a vote, as the page measured it"),
     ("too fast", "n", "faster than the rules expect: a hint, not a verdict"),
-    ("approval", "", "approved / (approved + rejected), in all studies"),
-    ("this study", "", "what was decided of the assignments of this study"),
-    ("", "", ""),
+    ("standing", "", "excluded, blocked or not judged yet; approved / (approved + rejected) in all studies"),
+    ("work in this study", "", "assignments of this study: approved, rejected, pending"),
+    ("in the result", "", "whether the votes count, and why not"),
 )
 PAGE = 100
 """Votes on a page."""
@@ -67,7 +67,7 @@ def all_workers(report: StudyReport) -> Html:
         data_title="Approve",
     )
     idle = sum(not worker.answered for worker in report.workers)
-    nothing = "answered nothing" + (" but training" if report.study.rules.training else "")
+    nothing = "without any answer" + (" but those of the training" if report.study.rules.training else "")
     drawn = worker_scatter(report.workers, study.rules.too_fast_seconds)
     rows = [row(report, worker, actions_of(study, worker)) for worker in report.workers]
     table = el("table", head(True, sorts=True), el("tbody", rows), class_="workers sortable")
@@ -79,9 +79,7 @@ def all_workers(report: StudyReport) -> Html:
             el(
                 "header",
                 el("h2", count_of(len(report.workers) - idle, "worker")),
-                el("span", f"and {idle:,} who joined or were invited and have {nothing}", class_="mut small")
-                if idle
-                else None,
+                el("span", f"and {idle:,} {nothing}", class_="mut small") if idle else None,
                 el("span", class_="grow"),
                 approve if fit else None,
             ),
@@ -170,7 +168,7 @@ def _record(report: StudyReport, worker: WorkerFigures) -> list[Child]:
     if worker.counted and not worker.judged:
         least = report.study.rules.controls.min_seen
         seen = f"saw {worker.controls.n} of the {least} control items after which the rule judges"
-        tags.append(pill("not judged", "warn", title=seen))
+        tags.append(pill("not judged" if report.study.state == "closed" else "not judged yet", "warn", title=seen))
     if worker.approval is None:
         tags.append(pill("no record yet"))
     else:

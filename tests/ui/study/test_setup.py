@@ -652,6 +652,17 @@ def test_a_study_starts_is_paused_goes_on_and_is_closed(lead: Lead) -> None:
     assert lead.studies.get(study).state == "closed"
 
 
+def test_a_lead_reads_no_braces_and_no_sums_of_the_program(lead: Lead) -> None:
+    new = lead.get("/study/new")
+    assert "Does the image still show a [class]?" in new and "{label}" not in new
+    study = lead.draft(10)
+    said = lead.save(study, votes="2", consensus="3", min_seen="50")
+    assert said["problems"]["consensus"].endswith("at most all of them: 2 of 2 votes.")
+    assert "a chance lies" not in said["parts"]["part-plan"]
+    before = lead.save(study, votes="3", consensus="2")["parts"]["part-missing"]
+    assert re.search(r"A worker is judged after 50 control items, and there (is|are) only \d+: nobody would ever", before)
+
+
 def test_a_study_that_lacks_something_does_not_start(lead: Lead) -> None:
     study = lead.create()
     assert "no image" in lead.act(study, "start-study", 400)["error"]
@@ -762,6 +773,7 @@ def test_personal_codes_are_shown_once_and_open_the_study(lead: Lead) -> None:
     lead.act(study, "start-study")
     part = lead.act(study, "make-codes", codes="4")["parts"]["part-codes"]
     codes = re.findall(r"<code>([\w-]+)</code>", part)
+    assert "4 personal codes" in lead.get(f"/study/{study}/log"), "who was invited stands in the log"
     workers = [lead.studies.workers.of_code(code) for code in codes]
     assert len(set(codes)) == len(set(workers)) == 4
     assert {worker.id for worker in lead.studies.workers.of_study(study)} == set(workers)
