@@ -660,7 +660,7 @@ def test_a_lead_reads_no_braces_and_no_sums_of_the_program(lead: Lead) -> None:
     assert said["problems"]["consensus"].endswith("at most all of them: 2 of 2 votes.")
     assert "a chance lies" not in said["parts"]["part-plan"]
     before = lead.save(study, votes="3", consensus="2")["parts"]["part-missing"]
-    assert re.search(r"A worker is judged after 50 control items, and there (is|are) only \d+: nobody would ever", before)
+    assert re.search(r"after 50 control items, and there (is|are) only \d+: nobody would ever be excluded", before)
 
 
 def test_a_study_that_lacks_something_does_not_start(lead: Lead) -> None:
