@@ -22,7 +22,7 @@ from core.image_filter import ImageFilter
 from core.progress import OnCount
 from core.studies import Rules, Study
 from core.test_sets import SetVersion, TestSet
-from core.types import TaskKind
+from core.types import Check, TaskKind
 from core.words import count_of, few_names
 from pipeline.profiles.profile import Profile
 from services.batches.plan_file import plan_from_text
@@ -54,7 +54,7 @@ SURE = 0.1
 SEEDS = 10**6
 NAMES: Mapping[TaskKind, str] = {"classification": "Example: drawn things", "segmentation": "Example: drawn streets"}
 """Of batches and test sets."""
-STUDY_NAME = "Example: do the drawn things still show their class? (simulated votes)"
+STUDY_NAME = "Example: drawn things (simulated votes)"
 SIMULATED = "This study is an example. Its votes are simulated: no person gave them."
 NOTE = "Made by the example workspace from drawn scenes. Its reviews are no person's."
 ACCEPTED, REJECTED = 0.65, 0.15
@@ -74,7 +74,10 @@ seed = {seed}
 settings = {{ "generation.steps" = {steps} }}
 [edits]
 captions_a_source = {captions}
+{types}
 """
+TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
+"""Edits that are drawn. The classifier saw fair days alone, so that its example asks where it may be weak."""
 Tell = Callable[[float], None]
 """Hears of the share of a step that is done, 0 to 1. What it raises ends the step."""
 
@@ -354,6 +357,7 @@ class ExampleWorkspace:
             seed=seed,
             steps=self.size.steps,
             captions=self.size.captions,
+            types=TYPES[kind],
         )
 
     def _batch(self, kind: TaskKind) -> int | None:
@@ -427,7 +431,8 @@ class ExampleWorkspace:
         assert number is not None
         runs = {one.run for one in self._workspace.batches.sources(number) if one.run}
         cases = [one for one in self._workspace.test_cases.candidates() if one.run_id in runs]
-        failed = self._failed_checks([one.test_case for one in cases])
+        checks = self._checks([one.test_case for one in cases])
+        failed = {case: sum(check.passed is False for check in held) for case, held in checks.items()}
         order = sorted(cases, key=lambda one: (failed[one.test_case], one.test_case))
         accepted = order[: max(1, round(ACCEPTED * len(order)))]
         left = [one for one in order[len(accepted) :] if failed[one.test_case]]
@@ -440,9 +445,8 @@ class ExampleWorkspace:
         now = self._workspace.test_cases.candidates([one.test_case for one in accepted])
         return [one.test_case for one in now if one.verdict == "accepted"]
 
-    def _failed_checks(self, cases: Sequence[int]) -> dict[int, int]:
-        held = {case: self._workspace.test_cases.get(case).checks for case in cases}
-        return {case: sum(check.passed is False for check in checks) for case, checks in held.items()}
+    def _checks(self, cases: Sequence[int]) -> dict[int, tuple[Check, ...]]:
+        return {case: tuple(self._workspace.test_cases.get(case).checks) for case in cases}
 
     # Evaluation
 
@@ -497,8 +501,9 @@ class ExampleWorkspace:
             study = studies.get(made)
         if not study.votes:
             items = studies.items(study.id)
-            failed = self._failed_checks([item.test_case for item in items if item.test_case is not None])
-            valid = {case: not number for case, number in failed.items()}
+            # A check that cannot tell is doubt enough for the simulated crew to find an image invalid.
+            cases = [item.test_case for item in items if item.test_case is not None]
+            valid = {one: all(check.passed for check in checks) for one, checks in self._checks(cases).items()}
             studies.import_votes(study.id, simulated_votes(study.rules, items, valid, seed))
         self._commands.do(CloseStudy(study=study.id))
 

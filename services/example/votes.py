@@ -53,7 +53,7 @@ def simulated_votes(
         begun, given = given, given + timedelta(seconds=rules.seconds_expected)
         yield ImportedVote(
             item.id,
-            f"simulated annotator {worker + 1}",
+            f"simulated {worker + 1}",
             said.answers,
             "",
             begun,
