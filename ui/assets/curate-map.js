@@ -200,7 +200,7 @@
     paint();
     byId("point-count").textContent = count.toLocaleString("en");
     byId("point-words").textContent = `${count === 1 ? "image" : "images"} on the map${data.missing ? `, ${data.missing.toLocaleString("en")} not yet` : ""}`;
-    tell(count ? "" : data.missing ? "The images are being looked at: the map fills while you wait." : "No image fits.");
+    tell(count ? "" : data.missing ? "The images are being looked at: the map fills while you wait." : first.pairs.length ? "No image fits the filter." : "There are no images yet.");
     pick(region);
     map.ready = true;
     map.counts = data.legend.map((one) => [one.name, one.count]);

@@ -407,6 +407,7 @@
     for (const one of document.querySelectorAll("[data-count]")) one.textContent = words;
     byId("select-all").disabled = !count;
     document.querySelector("#grid > .empty")?.toggleAttribute("hidden", count > 0);
+    if (count) [byId("no-fit").hidden, byId("none-yet").hidden] = [false, true];
   }
 
   // Another view: its first images at once, its counts when they are there. `aimed` is the last that was asked for, which

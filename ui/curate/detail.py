@@ -66,7 +66,7 @@ def detail_panel(detail: Detail) -> Html:
 
 def no_detail(words: str) -> Html:
     """Where no image is picked."""
-    return el("div", muted(words), id="detail", class_="card detail none")
+    return el("div", muted(words) if words else None, id="detail", class_="card detail none")
 
 
 def _pictures(detail: Detail) -> Html:
@@ -158,7 +158,12 @@ def _facts(detail: Detail) -> Html:
     entry, rows = detail.entry, list[tuple[str, Child]]()
     if entry.source_sha:
         same = View(ImageFilter(source=entry.source_sha))
-        link = el("a", f"{detail.siblings:,} of it", href=gallery_address(same), data_view=same.address)
+        link = el(
+            "a",
+            f"all {detail.siblings:,} images of it" if detail.siblings > 1 else "its only image",
+            href=gallery_address(same),
+            data_view=same.address,
+        )
         rows.append(("source", [entry.run_name or "source", " · ", link]))
     if entry.import_name:
         rows.append(("import", " · ".join(part for part in (entry.import_name, entry.name) if part)))

@@ -163,7 +163,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
         "Curate",
         "images",
         _filters(view, totals),
-        el("section", _toolbar(view, totals), _grid(count), _large(), _said(), class_="middle"),
+        el("section", _toolbar(view, totals), _grid(count, whole), _large(), _said(), class_="middle"),
         no_detail("Pick an image to see all that is known of it." if count else ""),
         _selection_bar(),
         _dialogs(),
@@ -236,10 +236,17 @@ def _images(number: int) -> str:
     return "image" if number == 1 else "images"
 
 
-def _grid(count: int) -> Html:
+def _grid(count: int, whole: int) -> Html:
     none = el(
         "div",
-        el("p", "No image fits this filter. ", el("a", "Clear it", href=gallery_address(), data_view="")),
+        el(
+            "p",
+            "No image fits this filter. ",
+            el("a", "Clear it", href=gallery_address(), data_view=""),
+            id="no-fit",
+            hidden=not whole,
+        ),
+        el("p", "There are no images yet.", id="none-yet", hidden=whole > 0),
         muted(
             "Images come from ",
             el("a", "Explore", href="/"),

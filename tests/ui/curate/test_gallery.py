@@ -247,3 +247,13 @@ def test_an_image_is_found_at_its_place_among_those_that_were_held(client: TestC
     assert client.get("/curate/api/place", params={**asked, "held": held}).json()["place"] == 1
     undone = studio.commands.send("undo-decision", {"decision": decision})
     assert undone.entry == entry, "to go back to it"
+
+
+def test_a_gallery_without_images_says_so_and_blames_no_filter(studio: Studio, tmp_path: Path) -> None:
+    nothing = View.read("class=zeppelin")
+    with studio_in(tmp_path) as empty:
+        for page, said, silent in (
+            (gallery_page(nothing, empty.gallery), "none-yet", "no-fit"),
+            (gallery_page(nothing, studio.gallery), "no-fit", "none-yet"),
+        ):
+            assert f'id="{said}">' in page and f'id="{silent}" hidden' in page
