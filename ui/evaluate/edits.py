@@ -17,6 +17,7 @@ SHOWN_ROWS = 10
 """Rows of a table that stand in sight; the rest unfolds."""
 MOST_ROWS = 100
 """Rows of a table that are on the page: of a thousand, nobody reads the last ones, and they take seconds to lay out."""
+TOO_FEW = f"None has {FEWEST_CASES} test cases: figures of fewer say little."
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
 """The tables of edits in the order in which they stand, with their words."""
 
@@ -31,7 +32,7 @@ def rows_in_sight(head: Sequence[Child], rows: Sequence[SizedRow], **attributes:
     """
     enough = [row for cases, row in rows if cases >= FEWEST_CASES]
     few = [row for cases, row in rows if cases < FEWEST_CASES]
-    shown = first_rows(head, enough, SHOWN_ROWS, **attributes) if enough else []
+    shown: list[Child] = [*first_rows(head, enough, SHOWN_ROWS, **attributes)] if enough else [muted(TOO_FEW)]
     if few:
         words = f"{len(few):,}{' more' if enough else ''} with fewer than {FEWEST_CASES} test cases"
         shown.append(more_line(words, first_rows(head, few, len(few), **attributes), data_few=True))

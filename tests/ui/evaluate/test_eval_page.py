@@ -60,6 +60,7 @@ def test_rows_of_too_few_test_cases_are_folded_on_the_page_and_in_the_report(
     assert "word 20" in in_sight and "word 19" not in in_sight and "2 more with fewer than 20 test cases" in folded
     alone = str(edits_part(replace(found, edits={"alternative": rows[2:]}), Links()))
     assert "2 with fewer than 20 test cases" in alone and alone.count("<table") == 1
+    assert "None has 20 test cases" in alone.split("<details")[0], "what is empty says why"
 
 
 def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(tmp_path: Path) -> None:
