@@ -1,4 +1,4 @@
-"""Every page by axe, light and dark: nothing serious or critical."""
+"""Every page by axe, light and dark: nothing serious or critical. And text that is cut off is told on the pointer."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 OPTIONS = {"resultTypes": ["violations"]}
 COLOURS_ALONE = {**OPTIONS, "runOnly": ["color-contrast"]}
+
+CUT = """() => [...document.querySelectorAll('body *')].filter((one) => one.checkVisibility() && !one.closest('.unseen')
+    && one.textContent.trim() && one.clientWidth > 2 && one.scrollWidth > one.clientWidth + 1
+    && getComputedStyle(one).textOverflow === 'ellipsis' && getComputedStyle(one).overflowX !== 'visible'
+    && !one.title && !one.closest('[title]')).map((one) => one.textContent.trim())"""
+"""Texts that end in an ellipsis and can be read nowhere else."""
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +92,9 @@ def test_a_page_keeps_nobody_out(page: Page, pages: dict[str, str], name: str) -
     page.add_style_tag(content="* { transition: none !important; animation: none !important; }")
     dark = axe.run(page, options=COLOURS_ALONE).response
     assert [*_grave(light, "light"), *_grave(dark, "dark")] == []
+    for width in (390, 1280, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(CUT) == [], f"at {width} pixels"
     page.goto("about:blank")
 
 

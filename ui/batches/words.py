@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from core.words import count_of
 from services.batches.service import BatchStatus, PassStatus, State
+from services.runs.words import recipe_title
 from ui.explore.parts import Tone
 from ui.markup import Html, el
 
@@ -62,7 +63,9 @@ def counts_words(one: PassStatus) -> str:
 
 def about(view: BatchStatus) -> str:
     """What it is made of and with."""
-    return " · ".join([count_of(view.sources, "source image"), view.batch.profile, view.batch.recipe])
+    return " · ".join(
+        [count_of(view.sources, "source image"), f"profile {view.batch.profile}", recipe_title(view.batch.recipe)]
+    )
 
 
 def pass_bar(one: PassStatus) -> Html:

@@ -189,7 +189,10 @@ def _form() -> Html:
         el(
             "div",
             field(
-                "name", "Name", text_input("name", "", maxlength=200, class_="wide", placeholder="that of the file"), {}
+                "name",
+                "Name",
+                text_input("name", "", maxlength=200, class_="wide", placeholder="the name of the file"),
+                {},
             ),
             field("layout", "Format", select("layout", layouts, ""), {}),
             class_="fields",
@@ -222,7 +225,7 @@ def _form() -> Html:
             "test_set",
             "Name of the test set",
             text_input(
-                "test_set", "", maxlength=200, class_="wide", placeholder="that of the export, or of the import"
+                "test_set", "", maxlength=200, class_="wide", placeholder="the name of the export or the import"
             ),
             {},
             "A set of this name gets them into its draft.",

@@ -82,7 +82,7 @@ def _line(held: TestSet, labels: int) -> Html:
     version, released = shown_version(held), [one for one in held.versions if not one.is_draft]
     facts = [
         count_of(version.entries, "image"),
-        count_of(labels, "label") if version.entries else "",
+        count_of(labels, "label") if labels else "",
         splits_in_words(version),
     ]
     known = [

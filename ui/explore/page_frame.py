@@ -76,7 +76,7 @@ def _job(job: JobView, waiting_for: str, run_id: str) -> Html:
     if job.stopping:
         doing = "stopping"
     cancel = button("Cancel", "cancel", "s", data_run=job.run_id, id="cancel-top", disabled=job.stopping)
-    return el("span", pill(doing, "acc", id="doing", role="status"), cancel, class_="job")
+    return el("span", pill(doing, "acc", id="doing", role="status", title=doing), cancel, class_="job")
 
 
 def start_page(samples: tuple[Sample, ...], below: bool = False, example: Child = None) -> Html:
@@ -159,13 +159,14 @@ def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample,
     # Once there are texts, a small screen has better use for the room that the task takes; one line says what it is.
     folded = bool(run.values) and not missing
     mask = mask_row(state, samples) if run.task.kind == "segmentation" else None
+    short = _in_short(state)
     parts: list[Child] = [
         el("h1", run.name, class_="unseen"),
         *_interruptions(state),
         el(
             "header",
             el("img", src=image_url(run.source_sha), alt="", class_="mini"),
-            el("span", name, el("small", _in_short(state), class_="in-short"), class_="who"),
+            el("span", name, el("small", short, class_="in-short", title=short), class_="who"),
             button(
                 ["Run all", key("Ctrl ⇧ ↵")],
                 "run-all",

@@ -79,8 +79,8 @@ def _item(run: RunSummary, job: JobView | None, shown: bool, now: datetime) -> H
     tone = " warn" if job is None and run.job in ("interrupted", "failed") else ""
     words = el(
         "span",
-        el("b", run.name),
-        el("small", el("span", state, class_=f"state{tone}")),
+        el("b", run.name, title=run.name),
+        el("small", el("span", state, class_=f"state{tone}"), title=state),
         el(
             "small",
             describe_task(run.task),
@@ -121,7 +121,7 @@ def _batch(latest: RunSummary, batch: BatchOfRuns, now: datetime) -> Html:
     """The one line of all runs of a batch, with the picture of the latest."""
     words = el(
         "span",
-        el("b", batch.name),
+        el("b", batch.name, title=batch.name),
         el("small", f"batch of {count_of(batch.runs, 'picture')}"),
         el("small", el("span", date_words(latest.changed, now), class_="when")),
         class_="what",
