@@ -186,7 +186,8 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     )
 
     page = explore_page(explorer_of(studio))
-    functions = add_endpoints(page, endpoints_of(studio))
+    endpoints = endpoints_of(studio)
+    functions = add_endpoints(page, endpoints)
     app.add_middleware(PlainHttp, functions=functions, has_call=partial(has_call, page))
     for_the_signed_in = stand_guard(app, LeadSignIn(studio.workspace, settings.password), settings.host)
     app.add_middleware(BelowRootPath, root_path=settings.root_path)  # the outermost, as the last that is added
@@ -233,7 +234,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     if settings.mcp:
         from ui.scripts.mcp import serve_agents
 
-        serve_agents(page, endpoints_of(studio))
+        serve_agents(page, endpoints)
     return mounted
 
 

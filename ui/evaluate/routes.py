@@ -340,7 +340,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
 
     def keep_trained(data: dict[str, Any]) -> Mapping[str, Any]:
         """Keep the weights of a retraining as a model, and name its source and file for a form."""
-        return pages.retrainings.as_model(data.get("trained"), str(data.get("arm", "")))
+        return pages.retrainings.as_model(data.get("trained", 0), str(data.get("arm", "")))
 
     def control(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)

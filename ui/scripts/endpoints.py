@@ -12,9 +12,10 @@ import logging
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PureWindowsPath
 from typing import IO, Any, TypeVar
@@ -34,7 +35,7 @@ from services.batches.running import BatchRuns, PlanByScript
 from services.commands import Command, Commands, Missing, RunCommand, RunIds
 from services.curation.imports import ImportService
 from services.edit_conflicts import LARGEST_ID
-from services.jobs import JobQueue
+from services.jobs import JobQueue, JobView
 from services.queries import Query, RunQuery, ShowJob, job_facts
 from services.runs.accepted import MOST_RUNS
 from services.runs.exchange import Exchange
@@ -60,8 +61,11 @@ _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
 """Between two looks at a job that is watched; and until the same is said again: Gradio then finds that nobody listens
 any more, and lets go of who watches."""
-MOST_WATCHERS = 200
-"""At once. More wait for their turn."""
+MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
+"""At once. More wait for their turn; of a token more are refused."""
+SAID_IN_A_SECOND = 25
+"""What all watchers together are told of how far their jobs are, however many they are: it is the work that they wait
+for that has to get on."""
 KNOWN_CALLERS = 200
 """Of whom Gradio keeps a copy of the application's components at a time; it makes a new one for who comes back."""
 NO_FIELD = "Error"
@@ -138,6 +142,8 @@ class Services:
     exports: SetExports
     imports: ImportService
     batches: BatchRuns
+    watchers: Counter[int] = field(default_factory=Counter)
+    """How many watch a job now, by the number of their token; 0 for those without."""
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
@@ -340,8 +346,9 @@ def _add_watching(services: Services) -> None:
     async def watch(*given: Any) -> AsyncIterator[Plain]:
         *values, request = given
         with in_sentences(request):
-            async for facts in watching(dict(zip(fields, values, strict=True)), request, services):
-                yield facts
+            async with aclosing(watching(dict(zip(fields, values, strict=True)), request, services)) as looks:
+                async for facts in looks:
+                    yield facts
 
     _add_shaped(watch, WatchJob, fields, queue=True, most=MOST_WATCHERS)
 
@@ -349,24 +356,39 @@ def _add_watching(services: Services) -> None:
 async def watching(
     given: Mapping[str, Any], request: gr.Request | Request, services: Services
 ) -> AsyncGenerator[Plain, None]:
-    """How far a job is, whenever that changes and every `SAY_SECONDS`, until it is over. Raises UserError.
+    """How far a job is until it is over: each step of it at once, and in between the less often the more there are that
+    watch. Raises UserError.
 
     A generator that waits for the loop holds no thread: with one each, forty watchers would keep all others out.
     """
-    tokens = services.tokens
-    token, told, said = let_in(WatchJob, request), None, -SAY_SECONDS
-    asked = _of(WatchJob, given)
-    while True:
-        view = services.jobs.known(asked.job)
-        facts, now = job_facts(view), time.monotonic()
-        if facts != told or now >= said + SAY_SECONDS:
-            if token is not None and not await run_in_threadpool(tokens.holds, token.id):
-                raise NotAllowed("The token has ended or was withdrawn: the job goes on without being watched.")
-            yield facts
-            told, said = facts, now
-        if not view.active:
-            return
-        await asyncio.sleep(LOOK_SECONDS)
+    token, asked, watchers = let_in(WatchJob, request), _of(WatchJob, given), services.watchers
+    number = token.id if token is not None else 0
+    if number and watchers[number] >= MOST_OF_A_TOKEN:
+        raise NotAllowed(
+            f"This token watches {MOST_OF_A_TOKEN} jobs already: end one of these, or ask now and then with show_job."
+        )
+    watchers[number] += 1
+    try:
+        told, said = None, 0.0
+        while True:
+            view, now = services.jobs.known(asked.job), time.monotonic()
+            often = watchers.total() / SAID_IN_A_SECOND
+            wait = max(SAY_SECONDS, often) if view == told else max(LOOK_SECONDS, often)
+            if told is None or _step(view) != _step(told) or now >= said + wait:
+                if token is not None and not await run_in_threadpool(services.tokens.holds, token.id):
+                    raise NotAllowed("The token has ended or was withdrawn: the job goes on without being watched.")
+                yield job_facts(view)
+                told, said = view, now
+            if not view.active:
+                return
+            await asyncio.sleep(max(LOOK_SECONDS, often / 4))
+    finally:
+        watchers[number] -= 1
+
+
+def _step(view: JobView) -> tuple[object, ...]:
+    """What of a job changes seldom, and is told at once."""
+    return view.state, view.stage, view.stopping, view.message, view.parts
 
 
 def token_of(request: gr.Request | Request) -> TokenOf | None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import io
+import itertools
 import json
 import socket
+import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,18 +18,22 @@ from weakref import WeakSet
 
 import httpx
 import pytest
+from fastapi import Request
 from PIL import Image
 
+import app
 import ui.explore.page
 import ui.scripts.endpoints
 import ui.scripts.uploads
+from core.progress import Progress
 from services.commands import Command
+from services.jobs import JobHandle
 from services.studio import Studio
-from tests.support.called import FILE, answer, call, client_of, of_page, picture, refused, sent, told
+from tests.support.called import FILE, answer, call, client_of, made_token, of_page, picture, refused, sent, told
 from tests.support.explorer import held_drawing, text_run
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
-from ui.scripts.endpoints import endpoint_of, fields_of, offered
+from ui.scripts.endpoints import MOST_OF_A_TOKEN, SAID_IN_A_SECOND, endpoint_of, fields_of, offered
 
 pytestmark = pytest.mark.slow
 LARGEST = 300_000
@@ -213,6 +221,61 @@ def test_many_watchers_keep_nobody_out(served: tuple[str, Studio]) -> None:
         job = answer(url, "generate", run=text_run(studio))["job"]["job"]
         ends = asyncio.run(all_at_once(job))
     assert len(ends) == WATCHERS and all('"state": "done"' in end for end in ends)
+
+
+def test_many_watchers_take_no_more_of_the_machine_than_few(served: tuple[str, Studio]) -> None:
+    """Here of a job that gets on a hundred times a second. That it ends each is told at once."""
+    studio = served[1]
+    over = threading.Event()
+
+    def get_on(job: JobHandle) -> None:
+        done = itertools.count()
+        while not over.wait(0.01):
+            job.progress(Progress("caption", next(done), 10**6))
+
+    services, request = app.endpoints_of(studio), Request({"type": "http", "state": {"token": None}})
+    job = studio.jobs.submit("a run", ("caption",), get_on)
+
+    async def watch(heard: list[str]) -> None:
+        async for facts in ui.scripts.endpoints.watching({"job": job}, request, services):
+            heard.append(facts["state"])
+
+    async def all_at_once() -> tuple[list[str], float]:
+        heard, begun = list[str](), time.monotonic()
+        every = [asyncio.create_task(watch(heard)) for _ in range(WATCHERS)]
+        while len(heard) < 2 * WATCHERS:
+            await asyncio.sleep(0.1)
+        took = time.monotonic() - begun
+        told = list(heard)
+        over.set()
+        await asyncio.gather(*every)
+        assert heard.count("done") == WATCHERS
+        return told, took
+
+    try:
+        told, took = asyncio.run(all_at_once())
+    finally:
+        over.set()
+    assert len(told) <= 2 * WATCHERS + took * SAID_IN_A_SECOND  # each the state before the first step, and that step
+    assert not services.watchers.total()
+
+
+def test_a_token_watches_so_many_jobs_and_no_more(served: tuple[str, Studio]) -> None:
+    url, studio = served
+    token = {"authorization": f"Bearer {made_token(studio, 'watching').text}"}
+    streams = list[Iterator[str]]()  # one that is let go of is closed
+    with held_drawing(studio) as generator, contextlib.ExitStack() as open_ones:
+        job = answer(url, "generate", run=text_run(studio))["job"]["job"]
+        with httpx.Client(base_url=url, headers=token, timeout=60, limits=httpx.Limits(max_connections=None)) as asking:
+            for _ in range(MOST_OF_A_TOKEN):
+                event = asking.post("gradio_api/call/v2/watch_job", json={"job": job}).json()["event_id"]
+                stream = open_ones.enter_context(asking.stream("GET", f"gradio_api/call/watch_job/{event}"))
+                streams.append(stream.iter_lines())
+                assert next(streams[-1]) == "event: generating"
+            reply = asking.post("gradio_api/run/watch_job", json={"data": {"job": job}})
+            assert "watches 20 jobs already" in told(reply, 403)[0]
+            assert answer(url, "show_job", headers=token, job=job)["job"] == job
+        generator.let_all()
 
 
 def test_files_that_were_sent_or_fetched_are_removed(
