@@ -621,7 +621,7 @@ def test_a_model_of_ones_own_is_chosen_before_there_is_an_image(page: Page, odd:
     page.locator(".subject-line a").first.click()
     expect(page.locator("#model")).to_have_text("My-own.onnx")
     page.locator("#begin").click()
-    expect(page.locator("#answer")).to_be_visible(timeout=READ)
+    expect(page.locator("#report")).to_be_visible(timeout=READ)  # the page comes anew with the answer
     page.goto(f"{url}evaluate/")
     expect(page.locator(".model-line").filter(has_text="My-own.onnx")).to_be_visible()
 
