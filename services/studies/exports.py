@@ -133,8 +133,9 @@ EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
 }
 """File name to media type and maker; the README below says what each holds."""
 ZIP = "study.zip"
-IN_ZIP = tuple(name for name in EXPORTS if name not in ("truth.csv", "payment.csv", "people.csv"))
-"""What is known of persons is in no file that is passed on with the study."""
+OF_PERSONS = frozenset({"payment.csv", "people.csv"})
+"""What is known of persons: in no file that is passed on with the study, and for no token that only looks."""
+IN_ZIP = tuple(name for name in EXPORTS if name not in OF_PERSONS and name != "truth.csv")
 
 
 def opened(workspace: Workspace, study_id: str) -> StudyExport:

@@ -42,7 +42,7 @@ from services.runs.exchange import Exchange
 from services.runs.life_cycle import OpenedRun, RunService
 from services.runs.state import StageNotes
 from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
-from services.studies.exports import EXPORTS
+from services.studies.exports import EXPORTS, OF_PERSONS
 from services.studies.services import StudyServices
 from services.test_sets.drafts import CreateTestSet, DraftTestSet, ReleaseTestSet
 from services.test_sets.exports import SetExports
@@ -291,6 +291,8 @@ def perform(
     """Do what a request asks for, where it may. What is None is not given. Raises UserError for a person's mistake."""
     token = let_in(command, request)
     sent = _of(command, given)
+    if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
+        raise NotAllowed(f"The token “{token.name}” only reads: “{sent.file}” is about people, and needs a full one.")
     done = do(sent)
     if token is not None and not command.looks:
         tokens.log(token.name, sent)

@@ -19,6 +19,7 @@ from services.evaluation import commands as asking_of
 from services.queries import ListRuns, ShowRun
 from services.runs.life_cycle import RenameRun
 from services.studio import Studio
+from tests.support.annotating import running
 from tests.support.called import call, callers, client_of, made_token, picture, sent, shown
 from tests.support.explorer import held_drawing, text_run
 from tests.support.scripted import ScriptedModels
@@ -417,6 +418,16 @@ def test_a_token_is_shown_in_one_way_only(locked: tuple[str, Studio], tokens: di
         assert call(locked[0], "list_jobs", headers=headers).status_code == 401, headers
     for asked in (f"token={token}", f"access_token={token}", f"__sign={token}"):
         assert httpx.post(f"{locked[0]}gradio_api/run/list_jobs?{asked}").status_code == 401
+
+
+def test_a_token_that_only_looks_gets_no_file_about_people(locked: tuple[str, Studio], tokens: dict[str, str]) -> None:
+    url, studio = locked
+    study, _ = running(studio.workspace, 2, name="Of people")
+    for file in ("payment.csv", "people.csv"):
+        reply = call(url, "download_study", study, file, headers=shown(tokens["reading"]))
+        assert reply.status_code == 403 and "is about people" in reply.json()["error"], file
+        assert call(url, "download_study", study, file, headers=shown(tokens["full"])).status_code == 200
+    assert call(url, "download_study", study, "outcomes.csv", headers=shown(tokens["reading"])).status_code == 200
 
 
 def test_what_a_token_did_is_in_the_log_until_it_is_withdrawn(locked: tuple[str, Studio]) -> None:
