@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, ttest_rel
 
 from evaluation import coverage_of_training
 from evaluation.coverage_of_training import SPREADS
@@ -60,6 +59,8 @@ def test_intervals_hold_what_is_true_whatever_differs_seeds_or_sources() -> None
 
 def test_nothing_wrong_is_not_certainty_and_no_difference_is_not_either() -> None:
     """All of 132 images right: a true accuracy of 97.2 % would show that once in 40 times."""
+    from scipy.stats import binomtest  # here, as it takes a second of those who only collect tests
+
     right = Measured(np.arange(132), np.ones((SEEDS, 132), bool))
     rows = {row.arm: row for row in Arms({"a": {"set": right}, "b": {"set": right}}, "a").rows()}
     accuracy, gain = rows["a"].accuracy, rows["b"].gain
@@ -96,6 +97,8 @@ def test_each_source_weighs_the_same() -> None:
 
 def test_the_ends_are_those_of_scipy_where_the_design_is_simple() -> None:
     """One image a source and models that agree: a paired t-test of the differences, and Wilson's interval."""
+    from scipy.stats import binomtest, ttest_rel
+
     chance = np.random.default_rng(8)
     shares = chance.normal(0.5, 0.1, (2, 40)).clip(0, 1)
     one, other = (Measured(np.arange(40), np.tile(row, (SEEDS, 1))) for row in shares)

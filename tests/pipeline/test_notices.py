@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import skimage
-import sklearn.datasets
 from PIL import Image
 
 from core.images import read_image
@@ -17,15 +15,9 @@ from demo.render import render
 from demo.scene import TIMES, WEATHERS, random_scene
 from pipeline.profiles.notices import SKIES, notice_for
 from pipeline.profiles.profile import load_profile
+from tests.support.photographs import PHOTOGRAPHS
 
 DEMO = load_profile("demo")
-PHOTOGRAPHS = (
-    *(Path(sklearn.datasets.__file__).parent / "images").glob("*.jpg"),
-    *(
-        Path(skimage.__file__).parent / "data" / name
-        for name in ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")
-    ),
-)
 
 
 @pytest.mark.parametrize("file", PHOTOGRAPHS, ids=lambda file: file.stem)

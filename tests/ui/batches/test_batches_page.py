@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sklearn.datasets
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
@@ -29,6 +28,7 @@ from services.studio import Studio
 from storage.workspace import Workspace
 from tests.support.batch_cases import NO_IDEA, Doubtful, Gate, comes_to, pictures, plan_text, planned, work_here
 from tests.support.called import call, made_token, shown
+from tests.support.photographs import TWO_PHOTOGRAPHS
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
 from tests.support.voted import CREW, NO, YES, cast, study_of
@@ -536,7 +536,7 @@ def test_photographs_are_counted_before_it_begins_and_at_the_yes_beside_their_pi
 ) -> None:
     root = tmp_path / "data"
     write_scenes(root, "classification", 3, 1)
-    for place, file in enumerate(sorted((Path(sklearn.datasets.__file__).parent / "images").glob("*.jpg"))):
+    for place, file in enumerate(TWO_PHOTOGRAPHS):
         Image.open(file).resize((160, 106)).save(root / "images" / f"{place:04}.png")  # in place of two drawn ones
     number = planned(studio, plan_text(root).replace("imagefolder", "csv"))
     told = "2 of 3 pictures look like photographs , which the embedded models do not know"

@@ -1,0 +1,23 @@
+"""Photographs that come with libraries, for what is told of pictures that the embedded models do not know."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def _folder_of(package: str) -> Path:
+    """Return the folder of a package without importing it, which takes a second."""
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+TWO_PHOTOGRAPHS = tuple(sorted((_folder_of("sklearn") / "datasets" / "images").glob("*.jpg")))
+PHOTOGRAPHS = (
+    *TWO_PHOTOGRAPHS,
+    *(
+        _folder_of("skimage") / "data" / name
+        for name in ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")
+    ),
+)
