@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 BLOCKED = """for (const name of ['localStorage', 'sessionStorage', 'indexedDB']) Object.defineProperty(window, name, {
   get() { throw new DOMException('Access is denied for this document.', 'SecurityError'); }
 });"""
-FULL = """for (const store of [localStorage, sessionStorage]) for (let size = 1 << 20; size >= 1;) {
-  try { store.setItem('other' + Math.random(), 'x'.repeat(size)); } catch { size >>= 1; }
+FULL = """for (const store of [localStorage, sessionStorage]) for (let size = 1 << 20, number = 0; size;) {
+  try { store.setItem(number, 'x'.repeat(size - 1)); number += 1; } catch { size >>= 1; }
 }"""
+"""Leaves no room for a name, however short."""
 KEEPS_NOTHING = "This browser keeps nothing for this page"
 
 
