@@ -76,6 +76,10 @@ class ClassRow:
     label: str
     sources: int
     cases: int
+    wrong_originals: int
+    """Number of originals that the model is wrong about, also where there are too few for a figure."""
+    wrong_cases: int
+    """Number of test cases that the model is wrong about, also where there are too few for a figure."""
     error_original: Figure
     error_generated: Figure
     difference: Figure

@@ -177,6 +177,10 @@ def _classes(
     before, after = shares.T
     of_class = np.bincount(label, weights=size, minlength=groups).astype(np.int64)
     sources = np.bincount(label, minlength=groups)
+    wrong_originals, wrong_cases = (
+        np.rint(np.bincount(label, weights=wrong, minlength=groups)).astype(np.int64)
+        for wrong in (before, after * size)
+    )
     original, _ = means_of_groups(before, weights, label, groups, sources)
     generated, _ = means_of_groups(after, weights, label, groups, of_class)
     change, p_values = means_of_groups(after - before, weights, label, groups, of_class, lowest=-1.0)
@@ -190,9 +194,8 @@ def _classes(
             few = f"fewer than {FEWEST_CASES} test cases"
             held = tuple(Figure(None, n=one.n, sources=one.sources, why=few) for one in held)  # type: ignore[assignment]
         tested = None if np.isnan(p) else (float(p_values[number]), float(p))
-        rows.append(
-            ClassRow(labels[number], int(sources[number]), int(of_class[number]), *held, *(tested or (None, None)))
-        )
+        n, cases, of_originals, of_cases = (int(of[number]) for of in (sources, of_class, wrong_originals, wrong_cases))
+        rows.append(ClassRow(labels[number], n, cases, of_originals, of_cases, *held, *(tested or (None, None))))
     return tuple(rows)
 
 

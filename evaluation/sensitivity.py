@@ -41,6 +41,8 @@ class SensitivityRow:
     """The mean change of the probability of the true class, -1 to 1: below 0 the edit hurts."""
     newly_wrong: float | None
     """The share of the test cases that are wrong here alone, weighed as the change; None where there are too few."""
+    newly_wrong_cases: int
+    """Number of test cases that are wrong here alone, also where there are too few for a share."""
     p_value: float | None
     p_adjusted: float | None
     """For all rows of the table, by Holm's way."""
@@ -59,9 +61,10 @@ def sensitivity(
     names: Sequence[str],
     weighing: Weighing = "source",
 ) -> tuple[SensitivityRow, ...]:
-    """A row for each name, what hurts most first and what has too few test cases last. `case` is the place of a test
-    case, and `group` the number among `names` of an edit of it; a pair that is there twice counts once. What is not
-    known of a test case leaves it out. `weighing` says what weighs the same in the mean of a row.
+    """A row for each name, what hurts most first. Rows of too few test cases come last, with most newly wrong ones
+    first. `case` is the place of a test case, and `group` the number among `names` of an edit of it; a pair that is
+    there twice counts once. What is not known of a test case leaves it out. `weighing` says what weighs the same in the
+    mean of a row.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]
@@ -77,6 +80,7 @@ def sensitivity(
     n = np.bincount(group, minlength=len(there))
     weights = count.astype(np.float64) if weighing == "case" else np.ones(len(count))
     figures, p_values = means_of_groups(total / count, weights, cell // sources, len(there), n, lowest=-1.0)
+    wrong_cases = np.bincount(group, weights=changes.newly_wrong[case]).astype(np.int64)
     newly = np.bincount(place, weights=changes.newly_wrong[case]) / count
     wrong = np.bincount(cell // sources, weights=weights * newly) / np.bincount(cell // sources, weights=weights)
     p_values[n < FEWEST_CASES] = np.nan
@@ -87,5 +91,12 @@ def sensitivity(
         if few:
             figure = Figure(None, n=figure.n, sources=figure.sources, why=f"fewer than {FEWEST_CASES} test cases")
         p_value, p_adjusted = (None if np.isnan(p) else float(p) for p in tests)
-        rows.append(SensitivityRow(names[at], figure.n, figure.sources, figure, share, p_value, p_adjusted))
-    return tuple(sorted(rows, key=lambda row: (row.change.value is None, row.change.value or 0.0, row.name)))
+        number = int(wrong_cases[len(rows)])
+        rows.append(SensitivityRow(names[at], figure.n, figure.sources, figure, share, number, p_value, p_adjusted))
+    return tuple(sorted(rows, key=_place))
+
+
+def _place(row: SensitivityRow) -> tuple[float | str, ...]:
+    if row.change.value is not None:
+        return False, row.change.value, row.name
+    return True, -row.newly_wrong_cases, row.n, row.name

@@ -476,7 +476,7 @@ def _wanted(found: EvaluationResult, cell: Cell) -> NDArray[np.bool_]:
         inside = counts & (label == number.get(cell.name, -2))
         if cell.kind == "confusion":
             return inside & (found.said == (number.get(cell.said, -2) if cell.said else -1))
-        return inside & wrong & (before == RIGHT) if cell.only_wrong else inside
+        return inside & wrong if cell.only_wrong else inside
     if cell.kind in ("edit type", "keyword", "alternative"):
         edits = edits_of(cases, cell.kind)  # type: ignore[arg-type]
         inside = np.zeros(len(source), bool)

@@ -266,6 +266,10 @@ def test_what_cannot_be_compared_is_left_out_and_told() -> None:
     assert found.error_generated.value == 0.5 and found.error_original.value == 0.0
     assert found.factor.why.startswith("the model is right about every original; at least 0.")
     assert found.classes[0].error_generated.why == "fewer than 20 test cases"
+    row = found.classes[0]
+    assert (row.wrong_originals, row.sources, row.wrong_cases, row.cases) == (0, 2, 1, 2), (
+        "they are counted all the same"
+    )
     assert found.confusion[1].shares[0] == pytest.approx([0.5, 0.5, 0.0, 0.0])
 
 

@@ -72,7 +72,7 @@ def test_markdown_counts_the_rows_of_too_few_test_cases_and_data_lists_them() ->
     few, *others = found.classes
     found = replace(found, classes=(replace(few, cases=19), *others))
     edits = [
-        SensitivityRow(name, n, 9, Figure(-0.1, -0.2, 0.0), 0.1, 0.5, 0.5) for name, n in (("fog", 20), ("hail", 19))
+        SensitivityRow(name, n, 9, Figure(-0.1, -0.2, 0.0), 0.1, 2, 0.5, 0.5) for name, n in (("fog", 20), ("hail", 19))
     ]
     edits.append(replace(edits[-1], name="sleet", n=1))
     text = markdown("m", "s", found, None, {"By alternative": edits})

@@ -69,8 +69,17 @@ def test_a_case_with_two_edits_counts_in_both_and_few_cases_give_no_figure() -> 
     after[0] = np.nan
     names = [["fog", "red"] if place < 25 else ["fog", "fog"] for place in range(30)]
     names[29] = ["fog", "rare"]
-    rows = by_name(Changes(source, after, zero, zero > 0), names)
+    rows = by_name(Changes(source, after, zero, source >= 24), names)
     assert [(row.name, row.n) for row in rows] == [("red", 24), ("fog", 29), ("rare", 1)]
     assert rows[2].change.value is None and rows[2].change.why == "fewer than 20 test cases"
     assert rows[2].p_value is None and rows[2].newly_wrong is None
+    assert [row.newly_wrong_cases for row in rows] == [1, 6, 1], "they are counted, however few there are"
     assert by_name(Changes(source, np.full(30, np.nan), zero, zero > 0), names) == ()
+
+
+def test_rows_without_a_figure_begin_with_those_of_most_newly_wrong_test_cases() -> None:
+    source, zero = np.arange(12), np.zeros(12)
+    names = [[name] for name in ("amber", "bare", "night", "fog") for _ in range(3)]
+    wrong = np.isin(source, [6, 7, 9])  # two at night, one in fog
+    rows = by_name(Changes(source, np.full(12, -0.1), zero, wrong), names)
+    assert [(row.name, row.newly_wrong_cases) for row in rows] == [("night", 2), ("fog", 1), ("amber", 0), ("bare", 0)]

@@ -400,10 +400,9 @@ def _reading(stand: Stand) -> Html | None:
     if pending.left > 0:
         begun = pending.read > 0
         words = (
-            f"{pending.read:,} of {pending.images:,} images are read: originals, test cases and reconstructions."
+            f"{pending.read:,} of {pending.images:,} images are read: originals and what was drawn of them."
             if begun
-            else f"{count_of(pending.images, 'image')} to read: originals, test cases and reconstructions, each "
-            "picture once."
+            else f"{count_of(pending.images, 'image')} to read: originals and what was drawn of them, each once."
         )
         if stand.control is not None and stand.control.active:
             words += " Reconstructions are being drawn just now."

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.evaluation_results import FEWEST_CASES, Effectiveness, SegmentationEffect, Together
+from core.evaluation_results import Effectiveness, SegmentationEffect, Together
 from core.figures import Figure, Floats
 from core.words import count_of
 from services.evaluation.types import Cell, CellKind, Evaluated
-from ui.evaluate.edits import SHOWN_ROWS, SizedRow, first_table, rows_in_sight
+from ui.evaluate.edits import SHOWN_ROWS, Counts, SizedRow, first_table, rows_in_sight, rows_standing
 from ui.evaluate.explained import explained
 from ui.evaluate.plots import confusion_table, parts_bar
 from ui.evaluate.words import CANNOT_TELL, Links, ends_of, linked, per_cent, points
@@ -84,10 +84,12 @@ def validity_card(found: Evaluated, links: Links) -> Html:
     )
 
 
-def folded_table(title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[SizedRow], name: str) -> Html:
+def folded_table(
+    title: str, words: str, head: Sequence[tuple[str, str]], rows: Sequence[SizedRow], counts: Counts, name: str
+) -> Html:
     """A table of which the first rows stand in sight."""
     cells = [el("th", explained(text), scope="col", class_=look or None) for text, look in head]
-    return box(title, muted(words), rows_in_sight(cells, rows, class_="stacks"), id=name)
+    return box(title, muted(words), rows_in_sight(cells, rows, counts, class_="stacks"), id=name)
 
 
 def validity_table(found: Evaluated) -> Html | None:
@@ -184,7 +186,7 @@ def three_columns(found: Evaluated, columns: Sequence[Child], classes: int, labe
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, beside: bool) -> bool:
     """Estimate whether the tables take less height than the matrices, which stand `beside` each other or not."""
     table = first_table(found)
-    edits = sum(one.row.n >= FEWEST_CASES for one in found.edits[table]) if table else 0
-    tables = 2 * (min(edits, SHOWN_ROWS) + min(classes, SHOWN_ROWS)) + 8
+    edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
+    tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
     matrices = (1 if beside or labels <= MOST_NARROW else 2) * (labels + 4) + 3
     return tables <= matrices + 10 + (12 if found.validity is not None else 0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from core.evaluation_results import FEWEST_CASES, ClassRow, Effectiveness
 from core.words import count_of
 from services.evaluation.types import Cell, CellKind, Evaluated
-from ui.evaluate.edits import edits_part
+from ui.evaluate.edits import Counts, edits_part, rows_standing
 from ui.evaluate.explained import explained
 from ui.evaluate.parts import (
     card,
@@ -106,7 +106,7 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[
         [_calibration(held), notes_part(found.notes)],
     )
     labels = sum(1 for number in held.confusion[1].images if number)
-    return [cards, three_columns(found, columns, sum(one.cases >= FEWEST_CASES for one in held.classes), labels)]
+    return [cards, three_columns(found, columns, rows_standing(one.cases for one in held.classes), labels)]
 
 
 def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
@@ -114,20 +114,24 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
         return None
     # An interval of a few sources may reach beyond what a difference of shares can be.
     rows = [replace(row, difference=clipped(row.difference)) for row in rows]
-    ordered = sorted(rows, key=lambda row: (row.difference.value is None, -(row.difference.value or 0), row.label))
+    ordered = sorted(rows, key=_class_place)
     axis = change_axis([row.difference for row in rows])
     drawn = []
     for row in ordered:
         link = links.opened(Cell("class", row.label))
-        wrong = links.opened(Cell("class", row.label, only_wrong=True)) if row.error_generated.value else None
-        generated = per_cent(row.error_generated.value)
-        told = row.difference.value is not None
-        plot: Child = (
-            change_plot([row.difference], axis) if told else el("span", row.difference.why, class_="mut small")
+        wrong = links.opened(Cell("class", row.label, only_wrong=True)) if row.wrong_cases else None
+        told, few = row.difference.value is not None, row.cases < FEWEST_CASES
+        original, generated = (
+            (f"{row.wrong_originals} of {row.sources}", f"{row.wrong_cases} of {row.cases}")
+            if few
+            else (per_cent(row.error_original.value), per_cent(row.error_generated.value))
         )
+        plot: Child = None
+        if not few:
+            plot = change_plot([row.difference], axis) if told else el("span", row.difference.why, class_="mut small")
         shown = named_row(
             linked(row.label, link),
-            el("td", per_cent(row.error_original.value), class_="n", data_what="original"),
+            el("td", original, class_="n", data_what="original"),
             el("td", linked(generated, wrong), class_="n", data_what="generated"),
             el("td", plot, class_="plot-cell"),
             el(
@@ -141,8 +145,16 @@ def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
             class_=None if told else "untold",
         )
         drawn.append((row.cases, shown))
+    counts = Counts("wrong", [(row.label, row.wrong_cases, row.cases) for row in ordered])
     head = [("class", ""), ("original", "n"), ("generated", "n"), ("change", "plot-cell"), ("points", "n"), ("n", "n")]
-    return folded_table("By class", "error; those that lose most first", head, drawn, "classes")
+    return folded_table("By class", "error; those that lose most first", head, drawn, counts, "classes")
+
+
+def _class_place(row: ClassRow) -> tuple[float | str, ...]:
+    """The order of classes: those that lose most first, those without a figure last, by their wrong test cases."""
+    if row.difference.value is not None:
+        return False, -row.difference.value, row.label
+    return True, -row.wrong_cases, row.cases, row.label
 
 
 def _confusions(held: Effectiveness, links: Links) -> Html | None:

@@ -10,7 +10,7 @@ from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, S
 from core.figures import Figure
 from core.words import count_of
 from services.evaluation.types import Cell, CellKind, Evaluated
-from ui.evaluate.edits import edits_part
+from ui.evaluate.edits import Counts, edits_part
 from ui.evaluate.parts import (
     card,
     confusions,
@@ -100,6 +100,9 @@ def _classes(held: SegmentationEffect, losses: LossEffect, links: Links) -> Html
         for one in lost.values()
         if one.name not in names
     ]
+    counts = Counts(
+        "lost in", [(one.name, one.lost, one.cases) for one in sorted(losses.classes, key=lambda one: -one.lost)]
+    )
     head = [
         *(("class", ""), ("original", "n"), ("reconstructed", "n"), ("generated", "n")),
         *(("change", "plot-cell"), ("points", "n"), ("lost in", "n")),
@@ -107,7 +110,7 @@ def _classes(held: SegmentationEffect, losses: LossEffect, links: Links) -> Html
     words = (
         "IoU of all pixels of the set; of a protected class, how many test cases lose it of those that have it to lose"
     )
-    return folded_table("By class", words, head, rows, "classes")
+    return folded_table("By class", words, head, rows, counts, "classes")
 
 
 def change_of(one: SegmentedClass) -> Figure:

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from services.evaluation.service import OnModel
-from services.evaluation.types import EditRow, Subject, SubjectView
+from services.evaluation.types import EditRow, EditTable, Subject, SubjectView
 from tests.services.evaluation.test_results import BIRDS, read_all, service_of
 from tests.support.evaluation_cases import fill, scenes_that_are_read
 from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 from ui.evaluate.choosing import subjects_part
 from ui.evaluate.comparing import comparison_part
-from ui.evaluate.edits import MOST_ROWS, edits_part
+from ui.evaluate.edits import FEW_ALONE, MOST_ROWS, edits_part
 from ui.evaluate.page import report_html
+from ui.evaluate.result import result_part
 from ui.evaluate.words import Links, Place, evaluate_address
 
 pytestmark = pytest.mark.slow
@@ -47,20 +48,47 @@ def test_rows_of_too_few_test_cases_are_folded_on_the_page_and_in_the_report(
         ranking = service.rank(BIRDS, 10)
         service.close()
     one = found.edits["alternative"][0]
-    rows = tuple(replace(one, row=replace(one.row, name=f"word {n}", n=n)) for n in (25, 20, 19, 3))
+    rows = tuple(
+        replace(one, row=replace(one.row, name=f"word {n}", n=n, newly_wrong=share, newly_wrong_cases=wrong))
+        for n, wrong, share in ((25, 5, 0.2), (20, 2, 0.1), (19, 14, None), (3, 0, None))
+    )
     found = replace(found, edits={"alternative": rows})
     for page in (str(edits_part(found, Links())), report_html(found, ranking, lambda sha: b"")):
         part = page[page.index('id="edits"') if page.startswith("<!doctype") else 0 :].split("</section>")[0]
         in_sight, folded = part.split("<details", 1)
         assert "word 25" in in_sight and "word 20" in in_sight and "word 19" not in in_sight
-        assert "2 more with fewer than 20 test cases" in folded and "word 19" in folded and "word 3" in folded
+        assert "2 more with fewer than 20 test cases; newly wrong: word 19 14 of 19</summary>" in folded
+        assert "word 19" in folded and "word 3" in folded
         assert not folded.split(">")[0].count("open"), "it is closed until somebody opens it"
     beside = str(comparison_part((found, found), (Place(version=1), Place(version=2))))
     in_sight, folded = beside[beside.index("by alternative") :].split("<details", 1)
     assert "word 20" in in_sight and "word 19" not in in_sight and "2 more with fewer than 20 test cases" in folded
-    alone = str(edits_part(replace(found, edits={"alternative": rows[2:]}), Links()))
-    assert "2 with fewer than 20 test cases" in alone and alone.count("<table") == 1
+    few = replace(found, edits={"alternative": rows[2:]})
+    alone = str(comparison_part((few, few), (Place(version=1), Place(version=2)))).split("by alternative")[1]
     assert "None has 20 test cases" in alone.split("<details")[0], "what is empty says why"
+
+
+def test_small_sets_show_how_many_test_cases_are_wrong_in_place_of_figures(made_once: MadeOnce, tmp_path: Path) -> None:
+    """Of 40 images no class has 20, and somebody looks for the weak spot all the same."""
+    with workspace_in(scenes_that_are_read(made_once, tmp_path)) as workspace:
+        service = service_of(workspace)
+        found = service.evaluate(BIRDS)
+        service.close()
+    held, one = found.effectiveness, found.edits["alternative"][0]
+    assert held is not None
+    change = replace(one.row.change, value=None, why="fewer than 20 test cases")
+    row = replace(one.row, n=12, newly_wrong=None, newly_wrong_cases=7, change=change)
+    edits: dict[EditTable, tuple[EditRow, ...]] = {
+        "alternative": (replace(one, row=replace(row, n=9)),),
+        "edit type": (replace(one, row=row),),
+    }
+    bird = replace(held.classes[0], sources=4, cases=8, wrong_originals=1, wrong_cases=5, difference=change)
+    found = replace(found, edits=edits, effectiveness=replace(held, classes=(bird,)))
+    page = str(result_part(found, Links()))
+    first, classes = (page[page.index(f'id="{name}"') :].split("</section>")[0] for name in ("edits", "classes"))
+    assert first.index("7 of 9") > first.index("hidden") > first.index("data-table"), "the larger table is in sight"
+    for part, told in ((first, "7 of 12"), (classes, "1 of 4"), (classes, "5 of 8")):
+        assert FEW_ALONE in part and told in part and "<details" not in part
 
 
 def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from ui.evaluate.explained import GROUPS, explained
 from ui.markup import join
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "evaluate.md"
-EDITS = {"edit type": [SensitivityRow("weather", 90, 30, Figure(-0.4, -0.5, -0.3), 0.5, 0.01, 0.02)]}
+EDITS = {"edit type": [SensitivityRow("weather", 90, 30, Figure(-0.4, -0.5, -0.3), 0.5, 45, 0.01, 0.02)]}
 STRATA = ("right", "wrong")
 
 
