@@ -9,6 +9,7 @@ import argparse
 import csv
 import json
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
@@ -131,9 +132,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder: Path = (options.out or Path("demo-data") / f"{options.kind}-{seed}").absolute()
     write_scenes(folder, options.kind, options.count, seed)
     plan = folder / "plan.toml"
-    plan.write_text(plan_text(".", options.kind), encoding="utf-8")
+    plan.write_text(plan_text(str(folder), options.kind), encoding="utf-8")  # a whole path: pages know no folder of it
     print(f"{options.count:,} drawn scenes, seed {seed}: {folder}")
-    print(f"Plan a batch of them: python -m pipeline batch plan {plan}")
+    print(f"Plan a batch of them: {sys.executable} -m pipeline batch plan {plan}")
+    print("Or open Batches, press New batch, and give this plan.toml to Take a file.")
 
 
 def _number(text: str) -> int:
