@@ -16,6 +16,7 @@ from typing import Any
 from core.errors import UserError
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
+from core.words import count_of
 from evaluation.adapters.network import (
     GIVEN,
     IMAGENET_MEAN,
@@ -211,13 +212,28 @@ def _from_file(wanted: UnderTestSettings) -> Network:
     try:
         net.load_state_dict(state)
     except RuntimeError as error:
-        reason = [line.strip() for line in str(error).splitlines()[1:] if line.strip()] or [str(error)]
         raise UserError(
-            f"{file.name} does not fit {named} with {len(classes)} classes: {reason[0][:200].rstrip('.')}."
+            f"{file.name} does not fit {named} with {len(classes)} classes: {_misfit(net, state)}. Name the "
+            "architecture that it was trained as, and its classes; of an architecture of your own take an ONNX file."
         ) from error
     shown, prepare = _prepared(name, net, kind, header, wanted, file.name)
     shown = _told(shown, GIVEN if given else "the file", classes, *remarks)
     return Network(net, ModelIdentity(name, weights, kind, shown, tuple(classes)), prepare)
+
+
+def _misfit(net: Any, state: Mapping[str, Any]) -> str:
+    """The weights by which a checkpoint does not fit a network, in words."""
+    own = net.state_dict()
+    lacking, foreign = ([*one.keys() - other.keys()] for one, other in ((own, state), (state, own)))
+    shaped = [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
+    told = (
+        (lacking, "is", "missing"),
+        (foreign, "belongs", "to another network"),
+        (shaped, "has", "another shape"),
+    )
+    return "; ".join(
+        f"{count_of(len(names), 'weight', verb)} {words}, such as {min(names)}" for names, verb, words in told if names
+    )
 
 
 def _chosen_library(

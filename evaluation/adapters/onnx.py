@@ -61,6 +61,14 @@ _UNBOUNDED = frozenset(
 _BOUNDED = frozenset(("Sigmoid", "HardSigmoid"))
 
 
+_TO_GIVE = {
+    "classes": "the names of its classes in order, with commas between",
+    "mean": "the mean of the three channels, such as 0.485, 0.456, 0.406",
+    "std": "their standard deviation, such as 0.229, 0.224, 0.225",
+}
+"""Settings that a file may not say, in words."""
+
+
 class OnnxAdapter:
     """A model in an ONNX file, on the GPU where onnxruntime was built for it."""
 
@@ -85,17 +93,13 @@ class OnnxAdapter:
         self._type = _FLOATS[self._input.type]
         given = classes_given(wanted)
         classes = given or tuple(map(str, listed(header, "classes")))
-        if not classes:
-            raise UserError(
-                f"{file.name} does not say its classes: give their names in order, with commas between.",
-                field="classes",
-            )
         mean, std = numbers_given(wanted.mean, header, "mean"), numbers_given(wanted.std, header, "std")
-        if len(mean) != 3 or len(std) != 3:
+        known = {"classes": bool(classes), "mean": len(mean) == 3, "std": len(std) == 3}
+        if lacking := [name for name, there in known.items() if not there]:
             raise UserError(
-                f"{file.name} does not say how the pixels of an image are to be normalised: give mean and std of the "
-                "three channels, such as 0.485, 0.456, 0.406 and 0.229, 0.224, 0.225.",
-                field="mean" if len(mean) != 3 else "std",
+                f"{file.name} does not say all that it takes to ask it: give "
+                f"{', and '.join(_TO_GIVE[name] for name in lacking)}.",
+                field=lacking[0],
             )
         self.prepare = squeezed(size, mean, std)
         values = values_of(file.name, self.prepare, mean)

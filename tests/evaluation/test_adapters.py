@@ -205,8 +205,9 @@ def test_an_onnx_file_may_say_everything_itself(tmp_path: Path) -> None:
     [
         ({"size": "48"}, "takes images of 32 × 32 pixels, and not of 48 × 48"),
         ({"classes": "bird, boat"}, "does not fit 2 classes"),
-        ({"classes": ""}, "does not say its classes"),
-        ({"mean": ""}, "give mean and std of the three channels"),
+        ({"classes": ""}, "give the names of its classes in order, with commas between[.]$"),
+        ({"mean": ""}, "give the mean of the three channels, such as 0.485, 0.456, 0.406[.]$"),
+        ({"classes": "", "mean": "", "std": ""}, "the names of its classes.*, and the mean .*, and their standard dev"),
         ({"layout": "channels last"}, "choose channels first as layout"),
         ({"file": "/nowhere/model.onnx"}, "There is no file /nowhere/model.onnx"),
     ],

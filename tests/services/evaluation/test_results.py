@@ -120,9 +120,9 @@ def test_every_number_opens_its_images(whole: EvaluationService) -> None:
     assert number("generated") == 140 and number("controls") == 14
     assert number("wrong") == round(found.error_generated.value * 140) and number("wrong") + number("right") == 140
     assert number("newly wrong") == found.flips.newly_wrong and number("newly right") == found.flips.newly_right
-    for one in found.classes:
-        assert len(whole.entries(BIRDS, Cell("class", one.label, only_wrong=True))) == one.wrong_cases
-    assert sum(one.wrong_cases for one in found.classes) == number("wrong"), "newly wrong or not"
+    for of_class in found.classes:
+        assert len(whole.entries(BIRDS, Cell("class", of_class.label, only_wrong=True))) == of_class.wrong_cases
+    assert sum(of_class.wrong_cases for of_class in found.classes) == number("wrong"), "newly wrong or not"
     together = found.together
     assert number("all wrong") == 10 * together.all_wrong and number("none wrong") == 10 * together.none_wrong
     assert number("some wrong") == 10 * together.some_wrong
