@@ -79,8 +79,9 @@ class Estimate:
         return None if self.hours is None or self.price_an_hour is None else self.hours * self.price_an_hour
 
     def words(self) -> tuple[str, ...]:
-        """The estimate in plain sentences: images, hours, disk, money."""
-        return (self._images(), self._hours(), self._disk(), self._money())
+        """The estimate in plain sentences: images, hours, disk, and money if the plan gives a price."""
+        cost = () if self.price_an_hour is None else (self._money(self.price_an_hour),)
+        return (self._images(), self._hours(), self._disk(), *cost)
 
     def _images(self) -> str:
         sources = count_of(self.sources, "source image")
@@ -103,10 +104,8 @@ class Estimate:
     def _disk(self) -> str:
         return f"Disk: {CANNOT_TELL}." if self.bytes is None else f"Disk: about {in_bytes(self.bytes)}."
 
-    def _money(self) -> str:
-        if self.price_an_hour is None:
-            return f"Money: {CANNOT_TELL}; the plan gives no cost.price_an_hour."
-        price = amount(self.price_an_hour, self.currency)
+    def _money(self, price_an_hour: float) -> str:
+        price = amount(price_an_hour, self.currency)
         if self.money is None:
             return f"Money: {CANNOT_TELL}; an hour is {price}."
         each = f", {amount(self.money / self.images, self.currency)} a test case" if self.images else ""
