@@ -91,12 +91,33 @@ def test_from_a_plan_by_a_look_at_its_captions_to_images_in_explore(desk: Desk, 
     expect(desk.row("images")).to_have_text("6 of 6 done")
     expect(approve).to_be_empty()
 
+    page.click("#to-evaluate")
+    expect(page.locator("#part-models")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("6 test cases")
+    page.go_back()
+
     shots = page.locator("#part-latest a[data-case]")
     expect(shots).to_have_count(6)
     case = shots.first.get_attribute("data-case")
     shots.first.click()
     page.wait_for_url(re.compile(rf"/\?run=.+&image={case}"))
     expect(page.locator(f"[data-case='{case}']").first).to_be_visible()
+
+
+def test_no_word_is_broken_on_a_phone(desk: Desk, tmp_path: Path) -> None:
+    page = desk.page
+    number = desk.to_the_yes(plan_text(pictures(tmp_path / "data"), "On a phone"))
+    page.set_viewport_size({"width": 390, "height": 844})
+    desk.gate.shut()
+    desk.open(number)
+    lines = "one => Math.round(one.clientHeight / parseFloat(getComputedStyle(one).lineHeight))"
+    edits = page.locator("#part-approve .sample-line > small > a")
+    assert set(edits.evaluate_all(f"all => all.map({lines})")) == {1}
+    desk.press("Approve and draw 6 images")
+    row = desk.row("images")
+    expect(row).to_contain_text("workers load their models")
+    assert page.locator("[data-pass=images] > b").evaluate(lines) == 1
+    desk.gate.let()
 
 
 def test_somebody_without_data_plans_a_batch_of_drawn_scenes_with_one_press(desk: Desk) -> None:

@@ -13,6 +13,7 @@ from services.batches.service import BatchDetails, BatchStatus, CaptionSample, P
 from services.curation.views import gallery_address
 from ui.batches.words import BATCHES, NEW, SCRIPTS, SHEETS, about, counts_words, pass_bar, rate, state_words
 from ui.diff import shortened, word_diff
+from ui.evaluate.words import evaluate_address
 from ui.explore.parts import (
     UNKNOWN_PICTURE,
     acts,
@@ -195,11 +196,11 @@ def _approve(details: BatchDetails) -> Html:
 
 def _drawing_takes(found: Estimate) -> str:
     """What the images are likely to take: time, disk and money."""
-    *_, disk, cost = found.words()
+    _, _, *further = found.words()
     if (hours := found.hours_by_stage["images"]) is None:
         return "How long it takes, nobody can tell: no image was drawn with these models and settings here before."
     workers = count_of(found.workers, "worker")
-    return f"It takes about {duration(3600 * hours)} with {workers}. {disk} {cost}"
+    return f"It takes about {duration(3600 * hours)} with {workers}. {' '.join(further)}"
 
 
 def _sampled(one: CaptionSample, look: SampleLook | None) -> Html:
@@ -379,6 +380,7 @@ def _latest(details: BatchDetails) -> Html:
         heading(
             "Latest images",
             el("a", "See all of them in Curate", href=_in_curate(details.status), class_="btn s", id="to-curate"),
+            el("a", "Evaluate a model on them", href=_in_evaluate(details.status), class_="btn s", id="to-evaluate"),
             class_="card-head",
         ),
         el("div", shots, class_="latest"),
@@ -391,6 +393,11 @@ def _latest(details: BatchDetails) -> Html:
 def _in_curate(view: BatchStatus) -> str:
     """Where the gallery shows what this batch has made, and nothing else."""
     return gallery_address(ImageFilter(facets={"batch": (view.batch.facet,)}))
+
+
+def _in_evaluate(view: BatchStatus) -> str:
+    """Where a model under test is asked about what this batch has made, and nothing else."""
+    return evaluate_address(filter=ImageFilter(facets={"batch": (view.batch.facet,)}).address)
 
 
 def _notes(view: BatchStatus) -> Html:
