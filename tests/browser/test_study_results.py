@@ -384,6 +384,13 @@ def test_pages_hold_at_any_width(window: Page, served: tuple[str, Studio, str]) 
     ends = ("", "workers", "adjudication", "disagreements", "log", f"items/{items[2].public}", "workers/imported-ed")
     for place, end in enumerate(ends):
         hold(window, url + end, "dark" if place % 2 else "light")
+    window.set_viewport_size({"width": 1920, "height": 1080})
+    window.goto(url)
+    left = {
+        part: window.locator(f"[data-part='{part}']").evaluate("part => part.getBoundingClientRect().left")
+        for part in ("divided", "timeline")
+    }
+    assert left["divided"] == left["timeline"], "no half of the page stays empty beside the other"
     window.goto(f"{url}workers")
     for width in (1280, 1920, 480):
         window.set_viewport_size({"width": width, "height": 900})
@@ -417,3 +424,9 @@ def test_long_words_do_not_stretch_the_pages(window: Page, server: tuple[str, St
     ends = ("", "workers", "adjudication", "disagreements", "log")
     for end in (*ends, f"items/{item.public}", f"workers/imported-{names[1]}"):
         hold(window, f"{url}study/{study_id}/{end}")
+    window.set_viewport_size({"width": 1280, "height": 900})
+    window.goto(f"{url}study/{study_id}/workers")
+    names_shown = window.locator(".workers th[scope='row']")
+    expect(names_shown).to_have_count(len(names))
+    cut = names_shown.evaluate_all("cells => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).length")
+    assert not cut, "the names differ at their ends only"

@@ -29,7 +29,7 @@ EXPORTS = (
     ("truth.csv", "Sheet of true answers", "to fill in, for simulated annotators"),
 )
 """File, name, what is in it."""
-COLUMNS = (("questions", "agreement", "timeline"), ("divided",))
+COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
 """What stands in two columns, where there is room."""
 
 
