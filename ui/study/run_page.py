@@ -94,8 +94,9 @@ def progress_part(study: Study, further_people: int) -> Html:
     """How many votes are in, and how many more people they take."""
     share = study.votes / study.needed if study.needed else 0.0
     missing = max(0, study.needed - study.votes)
+    none = "No vote counts yet." if study.workers else "Waiting for the first vote."
     now = {
-        "running": "Votes come in." if study.votes else "Waiting for the first vote.",
+        "running": "Votes come in." if study.votes else none,
         "paused": "Paused: nobody gets an image, no vote is taken.",
         "closed": "Closed: no vote is taken any more.",
     }.get(study.state, "")

@@ -139,6 +139,14 @@ def test_the_lead_is_told_when_more_annotators_are_needed(studio: Studio, client
     assert "more annotator" not in shown(client, f"/study/{study_id}/run")
 
 
+def test_a_study_whose_votes_do_not_count_waits_for_no_first_vote(studio: Studio, client: TestClient) -> None:
+    study_id = bird_study(studio.workspace, [("yes",)])
+    assert "Votes come in." in shown(client, f"/study/{study_id}/run")
+    done(client, study_id, "exclude-worker", worker="imported-ada", reason="in a hurry")
+    said = shown(client, f"/study/{study_id}/run")
+    assert "No vote counts yet." in said and "first vote" not in said
+
+
 def test_before_and_after_stand_side_by_side_where_they_differ(studio: Studio, client: TestClient) -> None:
     liar = ("yes", "yes", "yes", "no", "no")
     study_id = bird_study(studio.workspace, [YES, YES, liar])
