@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, ViewportSize
 
 SIZES = ({"width": 1280, "height": 1180}, {"width": 1920, "height": 1180})
@@ -64,4 +65,8 @@ class Camera:
             self._page.screenshot(path=path)
         else:
             self._page.locator(selector).first.screenshot(path=path)
+        # A palette takes a third of the bytes, and the pictures stay in the repository.
+        with Image.open(path) as taken:
+            small = taken.convert("RGB").quantize(256)
+        small.save(path, optimize=True)
         self._made.append(path)

@@ -1,8 +1,9 @@
 """Makes the pictures of the pages: `make screenshots` writes them into `docs/`.
 
-Walks a sample through the five stages with the embedded models, in a workspace that is thrown away. `docs/*.png` are
-what the README shows, `docs/steps/` what the page for beginners shows, and `docs/screens/` (not kept in the repository)
-every state of the page at two widths, light and dark, for whoever changes how it looks.
+Makes the example workspace for the README's tour, and walks a sample through the five stages with the embedded models,
+in workspaces that are thrown away. `docs/*.png` are what the README and the guides show, `docs/steps/` what the page
+for beginners shows, and `docs/screens/` (not kept in the repository) every state of the page at two widths, light and dark,
+for whoever changes how it looks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from docs import batches_screenshots, curate_screenshots, evaluate_screenshots, study_screenshots
+from docs import batches_screenshots, example_screenshots, study_screenshots
 from docs.camera import Camera
 from tests.support.browser import browsing, settled
 from tests.support.chromium import ADVICE, find_chromium
@@ -41,7 +42,6 @@ def _start(page: Page, url: str, camera: Camera) -> None:
     page.goto(f"{url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)
-    camera.page("start", 1440)
     camera.states("1-start")
     camera.step("1-start", ".samples")
     page.click(f".sample[data-sample={SAMPLE}]")
@@ -64,7 +64,6 @@ def _edits(page: Page, _url: str, camera: Camera) -> None:
         page.locator(f"#stage-keywords .chip.on:has-text('{word}') .toggle").first.click()
         settled(page)
     page.wait_for_selector("#state-counterfactuals[data-state=stale]")
-    camera.page("explore-stale", 1280, dark=True)
     camera.states("4-stale")
     camera.step("4-keywords", "#stage-keywords")
     page.click("#from-alternatives")
@@ -93,8 +92,6 @@ def _results(page: Page, _url: str, camera: Camera) -> None:
     page.click("#tile-slider")
     page.wait_for_selector("#big-slider")
     settled(page)
-    camera.page("explore", 1920)
-    camera.page("explore-dark", 1280, dark=True)
     camera.states("7-results")
     camera.step("8-look", "#column-pictures")
     page.keyboard.press("a")
@@ -119,10 +116,9 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
 
 PAGES = {
     "explore": shoot,
-    "curate": curate_screenshots.shoot,
+    "example": example_screenshots.shoot,
     "study": study_screenshots.shoot,
     "batches": batches_screenshots.shoot,
-    "evaluate": evaluate_screenshots.shoot,
 }
 
 

@@ -145,8 +145,6 @@ def _results(page: Page, server: ServerProcess, camera: Camera, study_id: str) -
         page.wait_for_selector(".study-head")
         page.wait_for_timeout(800)
         camera.states(f"study-{name}")
-        if end in ("", "workers"):
-            camera.page(f"study-{end or 'results'}", 1440)
     page.goto(f"{server.url}study/")
     camera.states("study-11-list")
 

@@ -9,6 +9,7 @@ from core.image_filter import ImageFilter, Standing
 from core.stored_runs import StoredValue
 from core.test_sets import SetVersion
 from core.types import Check
+from core.words import count_of
 from services.curation.gallery import Detail, Origin
 from services.curation.views import View, gallery_address
 from services.runs.words import artifacts_of, edit_words, recipe_title
@@ -158,12 +159,8 @@ def _facts(detail: Detail) -> Html:
     entry, rows = detail.entry, list[tuple[str, Child]]()
     if entry.source_sha:
         same = View(ImageFilter(source=entry.source_sha))
-        link = el(
-            "a",
-            f"all {detail.siblings:,} images of it" if detail.siblings > 1 else "its only image",
-            href=gallery_address(same),
-            data_view=same.address,
-        )
+        words = f"its {count_of(detail.siblings, 'image')}"
+        link = el("a", words, href=gallery_address(same), data_view=same.address)
         rows.append(("source", [entry.run_name or "source", " · ", link]))
     if entry.import_name:
         rows.append(("import", " · ".join(part for part in (entry.import_name, entry.name) if part)))
