@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from core.consensus import ItemOutcome
-from core.studies import WORK, ApprovalVerdict, Exclusion, Item, Rules, Study, StudyData, Vote, Worker, right
+from core.studies import WORK, ApprovalVerdict, Exclusion, Item, ItemKind, Rules, Study, StudyData, Vote, Worker, right
 from core.study_report import WorkerFigures
 from core.words import count_of
+from study.eligibility import quiz_needed
 from study.intervals import wilson
 
 
@@ -40,12 +41,14 @@ def worker_figures(
     return tuple(sorted(figures, key=lambda found: (-found.votes, found.worker)))
 
 
-def controls_right(votes: Sequence[Vote], items: Mapping[int, Item], rules: Rules) -> tuple[int, int]:
-    """How many control items were answered right, and of how many; one without a known answer does not count."""
+def controls_right(
+    votes: Sequence[Vote], items: Mapping[int, Item], rules: Rules, kind: ItemKind = "control"
+) -> tuple[int, int]:
+    """How many control items, or items of another `kind` with a known answer, were answered right, and of how many."""
     judged = [
         right(items[vote.item], vote.answers, rules.questions)
         for vote in votes
-        if vote.kind == "control" and vote.item in items and items[vote.item].expected
+        if vote.kind == kind and vote.item in items and items[vote.item].expected
     ]
     return sum(judged), len(judged)
 
@@ -79,6 +82,7 @@ def _figures(
     counted = sum(vote.assignment in in_result for vote in on_items)
     controls_seen = controls_right(votes, items, rules)[1]
     judged = is_judged(study, controls_seen)
+    nothing = _quiz_failed(*controls_right(votes, items, rules, "quiz"), rules) or "no vote on an item yet"
     return WorkerFigures(
         worker=name,
         votes=len(on_items),
@@ -93,7 +97,7 @@ def _figures(
         decided=decided,
         exclusion=exclusion,
         blocked=bool(worker and worker.blocked),
-        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked)) + _beside(beside),
+        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked), nothing) + _beside(beside),
         judged=judged or exclusion is not None,
         same_browser=beside,
     )
@@ -110,14 +114,22 @@ def _beside(names: Sequence[str]) -> str:
     return f"; came from the same browser as {', '.join(names)}" if names else ""
 
 
-def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool) -> str:
-    """What a lead should know of a worker at a glance."""
+def _quiz_failed(right_answers: int, seen: int, rules: Rules) -> str:
+    """That somebody failed the quiz, and so gives no vote; "" of all others."""
+    needed = quiz_needed(rules.eligibility.quiz_pass, seen)
+    if not 0 < rules.eligibility.quiz <= seen or right_answers >= needed:
+        return ""
+    return f"failed the quiz: {right_answers} of {seen} right, {needed} needed"
+
+
+def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool, nothing: str) -> str:
+    """What a lead should know of a worker at a glance; `nothing` of one who has not voted."""
     if exclusion is not None:
         by = "by the rule" if exclusion.by == "rule" else "by the study lead"
         return f"excluded {by}: {exclusion.reason.rstrip('.')}; {count_of(votes, 'vote')} left out"
     prefix = "blocked from voting; " if blocked else ""
     if not votes:
-        return f"{prefix}no vote on an item yet"
+        return f"{prefix}{nothing}"
     if counted < votes:
         return f"{prefix}{count_of(votes - counted, 'vote')} beyond the number that an item gets, left out"
     return f"{prefix}all votes count"

@@ -222,6 +222,10 @@ def test_people_who_have_to_join_before_all_votes_can_be_given():
     assert needed(**crew) == 0
     assert needed(**crew, votes=(*study.votes, vote(70, 9, "newcomer", {"valid": "yes"}, kind="quiz"))) == 0
     assert needed(**crew, votes=(*study.votes, vote(70, 9, "newcomer", {"valid": "no"}, kind="quiz"))) == 1
+    failed = analyse(replace(study, **crew, votes=(vote(70, 9, "newcomer", {"valid": "no"}, kind="quiz"),)))
+    words = {worker.worker: worker.words for worker in failed.workers}
+    assert words["newcomer"] == "failed the quiz: 0 of 1 right, 1 needed"
+    assert words["worker-1"] == "no vote on an item yet"
     # Nobody gives more votes than the limit allows; whoever came in a file gives none here.
     limited = replace(study.study, rules=replace(three, most_items=1))
     assert needed(study=limited, votes=(), workers=(newcomer,)) == 5
