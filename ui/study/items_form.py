@@ -87,7 +87,7 @@ def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: 
     group = text_input(
         "draw.group",
         "",
-        placeholder="(named by how it is drawn)",
+        placeholder="named for you",
         maxlength=60,
         aria_label="Name of the sample",
         **own,
@@ -95,7 +95,7 @@ def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: 
     others = text_input(
         "draw.filter",
         "",
-        placeholder="anything else: copy the address of the gallery",
+        placeholder="an address of the gallery",
         maxlength=LONGEST_ADDRESS,
         aria_label="Filter of the gallery",
         **own,
