@@ -75,7 +75,8 @@ class InSet:
         if not self.added:
             return f"“{self.version.words}” has all of these images already: nothing was changed."
         already = f"; {self.already} were in it already" if self.already else ""
-        return f"{count_of(self.added, 'image')} came into “{self.version.words}”{already}."
+        into = f"the draft of “{self.version.set_name}”" if self.version.is_draft else f"“{self.version.words}”"
+        return f"{count_of(self.added, 'image')} came into {into}{already}."
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class ImportService:
 
                 given = (shown, layout, classes, labels)
                 done = bring_in(self._workspace, taken, *given, on_progress, report, begun)
-                self._tell(number=done.imported.id, rows=sum(done.imported.rows.values()))
+                self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
                 if test_set is None:
                     return done.words
                 return f"{done.words} {into_set(self._workspace, done.imported.id, test_set).words}"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.latest import Latest
 from core.masks import resized
 from core.perceptual_hashes import DISTANCE
@@ -426,6 +427,15 @@ class TestSetDrafts:
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
         units = units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, twins or ())
         return units, twins is not None and len(hashes) == len(compared)
+
+    def not_accepted(self, test_set: str) -> tuple[int, ...]:
+        """Return the numbers in the catalogue of those images of a draft that are not accepted. Raises UserError for an
+        unknown set and one without a draft.
+        """
+        draft = draft_of(self._workspace, test_set)
+        cases, brought = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
+        images = [entry.image for entry in self._sets.entries(draft.number) if entry.test_case in cases]
+        return self._workspace.catalogue.ids(ImageFilter(images=(*images, *brought)))
 
     def _obstacles(
         self,

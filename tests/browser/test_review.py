@@ -142,6 +142,7 @@ def test_all_of_a_filter_is_decided_after_its_count_was_said(page: Page, server:
     before = Counter(studio.workspace.catalogue.facets(wanted)["review"])
     page.locator("#select-all").click()
     expect(page.locator("#ask-title")).to_contain_text(f"{number} images")
+    expect(page.locator("#ask .acts button:visible")).to_have_text("Cancel")  # nothing else does nothing
     page.keyboard.press("1")
     expect(page.locator("#ask-title")).to_have_text(f"Accept {number} images?")
     assert Counter(studio.workspace.catalogue.facets(wanted)["review"]) == before, "nothing before the yes"
@@ -257,6 +258,36 @@ def test_a_review_says_where_it_stands_and_an_undo_goes_back_to_its_image(
     assert current(page) == ids[1]
     page.locator("#review").click()
     expect(place).to_have_text("")
+
+
+def test_a_review_begins_at_the_first_open_image_wherever_it_stands(
+    page: Page, server: tuple[str, Studio], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, studio = server
+    ids = studio.workspace.catalogue.ids()
+    studio.commands.send("decide", {"entries": ids, "verdict": "accepted"})
+    last = max(ids)
+    studio.commands.send("decide", {"entries": [last], "verdict": "open"})
+    found = studio.gallery.page
+    monkeypatch.setattr(studio.gallery, "page", lambda view, at=0, limit=10, held="": found(view, at, limit, held))
+    page.set_viewport_size({"width": 800, "height": 400})
+    opened(page, url).locator("#size").fill("420")
+    opened(page, url, "?sort=oldest")
+    assert page.evaluate("!gallery.cell(gallery.count - 2)"), "images behind the first few are not loaded yet"
+    page.locator("#review").click()
+    expect(page.get_by_label("Your name, or none")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-place")).to_have_text(f"{len(ids)} of {len(ids)}")
+    assert current(page) == last
+    page.locator("#review").click()
+    studio.commands.send("decide", {"entries": [last], "verdict": "accepted"})
+    opened(page, url, "?sort=oldest")
+    page.locator("#review").click()
+    page.keyboard.press("Enter")
+    expect(page.locator("#said")).to_contain_text("All of these images are decided already")
+    expect(page.locator("#review-place")).to_have_text(f"1 of {len(ids)}")
+    page.locator("#review").click()
+    studio.commands.send("decide", {"entries": ids, "verdict": "open"})
 
 
 def test_an_undo_of_another_day_goes_back_to_its_image(page: Page, server: tuple[str, Studio]) -> None:
@@ -384,6 +415,8 @@ def test_the_few_are_rejected_and_all_others_of_the_filter_accepted(page: Page, 
     expect(page.locator("#ask-title")).to_have_text(f"Accept {number - 2} images?")
     page.keyboard.press("Enter")
     expect(page.locator("#count")).to_have_text("0")
+    expect(page.locator("#cells .cell")).not_to_have_count(0)
+    expect(page.locator("#grid > .empty")).to_be_hidden()  # it would show between the images
     assert [entry(studio, one).verdict for one in few] == ["rejected", "rejected"]
     assert studio.workspace.catalogue.facets(wanted)["review"]["accepted"] == number - 2
 

@@ -172,7 +172,7 @@ def test_what_is_selected_in_the_gallery_comes_into_a_new_set_and_into_a_next_ve
         if page.locator("#ask-choices button", has_text=name).count():
             page.locator("#ask-choices button", has_text=name).click()
         else:
-            page.fill("#ask-text", name)
+            page.get_by_label("Name of a new test set").fill(name)
             page.click("#ask-do")
         page.click(f"#said a:has-text('{name}')")
         page.wait_for_function("() => window.sets?.ready")
@@ -562,11 +562,12 @@ def test_pictures_are_imported_and_make_a_test_set(desk: Desk, tmp_path: Path) -
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         picture(7000 + number).save(folder / place)
     (folder / "test" / "owl" / "bad.png").write_bytes(b"no picture")
+    (folder / "train" / "owl" / "empty.png").touch()
     page.goto(f"{desk.url}curate/import")
     page.wait_for_function("() => window.imports?.ready")
     assert page.is_disabled("#begin") and page.is_hidden("[name=test_set]")
     page.set_input_files("#choose-folder", folder)
-    expect(page.locator("#chosen")).to_contain_text("4 files")
+    expect(page.locator("#chosen")).to_contain_text("5 files")
     page.click("summary")
     page.fill("[name=classes]", "road")
     sent: list[str] = []
@@ -585,8 +586,9 @@ def test_pictures_are_imported_and_make_a_test_set(desk: Desk, tmp_path: Path) -
     page.click("#to-report")
     expect(page.locator(".report")).to_contain_text("ü 3.png")  # its name was changed
     page.click(".chip:has-text('refused')")
-    expect(page.locator(".report tbody tr")).to_have_count(1)
+    expect(page.locator(".report tbody tr")).to_have_count(2)
     expect(page.locator(".report")).to_contain_text("test/owl/bad.png")
+    expect(page.locator(".report")).to_contain_text("train/owl/empty.png")
     with page.expect_download() as download:
         page.click("#save-report")
     assert "bad.png" in Path(download.value.path()).read_text()

@@ -132,14 +132,16 @@
   // ---- Asking for a reason, a tag, a label: one window, with what is used most as digits
 
   const ask = byId("ask");
-  function question({ title, words = "", choices = [], text = true, button, empty = false, value = "", digits = true, act }) {
+  function question({ title, words = "", choices = [], text = "", button = "", empty = false, value = "", digits = true, act }) {
     byId("ask-title").textContent = title;
     byId("ask-words").textContent = words;
     byId("ask-problem").textContent = "";
     const field = byId("ask-text");
-    field.hidden = !text;
+    field.hidden = byId("ask-label").hidden = !text;
+    byId("ask-label").textContent = text;
     field.value = value;
     byId("ask-do").textContent = button;
+    byId("ask-do").hidden = !button;
     byId("ask-choices").replaceChildren(...choices.map((choice, place) => {
       const chip = document.createElement("button");
       chip.type = "button";
@@ -161,7 +163,7 @@
     };
     ask.querySelector("form").onsubmit = (event) => { event.preventDefault(); done(field.value.trim()); };
     ask.showModal();
-    if (text) field.focus(); else byId("ask-do").focus();
+    (text ? field : button ? byId("ask-do") : byId("ask-choices").firstElementChild).focus();
   }
   // A field that is not seen any more must not keep the keys: a hidden grid takes no focus, and a browser gives it back late.
   const toPage = () => { document.activeElement?.blur(); (gallery.large ? byId("large") : grid).focus({ preventScroll: true }); };
@@ -179,14 +181,14 @@
     const ids = meant();
     if (!ids.length) return;
     const title = gallery.chosen.size ? `Reject ${many(ids)}: why?` : "Why is it rejected?";
-    question({ title, choices: REASONS[kind()], button: "Reject", empty: true, act: (reason) => decide("rejected", reason, ids) });
+    question({ title, text: "Another reason, or none", choices: REASONS[kind()], button: "Reject", empty: true, act: (reason) => decide("rejected", reason, ids) });
   }
   const tagsInUse = () => [...document.querySelectorAll('#filters [data-key^="tag:"] span')].map((one) => one.textContent).slice(0, 9);
   function tag() {
     const ids = meant();
     if (!ids.length) return;
     const title = gallery.chosen.size ? `Tag ${many(ids)}` : "Tag this image";
-    question({ title, choices: tagsInUse(), button: "Tag", act: (said) => post("tag-images", { entries: ids, tag: said }) });
+    question({ title, text: "Tag", choices: tagsInUse(), button: "Tag", act: (said) => post("tag-images", { entries: ids, tag: said }) });
   }
   function label() {
     const ids = meant();
@@ -194,7 +196,7 @@
     if (!gallery.chosen.size && kind() !== "classification") { gallery.say("An image of a segmentation has no label."); return; }
     const known = [...document.querySelectorAll('#filters [data-key^="class:"] span')].map((one) => one.textContent).slice(0, 9);
     const why = "What it shows in truth, where the label that it was made for is wrong.";
-    question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words: why, choices: known, button: "Give this label",
+    question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words: why, text: "Label", choices: known, button: "Give this label",
       act: (said) => post("relabel-images", { entries: ids, label: said }) });
   }
 
@@ -216,7 +218,7 @@
     if (review.session) return void end();
     question({
       title: "Review one after the other", words: "Your name stands beside what you decide. Of the images that you have decided, one in twenty can come once more, to see how steady you are.",
-      button: "Begin with repeats", choices: ["Begin without repeats"], empty: true, value: author(), digits: false,
+      text: "Your name, or none", button: "Begin with repeats", choices: ["Begin without repeats"], empty: true, value: author(), digits: false,
       act: async (said, choice) => {
         kept.browser.set(NAME, said.slice(0, 60));
         try {
@@ -224,12 +226,23 @@
           review.session = result.session;
           byId("review").textContent = "End review";
           gallery.enlarge(true);
-          let place = gallery.current ?? 0;
-          while (place < gallery.count - 1 && (gallery.cell(place)?.verdict ?? "open") !== "open") place += 1;
-          gallery.pick(place);
+          await toFirstOpen();
         } catch (error) { gallery.refuse(error.message); }
       },
     });
+  }
+  // The image to begin with: the first from here on that is open, wherever it stands; else the one that is picked.
+  async function toFirstOpen() {
+    let place = gallery.current ?? 0;
+    while (place < gallery.count && gallery.cell(place) && gallery.cell(place).verdict !== "open") place += 1;
+    if (gallery.cell(place)) { gallery.pick(place); return; }
+    const open = new URLSearchParams(gallery.view);
+    open.delete("review");
+    open.append("review", "open");
+    const { cells } = await wire.get("/curate/api/cells", { view: open.toString(), n: 1 });
+    if (cells.length && await gallery.pickEntry(cells[0][0])) return;
+    gallery.pick(gallery.current ?? 0);
+    gallery.say("All of these images are decided already. Go through them with the arrows.");
   }
   async function end() {
     const one = await figures();
@@ -318,17 +331,17 @@
     if (!count) { gallery.say("None of them fits the filter any more."); return; }
     const counted = words(count);
     const every = (verdict, button) => question({
-      title: `${button} ${counted}?`, text: verdict === "rejected", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, button,
+      title: `${button} ${counted}?`, text: verdict === "rejected" ? "Another reason, or none" : "", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, button,
       words: "All that this filter shows, also what is not in sight. One undo takes all of it back.",
       act: (reason) => { if (what.entries) mark(what.entries, (cell) => { cell.verdict = verdict; }); post("decide", { ...what, verdict, reason: reason || "" }); },
     });
     question({
-      title: `${counted}: what is to be done?`, text: false, empty: true, button: "Nothing",
+      title: `What do you want to do with ${counted}?`, empty: true,
       choices: ["Accept all", "Reject all", "Tag all", "Add all to a test set"],
       act: (choice) => {
         if (choice === "Accept all") every("accepted", "Accept");
         else if (choice === "Reject all") every("rejected", "Reject");
-        else if (choice === "Tag all") question({ title: `Tag ${counted}`, choices: tagsInUse(), button: "Tag", act: (said) => { post("tag-images", { ...what, tag: said }); } });
+        else if (choice === "Tag all") question({ title: `Tag ${counted}`, text: "Tag", choices: tagsInUse(), button: "Tag", act: (said) => { post("tag-images", { ...what, tag: said }); } });
         else if (choice) addToSet(what, count);
       },
     });
@@ -341,7 +354,7 @@
     try { sets = (await wire.get("/curate/api/drafts")).sets; } catch (error) { gallery.refuse(error.message); return; }
     question({
       title: `Add ${words(count)} to a test set`, words: "A test set is a list: what fits this filter later does not come by itself.",
-      choices: sets.map((one) => one.name), button: "Add to a new set", digits: sets.length > 0,
+      choices: sets.map((one) => one.name), text: "Name of a new test set", button: "Add to a new set", digits: sets.length > 0,
       act: async (name) => {
         try {
           let set = sets.find((one) => one.name === name);

@@ -33,9 +33,10 @@
   // ---- What is chosen
 
   function choose(files) {
-    chosen = files.filter((one) => one.file.size > 0 && !/(^|\/)\./.test(one.name));
+    chosen = files.filter((one) => !/(^|\/)\./.test(one.name));   // an empty file is sent too: the report names it
     clear();
     const bytes = chosen.reduce((sum, one) => sum + one.file.size, 0);
+    if (!bytes) chosen = [];
     const size = bytes >= 1e6 ? `${(bytes / 1e6).toFixed(1)} MB` : `${Math.ceil(bytes / 1e3)} kB`;
     const named = chosen.length === 1 ? chosen[0].name : `${chosen.length.toLocaleString("en")} files`;
     document.getElementById("chosen").textContent = chosen.length ? `${named}, ${size}` : "";

@@ -377,17 +377,17 @@
     try {
       const said = await wire.get(`/curate/api/totals?${query}`);
       if (mine !== totalsAsked || view !== gallery.view) return;
-      counted(said.count);
       patch.parts(said.parts);
+      counted(said.count);
       gallery.filtersOf = view;
       gallery.isFilter = said.filter;
-      waits(said.note, mine);
+      waits(said.note, said.waiting, mine);
     } catch (error) { if (mine === totalsAsked) gallery.refuse(error.message); } finally { counting -= 1; settle(); }
   }
   // Some images cannot be told yet: it is looked again when they may be.
-  function waits(note, mine) {
-    if (!note) return;
-    if (!byId("said").parentElement.matches(".bad")) gallery.say(note);
+  function waits(note, waiting, mine) {
+    if (!waiting) return;
+    if (note && !byId("said").parentElement.matches(".bad")) gallery.say(note);
     setTimeout(() => { if (mine === totalsAsked) gallery.again(); }, 4000);
   }
   gallery.totals = totals;
@@ -406,8 +406,7 @@
     byId("count-words").textContent = count === 1 ? "image" : "images";
     for (const one of document.querySelectorAll("[data-count]")) one.textContent = words;
     byId("select-all").disabled = !count;
-    document.querySelector("#grid > .empty")?.toggleAttribute("hidden", count > 0);
-    if (count) [byId("no-fit").hidden, byId("none-yet").hidden] = [false, true];
+    byId("part-empty").toggleAttribute("hidden", gallery.count > 0);
   }
 
   // Another view: its first images at once, its counts when they are there. `aimed` is the last that was asked for, which
@@ -462,7 +461,9 @@
   // Goes to an image of the view, wherever it stands; to none where it is not in it.
   gallery.pickEntry = async (entry) => {
     const { view } = gallery, place = gallery.placeOf(entry) ?? await placeIn(view, entry);
-    if (place !== null && view === gallery.aimed) gallery.pick(place);
+    if (place === null || view !== gallery.aimed) return false;
+    gallery.pick(place);
+    return true;
   };
   // The studio was started anew, or many others looked at theirs: which images the view held is not known any more.
   async function forgotten() {

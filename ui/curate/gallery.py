@@ -28,7 +28,7 @@ from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
 from ui.explore.parts import acts, button, help_window, icon, key, muted, text_line, value_row
 from ui.frame import signed_in
-from ui.markup import Html, el
+from ui.markup import Child, Html, el
 from ui.replies import add_posted, fetched_at, page_at
 from ui.security.request_limits import LIKE_PICTURE, refusal, require_own_page
 
@@ -121,13 +121,21 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     ) -> Mapping[str, Any]:
         read = View.read(view)
         found = gallery.totals(read, check or (), held)
-        parts = {"filters": filter_column(read, found), "order": order_choice(read, found)}
-        note = ""
-        if found.waiting:
-            left_out = count_of(found.waiting, "image", "is")
-            note = f"{left_out} left out: what they show is still being looked at."
+        count = found.count.number
+        parts = {
+            "filters": filter_column(read, found),
+            "order": order_choice(read, found),
+            "part-empty": _empty(count, count or gallery.count(View()).number, found.waiting),
+        }
+        note = _waiting_words(found.waiting) if found.waiting and count else ""
         is_filter = read.is_filter and not held
-        return {"count": found.count.number, "parts": parts, "note": note, "filter": is_filter}
+        return {
+            "count": count,
+            "parts": parts,
+            "note": note,
+            "waiting": found.waiting,
+            "filter": is_filter,
+        }
 
     @fetched_at(app, "/curate/api/detail")
     def detail(entry: Annotated[int, Query(ge=1)], undecided: bool = False) -> Mapping[str, Any]:
@@ -163,7 +171,14 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
         "Curate",
         "images",
         _filters(view, totals),
-        el("section", _toolbar(view, totals), _grid(count, whole), _large(), _said(), class_="middle"),
+        el(
+            "section",
+            _toolbar(view, totals),
+            _grid(_empty(count, whole, totals.waiting)),
+            _large(),
+            _said(),
+            class_="middle",
+        ),
         no_detail("Pick an image to see all that is known of it." if count else ""),
         _selection_bar(),
         _dialogs(),
@@ -224,7 +239,13 @@ def _toolbar(view: View, totals: Totals) -> Html:
         ),
         el("b", "", id="review-place", class_="small", title="Place of this image among those of the filter"),
         el("span", "", id="review-figures", class_="mut small review-figures"),
-        button(["Select all ", el("span", f"{number:,}", data_count=True)], "", "s", id="select-all"),
+        button(
+            ["All ", el("span", f"{number:,}", data_count=True), " …"],
+            "",
+            "s",
+            id="select-all",
+            title="Decide on all images of this filter, or add them to a test set",
+        ),
         button("Review", "", "s", id="review", title="Decide one after the other, with figures of how steady you are"),
         button([icon("undo"), "Undo", key("U")], "", "s", id="undo", disabled=True),
         button([el("span", "Keys"), key("?")], "", "s q", id="keys", data_keys_open=True, title="What the keys do"),
@@ -236,27 +257,32 @@ def _images(number: int) -> str:
     return "image" if number == 1 else "images"
 
 
-def _grid(count: int, whole: int) -> Html:
-    none = el(
-        "div",
-        el(
-            "p",
-            "No image fits this filter. ",
-            el("a", "Clear it", href=gallery_address(), data_view=""),
-            id="no-fit",
-            hidden=not whole,
-        ),
-        el("p", "There are no images yet.", id="none-yet", hidden=whole > 0),
-        muted(
-            "Images come from ",
+def _waiting_words(waiting: int) -> str:
+    return f"{count_of(waiting, 'image', 'is')} not compared yet, and missing here until then."
+
+
+def _empty(count: int, whole: int, waiting: int) -> Html:
+    """What stands in place of images: why there are none, and what to do. Hidden where there are some."""
+    if waiting:
+        words: Child = "Nothing found so far."
+        more: Child = f"{_waiting_words(waiting)} The page looks again by itself."
+    elif whole:
+        words = ["No image fits this filter. ", el("a", "Clear it", href=gallery_address(), data_view="")]
+        more = None
+    else:
+        words = "There are no images yet."
+        more = [
+            el("a", "Bring in your own", href="/curate/import"),
+            ", or make some: a few in ",
             el("a", "Explore", href="/"),
-            ", a run at a time, or from an ",
-            el("a", "import", href="/curate/import"),
+            ", many in ",
+            el("a", "Batches", href="/batches/"),
             ".",
-        ),
-        class_="empty",
-        hidden=count > 0,
-    )
+        ]
+    return el("div", el("p", words), muted(more) if more else None, id="part-empty", class_="empty", hidden=count > 0)
+
+
+def _grid(none: Html) -> Html:
     return el(
         "div",
         none,
@@ -318,7 +344,8 @@ def _dialogs() -> Html:
             el("h2", "", id="ask-title"),
             muted("", id="ask-words"),
             el("div", id="ask-choices", class_="chips"),
-            text_line(id="ask-text", maxlength=300, aria_labelledby="ask-title"),
+            el("label", "", for_="ask-text", id="ask-label", class_="small mut"),
+            text_line(id="ask-text", maxlength=300),
             el("p", "", id="ask-problem", role="alert", class_="wrong"),
             acts(
                 button("Cancel", "", "q", id="ask-cancel"), el("button", "", type="submit", class_="btn p", id="ask-do")

@@ -175,7 +175,8 @@ def _form() -> Html:
             el("b", "Drop an archive, pictures or a folder here"),
             muted(
                 "A .zip or .tar of any format that an export has, or of plain folders: the name of a folder is a "
-                "label, “train”, “val” or “test” is a split, “masks” holds masks."
+                "label, “train”, “val” or “test” is a split, “masks” holds masks. Beside folders of plain names a "
+                "folder “test” is a label, too."
             ),
             acts(
                 _chooser("files", "Choose files", accept=".zip,.tar,.gz,.tgz,.xz,.bz2,image/*", multiple=True),
@@ -249,16 +250,24 @@ def _chooser(name: str, words: str, **attributes: str | bool) -> Html:
     )
 
 
+def _gallery_of(name: str) -> str:
+    """Where the gallery shows the images of an import."""
+    return gallery_address(ImageFilter(facets={"import": (name,)}))
+
+
 def state_part(state: ImportState | None) -> Html:
     """How far the latest import of an upload is, or what came of it."""
     if state is None:
         return el("div", id="part-import")
     link: Child = None
     if state.number and state.state == "done":
-        link = el("a", "See its report", href=f"{IMPORT}/{state.number}", class_="btn s", id="to-report")
+        link = acts(
+            el("a", "See the images", href=_gallery_of(state.name), class_="btn s", id="to-imported"),
+            el("a", "See the report", href=f"{IMPORT}/{state.number}", class_="btn s", id="to-report"),
+        )
     if state.state == "running":
-        total = f"{state.done:,} of {state.total:,}" if state.total else "looking through it"
-        told = f"{state.rows:,} told" if state.rows else ""
+        total = f"{state.done:,} of {state.total:,}" if state.total else "finding out what is in it"
+        told = count_of(state.rows, "row") + " in the report" if state.rows else ""
         words = " · ".join(part for part in (total, told) if part) + left(state.seconds_left)
         content: list[Child] = [
             el("b", state.name),
@@ -293,7 +302,7 @@ def _line(held: Import) -> Html:
         f"{IMPORT}/{held.id}",
         "set-line",
         pill("finished", "ok") if held.state == "done" else pill("unfinished", "warn"),
-        el("span", told or el("small", "nothing to tell", class_="mut"), class_="versions-line"),
+        el("span", told or el("small", "all came as they are", class_="mut"), class_="versions-line"),
         when=when(held.created),
     )
 
@@ -336,7 +345,7 @@ def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[t
     gallery = el(
         "a",
         "Its images",
-        href=gallery_address(ImageFilter(facets={"import": (held.name,)})),
+        href=_gallery_of(held.name),
         class_="btn",
         id="to-images",
     )

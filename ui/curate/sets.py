@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.test_sets import SetVersion, TestSet
 from core.words import count_of
 from services.commands import Commands, Missing
+from services.curation.views import list_address
 from services.test_sets.drafts import Added, Parted, PutBackInTestSet, Readiness, ReleaseTestSet, SplitTestSet
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, VerifyTestSet, version_facts
@@ -85,6 +86,14 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         found = services.versions.difference(before, after)
         content = difference_page(before, after, found, kind, page_number(number), services.stored.all())
         return page(request, "What is different", content)
+
+    @app.get(f"{SETS}/{{set_id}}/review", include_in_schema=False)
+    def review(set_id: str) -> Response:
+        """Lead to those images of the draft that are not accepted, in the gallery, where they can be decided."""
+        try:
+            return RedirectResponse(list_address(services.drafts.not_accepted(set_id)), status_code=303)
+        except UserError as error:
+            return PlainTextResponse(str(error), status_code=404)
 
     @page_at(app, f"{SETS}/{{set_id}}", ALL_SETS)
     def one(request: Request, set_id: str, version: str = "") -> str:
@@ -256,7 +265,7 @@ def _work_facts(view: WorkView) -> Mapping[str, Any]:
 
 def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any]:
     known = services.exports.of(version)
-    return {"parts": {"part-exports": exports_part(known)}, "active": any(view.active for view in known)}
+    return {"parts": {"part-exports": exports_part(known, version)}, "active": any(view.active for view in known)}
 
 
 # What a page shows

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from core.image_filter import Facet, ImageFilter
 from core.model_sections import in_bytes
-from core.test_sets import SPLITS, Review, ShownEntry, Split
+from core.test_sets import SPLITS, Review, SetVersion, ShownEntry, Split
 from core.types import TaskKind
 from core.words import count_of
 from services.test_sets.drafts import SplitResult, SplitTestSet, two_tasks
@@ -33,7 +33,7 @@ from ui.curate.sets_words import (
 )
 from ui.evaluate.words import evaluate_address
 from ui.explore.parts import bar, box, button, facts, heading, here_link, icon, left, named_row, page_head, pill
-from ui.markup import Child, Html, el
+from ui.markup import Child, Html, el, join
 from ui.study.words import when
 
 MOST_NAMED = 20
@@ -172,7 +172,7 @@ def _counts(shown: ShownVersion) -> Html | None:
     )
     rows = [
         named_row(
-            label or el("span", "none", class_="mut"),
+            label or el("span", "no label", class_="mut"),
             [cell(label, split) for split in splits],
             cell(label, None) if len(splits) > 1 else None,
         )
@@ -190,7 +190,7 @@ def _counts(shown: ShownVersion) -> Html | None:
 
 
 def _split_head(split: Split) -> Html:
-    short = {"validation": "val.", "": "none"}.get(split, split)
+    short = {"validation": "val.", "": "no split"}.get(split, split)
     return el("th", short, scope="col", title=SPLIT_WORDS[split])
 
 
@@ -236,6 +236,9 @@ def _before_release(shown: ShownVersion) -> Html:
         if obstacle.images:
             words = f"Show {'it' if len(obstacle.images) == 1 else f'the {len(obstacle.images):,}'}"
             link = el("a", words, href=_link(shown, SetPlace(against=obstacle.kind)), class_="btn s")
+        if obstacle.kind == "not accepted":
+            to = set_address(shown.held.id, "/review")
+            link = join(link, el("a", "Review them", href=to, class_="btn s", id="review-them"))
         title = el("b", OBSTACLE_WORDS[obstacle.kind])
         lines.append(
             el(
@@ -318,18 +321,18 @@ def _released(shown: ShownVersion) -> Html:
             class_="card-head",
         ),
         el("div", id="part-verify", data_own=True),
-        exports_part(shown.exports),
+        exports_part(shown.exports, shown.version),
         class_="card box",
     )
 
 
-def exports_part(exports: Sequence[WorkView]) -> Html:
+def exports_part(exports: Sequence[WorkView], version: SetVersion) -> Html:
     """The exports of a version that are being made, or can be fetched."""
     known = [view for view in exports if view.state in ("waiting", "running", "done", "failed")]
-    return el("div", [_export(view) for view in known], id="part-exports", class_="works")
+    return el("div", [_export(view, version) for view in known], id="part-exports", class_="works")
 
 
-def _export(view: WorkView) -> Html:
+def _export(view: WorkView, version: SetVersion) -> Html:
     title = FORMAT_TITLES[view.kind]
     if view.active:
         return work_line(view, f"Export as {title}")
@@ -348,8 +351,8 @@ def _export(view: WorkView) -> Html:
             data_download=True,
         ),
         el("small", f"{title} · {in_bytes(ready.size)} · kept for an hour", class_="mut"),
-        button("Take it away", look="s q", data_cancel=view.id),
-        el("code", FORMATS[view.kind].line.replace("SET", ready.name.removesuffix(".zip")), class_="loads"),
+        button("Delete the file", look="s q", data_cancel=view.id),
+        el("code", FORMATS[view.kind].line_of(ready.name.removesuffix(".zip"), version.splits), class_="loads"),
         class_="ready",
     )
 
@@ -395,6 +398,9 @@ def preview_words(found: SplitResult, asked: SplitTestSet) -> str:
     wanted: dict[Split, float] = {"train": asked.train, "validation": asked.validation, "test": asked.test}
     empty = [SPLIT_WORDS[split] for split, share in wanted.items() if share and not found.splits.get(split)]
     said = f"{'This gives' if found.compared else 'This gives about'} {_images_of(found)}. {_groups_of(found)}"
+    total = round(100 * sum(wanted.values()), 1)
+    if total != 100:
+        said += f" The shares add up to {total:g} %, not 100 %: each is taken as its part of them."
     if empty:
         said += f" That is too few groups: {' and '.join(empty)} would get no image."
     return said if found.compared else f"{said} Pressing the button compares the sources first."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
@@ -45,17 +45,26 @@ class FormatWords:
     loads: str
     line: str
     """The one line that loads it; SET stands for the unpacked folder."""
+    folders: Mapping[str, str] = field(default_factory=lambda: {"validation": "validation", "": "unsplit"})
+    """What its files call those splits whose folder has another name."""
+
+    def line_of(self, folder: str, splits: Collection[Split]) -> str:
+        """The line that loads an unpacked folder: its test split, or one that it has."""
+        split = next((one for one in ("test", "validation", "train", "") if one in splits), "test")
+        return self.line.replace("test", self.folders.get(split, split)).replace("SET", folder)
 
 
+_VAL: Mapping[str, str] = {"validation": "val", "": "unsplit"}
 FORMATS: Mapping[str, FormatWords] = {
     "imagefolder": FormatWords("Hugging Face datasets", 'datasets.load_dataset("SET", split="test")'),
     "torchvision": FormatWords(
         "torchvision, timm, Keras: a folder a label", 'torchvision.datasets.ImageFolder("SET/test")'
     ),
-    "coco": FormatWords("pycocotools, Detectron2, MMDetection", 'COCO("SET/annotations/instances_test.json")'),
+    "coco": FormatWords("pycocotools, Detectron2, MMDetection", 'COCO("SET/annotations/instances_test.json")', _VAL),
     "cityscapes": FormatWords(
         "torchvision and tools for Cityscapes; every image needs a mask",
         'torchvision.datasets.Cityscapes("SET", split="test", target_type="semantic")',
+        {"validation": "val", "": "test"},
     ),
     "yolo": FormatWords("Ultralytics YOLO; outlines of the masks", 'YOLO("yolo11n-seg.pt").val(data="SET/data.yaml")'),
     "webdataset": FormatWords(

@@ -583,7 +583,7 @@ def test_a_killed_import_is_finished_by_the_same_command(
     said = capsys.readouterr().out.splitlines()
     assert said[-2:] == [
         "8 images came into the workspace as “birds” (import 1).",
-        "8 images came into “Birds@draft”.",
+        "8 images came into the draft of “Birds”.",
     ]
     assert len(entries(workspace)) == 8 and {entry.id for entry in entries(workspace)} > set(ids)
     assert workspace.images.orphans() == ()
@@ -605,7 +605,7 @@ def test_the_command_line_tells_what_came(
     assert "2 images came into the workspace as “Mine”" in said and "\x1b" not in said
     assert main([*place, "imports"]) == 0 and "2 refused)" in capsys.readouterr().out
     assert main([*place, "show-import", "1"]) == 0 and "“boat” is not a known one" in capsys.readouterr().out
-    assert main([*place, "into-set", "1"]) == 0 and "came into “Mine@draft”" in capsys.readouterr().out
+    assert main([*place, "into-set", "1"]) == 0 and "came into the draft of “Mine”" in capsys.readouterr().out
     for wrong in (["show-import", "7"], ["into-set", "7"], ["import", str(tmp_path / "gone")]):
         assert main([*place, *wrong]) == 2
     assert main(["--workspace", str(tmp_path / "none"), "imports"]) == 2
@@ -633,7 +633,7 @@ def test_an_upload_comes_in_beside_the_server(workspace: Workspace, tmp_path: Pa
     assert (begun.state, begun.name) == ("running", "birds") and not archive.exists()
     state = ended(service)
     assert (state.state, state.done, state.total, state.number, state.rows) == ("done", 6, 6, 1, 0)
-    assert "6 images came into the workspace" in state.message and "“Night birds@draft”" in state.message
+    assert "6 images came into the workspace" in state.message and "the draft of “Night birds”" in state.message
     assert service.listed()["going_on"] is None
     (held,) = service.listed()["imports"]
     assert (held["name"], held["source"], held["format"]) == ("birds", "birds.zip", "imagefolder")

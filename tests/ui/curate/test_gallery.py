@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,27 @@ def test_the_page_comes_with_its_first_images_and_escapes_what_they_say(studio: 
     assert "<script>alert" not in hostile and "<img src=x" not in hostile
 
 
+def test_a_page_without_images_says_why_and_what_to_do(
+    studio: Studio, client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(markup: str) -> str:
+        found = re.search(r"<div[^>]*part-empty.*?</div>", markup)
+        assert found
+        return found[0]
+
+    with studio_in(tmp_path) as empty:
+        words = told(gallery_page(View.read("class=none+such"), empty.gallery))
+        assert "There are no images yet" in words and "Clear it" not in words
+        assert all(f'href="{to}"' in words for to in ("/curate/import", "/", "/batches/"))
+    assert "Clear it" in told(gallery_page(View.read("class=none+such"), studio.gallery))
+    totals = studio.gallery.totals
+    monkeypatch.setattr(studio.gallery, "totals", lambda *given: replace(totals(*given), waiting=8))
+    said = client.get("/curate/api/totals", params={"view": "class=none+such"}).json()
+    words = told(said["parts"]["part-empty"])
+    assert "8 images are not compared yet" in words and "No image fits" not in words
+    assert said["waiting"] == 8 and not said["note"], "it is said once"
+
+
 def test_an_image_that_is_gone_is_said_to_be(studio: Studio) -> None:
     with pytest.raises(UserError, match="no image"):
         studio.gallery.detail(10**6)
@@ -247,13 +269,3 @@ def test_an_image_is_found_at_its_place_among_those_that_were_held(client: TestC
     assert client.get("/curate/api/place", params={**asked, "held": held}).json()["place"] == 1
     undone = studio.commands.send("undo-decision", {"decision": decision})
     assert undone.entry == entry, "to go back to it"
-
-
-def test_a_gallery_without_images_says_so_and_blames_no_filter(studio: Studio, tmp_path: Path) -> None:
-    nothing = View.read("class=zeppelin")
-    with studio_in(tmp_path) as empty:
-        for page, said, silent in (
-            (gallery_page(nothing, empty.gallery), "none-yet", "no-fit"),
-            (gallery_page(nothing, studio.gallery), "no-fit", "none-yet"),
-        ):
-            assert f'id="{said}">' in page and f'id="{silent}" hidden' in page

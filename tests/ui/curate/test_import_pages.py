@@ -73,7 +73,8 @@ def page(client: TestClient, path: str, status: int = 200) -> str:
 def test_an_archive_comes_in_and_into_a_test_set(studio: Studio, client: TestClient) -> None:
     assert "Imported before" not in page(client, "/curate/import")
     said = imported(studio, client, archive(), name="Mine", test_set="Set of them")
-    assert "done 3 images came into the workspace as “Mine”" in said and "“Set of them@draft”" in said
+    assert "done 3 images came into the workspace as “Mine”" in said and "into the draft of “Set of them”" in said
+    assert "/curate/?import=Mine" in client.get("/curate/api/import").json()["parts"]["part-import"]
     (held,) = studio.workspace.imports.all()
     assert (held.name, held.source, held.images) == ("Mine", "birds.zip", 3)
     assert "Mine Plain folder" in page(client, "/curate/import")

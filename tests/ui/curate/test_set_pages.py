@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import threading
 import zipfile
@@ -18,10 +19,11 @@ from fastapi.testclient import TestClient
 
 from core.errors import UserError
 from core.progress import OnCount
-from core.test_sets import SetVersion
+from core.test_sets import SetVersion, Split
 from core.types import Task
 from formats.layouts import LAYOUTS
 from formats.reading import read
+from services.curation.views import View
 from services.studio import Studio
 from services.test_sets import exports
 from services.work_queue import WorkQueue
@@ -143,6 +145,11 @@ def test_a_draft_says_what_stands_against_its_release(studio: Studio, client: Te
     assert f"1 that nobody reviewed (test cases {open_case[0]})" in said and "5 images" in said
     shown = page(client, f"{address}?against=not+accepted")
     assert "1 of 5 images" in shown and "not reviewed" in shown
+    gone = client.get(f"{address}/review", follow_redirects=False)
+    assert gone.status_code == 303 and f'href="{address}/review"' in client.get(address).text
+    found = studio.gallery.page(View.read(gone.headers["location"].partition("?")[2])).entries
+    assert tuple(entry.test_case for entry in found) == open_case
+    assert client.get("/curate/sets/none/review").status_code == 404
     assert "3 of 5 images" in page(client, f"{address}?class=bird&review=accepted&none=split")
     done(client, "set-split-in-test-set", test_set=set_id, images=images(studio, set_id)[:1], split="train")
     assert "4 images are in no split, and others are" in page(client, address)
@@ -170,6 +177,17 @@ def test_a_window_proposes_shares_that_suit_the_draft(studio: Studio, client: Te
     assert proposed(set_id) == ["25", "0", "75"], "what it has by now"
 
 
+def test_a_table_of_counts_says_which_of_its_lines_have_no_label_and_no_split(
+    studio: Studio, client: TestClient
+) -> None:
+    set_id = filled(studio)
+    held = images(studio, set_id)
+    done(client, "relabel-in-test-set", test_set=set_id, images=held[:1], label="")
+    done(client, "set-split-in-test-set", test_set=set_id, images=held[:1], split="test")
+    said = page(client, f"/curate/sets/{set_id}")
+    assert "label no split test all no label" in said or "label test no split all no label" in said
+
+
 def test_a_split_is_told_while_its_shares_are_typed(studio: Studio, client: TestClient) -> None:
     set_id = filled(studio)
     asked = {"test_set": set_id, "train": "50", "test": "50 %", "seed": "0", "keep": "true"}
@@ -181,6 +199,8 @@ def test_a_split_is_told_while_its_shares_are_typed(studio: Studio, client: Test
     assert told() == f"{begin} Pressing the button compares the sources first."
     done(client, "set-work", kind="split-test-set", **{**asked, "keep": True})
     assert told() == begin.replace("about ", "")
+    assert "add up to" not in told()
+    assert "The shares add up to 120 %, not 100 %" in told(train="20", test="100")
     few = told(train="40", validation="30", test="30", keep="true")
     assert "That is too few groups: validation would get no image." in few, "those with a split keep it"
     refused = client.get("/curate/api/set-split", params={**asked, "train": "many"})
@@ -373,6 +393,26 @@ def test_every_format_that_is_written_is_offered() -> None:
     documented = Path("docs/formats.md").read_text(encoding="utf-8")
     for name, words in FORMATS.items():
         assert f"`{words.line}`" in documented, f"The page and docs/formats.md load {name} by different lines."
+
+
+@pytest.mark.parametrize("split", ["", "validation", "train"])
+def test_the_line_beside_an_export_loads_it_whatever_splits_it_has(
+    studio: Studio, client: TestClient, tmp_path: Path, split: Split
+) -> None:
+    set_id = filled(studio)
+    studio.workspace.test_sets.set_splits(
+        studio.test_sets.version_of(f"{set_id}@draft").number, dict.fromkeys(images(studio, set_id), split)
+    )
+    studio.commands.send("release-test-set", {"test_set": set_id})
+    version = studio.workspace.test_sets.get(set_id).latest
+    assert version is not None
+    _, data = exported(client, version, "coco")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        archive.extractall(tmp_path)
+    shown = client.get("/curate/api/set-exports", params={"version": version.id}).json()["parts"]["part-exports"]
+    line = unescape(re.search(r"<code[^>]*>(.*?)</code>", shown)[1])  # type: ignore[index]
+    named = re.search(r'"(.*)"', line)
+    assert line.startswith("COCO(") and named and len(json.loads((tmp_path / named[1]).read_bytes())["images"]) == 4
 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "csv"])
