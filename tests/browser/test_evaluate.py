@@ -382,7 +382,9 @@ def test_another_model_is_looked_at_and_stands_beside_the_first(page: Page, serv
     page.locator("#model-form [name=file]").fill(str(file))
     page.locator("#model-form [name=classes]").fill(", ".join(CLASSES))
     page.locator("#look").click()
-    expect(page.locator("#wrong-model")).to_contain_text("mean and std")
+    expect(page.locator("#wrong-model")).to_contain_text(
+        "the mean of the three channels, such as 0.485, 0.456, 0.406, and their standard deviation"
+    )
     page.locator("#model-form [name=mean]").fill(MEAN)
     page.locator("#model-form [name=std]").fill(STD)
     page.locator("#look").click()
@@ -582,6 +584,19 @@ def test_menus_lie_within_a_phone(page: Page, server: Server) -> None:
     assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
     page.keyboard.press("Escape")
     expect(page.locator("#report .menu")).to_be_hidden()
+
+
+def test_a_menu_lies_within_the_page_where_its_button_stands_on_a_second_line(page: Page, server: Server) -> None:
+    answered(page, server, OBJECTS)
+    page.locator("#report summary").click()
+    rows = set()
+    for width in range(620, 1300, 40):
+        page.set_viewport_size({"width": width, "height": 800})
+        box, title = page.locator("#report .menu").bounding_box(), page.locator(".eval-head h1").bounding_box()
+        assert box is not None and title is not None
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width, width
+        rows.add(box["y"] > title["y"] + title["height"] + 50)
+    assert rows == {True, False}, "the button stands beside the title, and below it"
 
 
 def test_the_header_names_every_page_on_a_phone(page: Page, server: Server) -> None:

@@ -352,7 +352,7 @@ def test_an_onnx_file_that_does_not_say_its_mean_is_asked_in_explore(studio: Stu
         until(lambda: not studio.predictions.compare(state.run, state.settings).waiting)
         return studio.predictions.compare(state.run, state.settings)
 
-    assert "mean and std" in asked().problem
+    assert "give the mean of the three channels" in asked().problem
     found = asked(mean=MEAN, std=STD, size="32")
     assert not found.problem and found.source is not None
     assert {one.label for one in found.source.top} == set(CLASSES)
