@@ -20,8 +20,8 @@ from evaluation.retraining.arm_statistics import GENERATED
 from evaluation.retraining.stored_training import Training, learnt
 from services.evaluation.retraining import jobs as retrainings
 from services.evaluation.service import model_choice_key
-from tests.services.evaluation.test_results import BIRDS, ROADS, read_all
-from tests.support.evaluation_cases import fill
+from tests.support.evaluation_cases import BIRDS, ROADS, scenes_that_are_read
+from tests.support.made_once import MadeOnce
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here
 
@@ -37,14 +37,11 @@ SPILT = """[...document.querySelectorAll('#part-retraining, #part-retraining *')
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Server]:
     """With scenes of both kinds that the models of the demo have read."""
-    with serving_here(tmp_path_factory.mktemp("retrain") / "workspace", ScriptedModels()) as (url, studio):
-        fill(studio.workspace, 14)
-        fill(studio.workspace, 1, road=True)
-        for asked in (BIRDS, ROADS):
-            read_all(studio.evaluations, asked)
-        yield url, studio
+    folder = scenes_that_are_read(made_once, tmp_path_factory.mktemp("retrain"))
+    with serving_here(folder, ScriptedModels()) as served:
+        yield served
 
 
 @pytest.fixture(autouse=True)
@@ -176,5 +173,5 @@ def test_what_cannot_be_trained_is_told_in_a_sentence(page: Page, server: Server
     page.locator("#f-shift").select_option(f"{shift.number}")
     ask(page)
     part = page.locator("#part-retraining")
-    expect(part.locator(".problem")).to_contain_text("It has 1 source: to learn, to tune and to measure takes")
+    expect(part.locator(".problem")).to_contain_text("None of its 4 sources falls to the side to measure with")
     expect(part.locator("#retraining-form")).to_be_visible()
