@@ -153,7 +153,10 @@ def splits_in_words(version: SetVersion) -> str:
 
 
 def shot(entry: SetEntry, *marks: Child, label: Child = None, note: Child = None, **attributes: str | None) -> Html:
-    """One image in a grid: its picture with `marks` over it; below it its label, or what stands for it, and `note`."""
+    """One image in a grid: its picture with `marks` over it; below it its label, or what stands for it, and `note`.
+
+    An image with a mask needs no label.
+    """
     return press(
         el(
             "span",
@@ -163,7 +166,8 @@ def shot(entry: SetEntry, *marks: Child, label: Child = None, note: Child = None
         ),
         el(
             "span",
-            label or (el("b", entry.label) if entry.label else el("span", "no label", class_="mut")),
+            label
+            or (el("b", entry.label) if entry.label else el("span", "" if entry.mask else "no label", class_="mut")),
             note,
             class_="under",
         ),

@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 
 from core.errors import UserError
 from core.progress import OnCount
-from core.test_sets import SetVersion, Split
+from core.test_sets import SetEntry, SetVersion, Split
 from core.types import Task
 from formats.layouts import LAYOUTS
 from formats.reading import read
@@ -31,7 +31,7 @@ from tests.support.cases import made_case
 from tests.support.serving import until
 from tests.support.set_cases import picture, run_of
 from ui.curate.sets import add_test_sets
-from ui.curate.sets_words import FORMATS, pages
+from ui.curate.sets_words import FORMATS, pages, shot
 
 HOSTILE = '<script>alert(1)</script> & "co"'
 
@@ -537,3 +537,8 @@ def test_waiting_work_can_be_cancelled() -> None:
     go_on.set()
     assert queue.wait(first, 30).state == "cancelled"
     queue.close()
+
+
+def test_only_an_image_without_a_mask_is_said_to_have_no_label() -> None:
+    sha = "0" * 64
+    assert ">no label<" in str(shot(SetEntry(sha, sha))) and ">no label<" not in str(shot(SetEntry(sha, sha, mask=sha)))
