@@ -701,6 +701,10 @@ def test_what_cannot_be_evaluated_says_so(page: Page, odd: Server) -> None:
     expect(page.locator("#edits [data-table]:visible")).to_contain_text("fewer than 20 test cases")
     expect(page.locator("#ranking-said")).to_contain_text("no order is shown to be better")
     expect(page.locator("main")).not_to_contain_text("NaN")
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.locator("#edits [data-table]:visible [data-what='newly wrong']").first).to_be_visible()
+    expect(page.locator("#classes [data-what=generated]").first).to_contain_text("of 1")
+    expect(page.locator("#classes [data-what=generated]").first).to_be_visible()
 
 
 def test_splits_are_never_mixed(page: Page, odd: Server) -> None:
