@@ -43,7 +43,7 @@ test-fast: $(TEST_READY) ## The tests without the slow ones, the browser and the
 	  --ignore=tests/browser --numprocesses auto --dist worksteal $(ARGS)
 
 soak: $(TEST_READY) ## The tests that take minutes each: kills by the dozen, the protocol and the questions of the paper in full, a thousand replies, real-size weights, a compiler at work
-	@exec $(BIN)/python -m pytest -m soak $(ARGS)
+	@NUMBA_DISABLE_JIT=0 exec $(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: $(TEST_READY) ## Style, layout, the walls between the rooms, and types
 	@$(BIN)/ruff check .

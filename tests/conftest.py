@@ -27,6 +27,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub, w
 # A folder without certificates. httpx reads all that a machine trusts for each client: 20 ms, and no test needs one.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+# Before anything imports numba: of few images it would be compiled for twenty seconds. `make soak` compiles it.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 gc.disable()  # until all tests are collected: it would take a third of that time, and there is no garbage yet
 
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)

@@ -145,7 +145,9 @@ def wakes_in_a_second(process: psutil.Process) -> int:
 
 @pytest.mark.demo
 @pytest.mark.slow
-def test_a_start_is_quick_a_second_one_is_refused_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+def test_a_start_is_quick_a_second_one_is_refused_and_sigterm_ends_it_cleanly(
+    tmp_path: Path, start_here: Start
+) -> None:
     """With a password, so that it may listen beyond this machine. Ctrl-C ends the one of the next test."""
     given = {"arguments": ("--host", "0.0.0.0"), "environment": {"STUDIO_PASSWORD": PASSWORD}}
     server = ServerProcess(tmp_path / "w", tmp_path / "log", **given).start()  # type: ignore[arg-type]
@@ -157,8 +159,8 @@ def test_a_start_is_quick_a_second_one_is_refused_and_sigterm_ends_it_cleanly(tm
         with urllib.request.urlopen(f"{server.url}healthz", timeout=30) as reply:
             assert json.load(reply) == {"status": "ok", "profile": "demo", "version": version()}
         assert [status(f"{server.url}{path}") for path in ("config", "annotate/")] == [401, 200]
-        refused(start("--workspace", str(tmp_path / "other"), "--port", str(server.port)), f"Port {server.port}")
-        second = start("--workspace", str(tmp_path / "w"), "--port", str(free_port()))
+        refused(start_here("--workspace", str(tmp_path / "other"), "--port", str(server.port)), f"Port {server.port}")
+        second = start_here("--workspace", str(tmp_path / "w"), "--port", str(free_port()))
         refused(second, f"The studio at {server.url.rstrip('/')} (process {server.process.pid} on", "has the workspace")
         idle = psutil.Process(server.process.pid)
         until(lambda: wakes_in_a_second(idle) < 100)
