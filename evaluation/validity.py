@@ -382,15 +382,14 @@ class _Table:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Wrong and valid images of all, by each consensus: if none, and if all of the others are valid."""
-        wrong = self.of_wrong
+        """Wrong and valid images of all: if none, and if all of those without a consensus, or a vote, are valid."""
+        wrong, left = self.of_wrong, self.held.without_consensus[self.asked]
         size = self._by_pool(self.asked_weight)
-        valid, left = (
-            ratio(self._by_pool(one[self.asked] * self.asked_weight), size)
-            for one in (self.held.valid, self.held.without_consensus)
+        low, high = (
+            ratio(self._by_pool(np.where(left, valid, self.chance_valid) * self.asked_weight), size) for valid in (0, 1)
         )
         mass, unknown = self.mass[: self.pools][wrong], float(self.mass[self.pools])
-        return float((mass * valid[wrong]).sum()), float((mass * (valid + left)[wrong]).sum()) + unknown
+        return float((mass * low[wrong]).sum()), float((mass * high[wrong]).sum()) + unknown
 
     @property
     def times_valid(self) -> float:

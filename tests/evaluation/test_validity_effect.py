@@ -296,6 +296,19 @@ def test_workers_who_always_say_yes_are_seen_by_control_items() -> None:
     assert ((found > 0.5) == truth).mean() > 0.95 and (states == HARD).mean() < 0.1
     again = drawn_states(ballots, np.arange(60), np.zeros(60, int), np.full(60, -1))
     assert (states == again).all(), "the same votes say the same"
+    # The bounds are of the same estimate: what was measured lies between them, and without hard images on both.
+    votes_for, ones = votes.astype(int), np.ones(60, bool)
+    split = (votes_for > 1) & (votes_for < 4)
+    held = Judged(
+        np.arange(60), ones, np.zeros(60, int), votes_for, np.where(split, 0, 5), undecided=split, ballots=ballots
+    )
+    found = validity_effect(held, ("wrong",))
+    least, value, most = found.at_least.value, found.by_strata.value, found.at_most.value
+    assert least is not None and value is not None and most is not None
+    assert least <= value <= most and found.discarded == split.sum() > 20 and 0.45 < least < 0.55 < 0.9 < most
+    sure = replace(held, undecided=None, votes=np.full(60, 5))
+    every = validity_effect(sure, ("wrong",))
+    assert every.at_least.value == every.by_strata.value == every.at_most.value
 
 
 def test_what_votes_say_agrees_with_crowd_kit() -> None:
