@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ui.scripts.endpoints import Services
 
 SHUTDOWN_SECONDS = 3
-QUEUE_SECONDS = 0.1
-"""Between two looks for calls of scripts that wait."""
 UPLOADS = "dillema-uploads-"
 """What the folder of uploads is called, and a part that makes it another one each time."""
 
@@ -226,8 +224,6 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
             theme=theme(),
             head=head() + for_the_signed_in,
         )
-    # Gradio looks a thousand times a second for calls of scripts that wait: a fiftieth of a core for nothing.
-    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_SECONDS
     # Our header has the links between pages; Gradio would set a bar of its own above it, for that of the endpoints.
     page.config["pages"] = page.config["pages"][:1]
     refuse_own_address(settings.root_path, mounted.routes)

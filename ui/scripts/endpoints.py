@@ -48,6 +48,7 @@ from services.test_sets.drafts import CreateTestSet, DraftTestSet, ReleaseTestSe
 from services.test_sets.exports import SetExports
 from services.tokens import ScriptTokens
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, planned, zip_of
+from ui.scripts.sleepy_queue import SleepyQueue
 from ui.scripts.uploads import keep_to_uploads, uploaded
 from ui.security.guard import TokenOf
 
@@ -153,6 +154,7 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
     """
     # Gradio has a place for each call that is going on, and a watcher keeps its one: others must find one all the same.
     page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
+    SleepyQueue.made_of(page._queue)
     # Of each caller Gradio keeps how every component of the application looks, which here is the same for all of them.
     page.state_session_capacity = KNOWN_CALLERS
     before = set(page.fns)
