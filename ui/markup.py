@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
+
+from jinja2 import Undefined
+from markupsafe import Markup
 
 from ui.addresses import in_browser
 
@@ -13,6 +16,10 @@ class Html(str):
     """Markup that is shown as it is."""
 
     __slots__ = ()
+
+    def __html__(self) -> str:
+        """Jinja asks for this, and then escapes nothing."""
+        return self
 
 
 Child = Html | str | int | float | None | Iterable["Child"]
@@ -24,17 +31,29 @@ _VOID = frozenset({"img", "input", "br", "hr", "meta", "link"})
 
 
 def el(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """An element. Attributes get hyphens and lose a last underscore. None and False are left out, True is bare."""
+    """An element, with `attributes` as the function of that name writes them."""
+    opening = f"<{name}{_attributes(attributes)}>"
+    return Html(opening if name in _VOID else f"{opening}{join(*children)}</{name}>")
+
+
+def attributes(**named: Attribute) -> Html:
+    """Attributes, each after a space. They get hyphens and lose a last underscore.
+
+    None, False and what Jinja's `"x" if y` gives without an else are left out; True stands without a value.
+    """
+    return _attributes(named)
+
+
+def _attributes(named: Mapping[str, object]) -> Html:
     parts = []
-    for key, value in attributes.items():
-        if value is None or value is False:
+    for key, value in named.items():
+        if value is None or value is False or type(value) is Undefined:
             continue
         hyphened = key.rstrip("_").replace("_", "-")
         if key in _ADDRESSES:
             value = in_browser(str(value))
         parts.append(f" {hyphened}" if value is True else f' {hyphened}="{escape(str(value))}"')
-    opening = f"<{name}{''.join(parts)}>"
-    return Html(opening if name in _VOID else f"{opening}{join(*children)}</{name}>")
+    return Html("".join(parts))
 
 
 def join(*children: Child) -> Html:
@@ -45,7 +64,7 @@ def join(*children: Child) -> Html:
 def _child(child: Child) -> str:
     if child is None:
         return ""
-    if isinstance(child, Html):
+    if isinstance(child, Html | Markup):
         return child
     if isinstance(child, str | int | float):
         return escape(str(child), quote=False)

@@ -1,0 +1,93 @@
+"""Fills in the Jinja templates of the pages: `ui/templates` for all of them, `ui/FEATURE/templates` for a feature's."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
+from jinja2.ext import Extension
+from jinja2.lexer import Token, TokenStream
+
+from core.words import count_of
+from ui.addresses import in_browser
+from ui.explore import parts
+from ui.markup import Html, attributes, join
+from ui.study import fields
+from ui.study.words import when
+
+_UI = Path(__file__).parent
+
+
+def render(name: str, /, **values: object) -> Html:
+    """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`.
+
+    Templates call the functions of `ui.explore.parts` and `ui.study.fields` by their names. Text is escaped, None is
+    nothing, and a list is its items one after another. A name that has no value is an error.
+    `href`, `src` and `action` that are not fixed words take `| at`, so that they hold below the path of a proxy.
+    """
+    return Html(_environment().get_template(name).render(values))
+
+
+@cache
+def _environment() -> Environment:
+    features = {folder.parent.name: FileSystemLoader(folder) for folder in _UI.glob("*/templates")}
+    environment = Environment(
+        loader=ChoiceLoader([FileSystemLoader(_UI / "templates"), PrefixLoader(features)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        extensions=[NoLineBreaks],
+        auto_reload=False,
+        cache_size=-1,
+    )
+    environment.globals |= {**_functions(parts), **_functions(fields)}
+    environment.globals |= {"attributes": attributes, "count_of": count_of, "when": when}
+    environment.filters |= {"at": in_browser, "thousands": "{:,}".format}
+    return environment
+
+
+def _functions(module: ModuleType) -> dict[str, object]:
+    """The public functions of a module, by their names."""
+    return {name: made for name, made in inspect.getmembers(module, inspect.isfunction) if name[0] != "_"}
+
+
+def _shown(value: object) -> object:
+    if value is None:
+        return ""
+    return join(*value) if isinstance(value, list | tuple) else value
+
+
+class NoLineBreaks(Extension):
+    """Takes a line break beside an element, a value or a statement out of a template, with the indent after it.
+
+    So a template may be laid out in lines, and the page is as if it stood in one. Between two words, and between the
+    attributes of an element, a line break is a space.
+    """
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        in_element = False
+        for token in stream:
+            if token.type == "data":
+                text, in_element = _without_line_breaks(token.value, in_element)
+                token = Token(token.lineno, "data", text)
+            yield token
+
+
+def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
+    """`in_element` says whether the text begins, and then whether it ends, between the "<" and ">" of an element."""
+    made = []
+    for piece in re.split(r"([<>])", text):
+        if piece in ("<", ">"):
+            in_element = piece == "<"
+        elif in_element:
+            piece = re.sub(r"\s*\n\s*", " ", piece)
+        else:
+            piece = re.sub(r"^\s*\n\s*|\s*\n\s*$", "", piece)
+            piece = re.sub(r"\s*\n\s*", " ", piece)
+        made.append(piece)
+    return "".join(made), in_element
