@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from services.studio import Studio
 
 pytestmark = pytest.mark.slow
-SHOWN = """() => (!window.studio || studio.idle && !studio.active && !studio.predicting)
+SHOWN = """() => (window.studio ? studio.idle && !studio.active && !studio.predicting : !window.gradio_config)
   && (!window.gallery || gallery.idle) && (!window.annotate || document.querySelector('#join'))
   && [window.map, window.batches, window.sets, window.imports, window.evaluate].every((one) => one?.ready !== false)"""
 """Everything that a page asks for is there."""

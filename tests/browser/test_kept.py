@@ -188,12 +188,14 @@ def test_explore_says_that_it_is_still_loading_until_it_is_there(visitor: Page, 
     visitor.route("**/assets/index-*.js", held)
     visitor.goto(server[0], wait_until="commit")
     visitor.wait_for_selector("gradio-app", state="attached")
+    expect(visitor).to_have_title("DILLEMA Studio")
     expect(visitor.locator(".missing")).to_have_count(0)
     visitor.clock.fast_forward(9_000)
     expect(visitor.locator(".missing")).to_contain_text("This page is still loading.")
     held.let_through()
     settled(visitor)
     expect(visitor.locator(".missing")).to_have_count(0)
+    assert visitor.evaluate("document.querySelectorAll('title').length") == 1
 
 
 def test_the_annotators_page_without_its_scripts_says_so(visitor: Page, server: tuple[str, Studio]) -> None:

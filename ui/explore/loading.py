@@ -1,5 +1,5 @@
-"""What the explore page says while Gradio's scripts are not there, so that it is never blank. It stands in the document
-itself, since Gradio's `head` comes by those scripts.
+"""What the explore page says while Gradio's scripts are not there, so that it is never blank and has a title. It stands
+in the document itself, since Gradio's `head` and title come by those scripts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PATIENCE = 8
 """Seconds after which a page that shows nothing says so."""
 _PAGE, _HEAD = "/", b"<head>"
 # The style is inline because the style sheets come by Gradio's scripts too.
-_SCRIPT = """<script>(() => {
+_FIRST = """<title>DILLEMA Studio</title><script>(() => {
   const shown = () => document.querySelector("gradio-app [data-part]");
   let words = null;
   const say = (text) => {
@@ -36,17 +36,17 @@ _SCRIPT = """<script>(() => {
   setTimeout(() => soon(LOADING_WORDS), PATIENCE);
 })();</script>"""
 for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADING), ("PATIENCE", 1000 * PATIENCE)):
-    _SCRIPT = _SCRIPT.replace(_name, json.dumps(_value))
+    _FIRST = _FIRST.replace(_name, json.dumps(_value))
 
 
 class SaysWhatIsMissing:
-    """ASGI middleware within Gradio's application, before it compresses: puts the script first into its document."""
+    """ASGI middleware within Gradio's application, before it compresses: puts `_FIRST` into the head of its document."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on; only the document of the page gets the script."""
+        """Pass everything on; only the document of the page changes."""
         if scope["type"] != "http" or scope["path"] != _PAGE:
             await self.app(scope, receive, send)
             return
@@ -60,7 +60,7 @@ class SaysWhatIsMissing:
                 start = dict(begun)
                 begun.clear()
                 body = message.get("body", b"")
-                message = {**message, "body": body.replace(_HEAD, _HEAD + _SCRIPT.encode(), 1)}
+                message = {**message, "body": body.replace(_HEAD, _HEAD + _FIRST.encode(), 1)}
                 more = len(message["body"]) - len(body)
                 start["headers"] = [
                     (name, str(int(value) + more).encode() if name.lower() == b"content-length" else value)
