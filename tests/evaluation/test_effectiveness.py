@@ -140,6 +140,18 @@ def test_the_interval_of_a_miou_covers_where_few_sources_with_unequal_areas_are_
     assert covers is not None and covers >= LEAST
 
 
+def test_an_interval_only_where_something_is_wrong_would_not_hold_the_truth() -> None:
+    """So the page has one also where nothing is: docs/coverage.md says more."""
+    chance, groups, sources, error = np.random.default_rng(1), 2_000, 10, 0.005
+    worth = 1 / 0.7 - 1
+    shares = chance.binomial(5, chance.beta(error * worth, (1 - error) * worth, (groups, sources))) / 5
+    group = np.repeat(np.arange(groups), sources)
+    figures, _ = means_of_groups(shares.ravel(), np.ones(group.shape), group, groups, np.zeros(groups, np.int64), 0.0)
+    holds = np.array([one.low is not None and one.low <= error <= (one.high or 1.0) for one in figures])
+    assert holds.mean() > LEAST
+    assert holds[shares.any(axis=1)].mean() < 0.6
+
+
 def test_the_table_of_coverage_marks_what_does_not_cover() -> None:
     world = {"sources": "5", "test cases": "equal"}
     found = [
