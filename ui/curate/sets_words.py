@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from core.image_filter import ImageFilter
-from core.test_sets import SPLITS, EntryCount, Review, SetEntry, SetVersion, ShownEntry, Split, TestSet
+from core.test_sets import SPLITS, EntryCount, Review, SetVersion, ShownEntry, Split, TestSet
 from services.test_sets.drafts import Readiness
 from services.work_queue import WorkView
-from ui.explore.parts import Tone, icon, press, thumb_url
-from ui.markup import Child, Html, el
+from ui.explore.parts import Tone
+from ui.markup import Html
+from ui.templating import render
 
 SETS = "/curate/sets"
 SHORT = 12
@@ -20,6 +21,7 @@ SHORT = 12
 PAGE = 120
 """Images in a page."""
 SPLIT_WORDS: Mapping[Split, str] = {"train": "train", "validation": "validation", "test": "test", "": "no split"}
+SHORT_SPLITS: Mapping[Split, str] = {**SPLIT_WORDS, "validation": "val."}
 REVIEW_WORDS: Mapping[Review, tuple[str, Tone]] = {
     "accepted": ("accepted", "ok"),
     "rejected": ("rejected", "bad"),
@@ -120,9 +122,16 @@ class ShownVersion:
     trouble: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By the kind of an obstacle, the images of the page that it is about."""
 
-    @property
-    def is_draft(self) -> bool:
-        return self.version.is_draft
+    def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
+        """The address of the images of the version that a filter, or an obstacle, is about; of all of them without."""
+        place = SetPlace(meant or ImageFilter(), against)
+        query = urlencode({"version": version_key(self.version), **place.query}, doseq=True)
+        return f"{set_address(self.held.id)}?{query}"
+
+    def choice(self, meant: ImageFilter) -> tuple[str, bool]:
+        """The address of the images of a filter, and whether they are shown already: then it is that of all images."""
+        on = meant != ImageFilter() and self.place.filter == meant
+        return self.address(None if on else meant), on
 
 
 def set_address(set_id: str, end: str = "", **query: str | int) -> str:
@@ -152,57 +161,15 @@ def splits_in_words(version: SetVersion) -> str:
     return ", ".join(f"{SPLIT_WORDS[split]} {held[split]:,}" for split in SPLITS if split and held.get(split))
 
 
-def shot(entry: SetEntry, *marks: Child, label: Child = None, note: Child = None, **attributes: str | None) -> Html:
-    """One image in a grid: its picture with `marks` over it; below it its label, or what stands for it, and `note`.
-
-    An image with a mask needs no label.
-    """
-    return press(
-        el(
-            "span",
-            el("img", src=thumb_url(entry.image), alt="", loading="lazy", decoding="async"),
-            el("span", marks, class_="marks") if marks else None,
-            class_="picture",
-        ),
-        el(
-            "span",
-            label
-            or (el("b", entry.label) if entry.label else el("span", "" if entry.mask else "no label", class_="mut")),
-            note,
-            class_="under",
-        ),
-        class_="shot",
-        data_image=entry.image,
-        data_key=entry.image,
-        aria_label=f"{entry.label or 'no label'}, {SPLIT_WORDS[entry.split]}, {entry.image[:8]}",
-        **attributes,
-    )
-
-
 def pages(address: str, query: Mapping[str, str | list[str]], at: int, total: int, size: int = PAGE) -> Html | None:
     """Links to the pages of a list; none where one page has it all. `at` is the page that is shown, from 1."""
     last = max(1, -(-total // size))
     if last == 1:
         return None
 
-    def link(number: int, words: Child, **attributes: str | None) -> Html:
+    def address_of(number: int) -> str:
         parts = urlencode({**query, **({"page": number} if number > 1 else {})}, doseq=True)
-        return el("a", words, href=f"{address}?{parts}" if parts else address, class_="btn s", **attributes)
+        return f"{address}?{parts}" if parts else address
 
-    near = [number for number in range(at - 2, at + 3) if 1 <= number <= last]
-    shown = sorted({1, last, *near})
-    links: list[Child] = []
-    before = 0
-    for number in shown:
-        if number > before + 1:
-            links.append(el("span", "…", class_="mut"))
-        before = number
-        links.append(link(number, f"{number:,}", aria_current="page" if number == at else None))
-    return el(
-        "nav",
-        link(at - 1, [icon("undo"), "Before"], rel="prev") if at > 1 else None,
-        links,
-        link(at + 1, ["Next", icon("redo")], rel="next") if at < last else None,
-        class_="pages",
-        aria_label="Pages",
-    )
+    numbers = sorted({1, last, *range(max(1, at - 2), min(last, at + 2) + 1)})
+    return render("curate/set_places.html", address=address_of, numbers=numbers, at=at, last=last)

@@ -26,12 +26,14 @@ from formats.reading import read
 from services.curation.views import View
 from services.studio import Studio
 from services.test_sets import exports
+from services.test_sets.versions import Difference
 from services.work_queue import WorkQueue
 from tests.support.cases import made_case
 from tests.support.serving import until
 from tests.support.set_cases import picture, run_of
 from ui.curate.sets import add_test_sets
-from ui.curate.sets_words import FORMATS, pages, shot
+from ui.curate.sets_difference import difference_page
+from ui.curate.sets_words import FORMATS, pages
 
 HOSTILE = '<script>alert(1)</script> & "co"'
 
@@ -539,6 +541,8 @@ def test_waiting_work_can_be_cancelled() -> None:
     queue.close()
 
 
-def test_only_an_image_without_a_mask_is_said_to_have_no_label() -> None:
-    sha = "0" * 64
-    assert ">no label<" in str(shot(SetEntry(sha, sha))) and ">no label<" not in str(shot(SetEntry(sha, sha, mask=sha)))
+def test_only_an_image_without_a_mask_is_said_to_have_no_label(studio: Studio) -> None:
+    version, sha, other = released(studio), "0" * 64, "1" * 64
+    added = (SetEntry(sha, sha), SetEntry(other, other, mask=sha))
+    shown = difference_page(version, version, Difference(added, (), (), (), ()), "added", 1, ())
+    assert shown.count('class="shot"') == 2 and shown.count(">no label<") == 1
