@@ -45,13 +45,13 @@ def _environment() -> Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    environment.globals |= {**_functions(parts), **_functions(fields)}
+    environment.globals |= {**functions(parts), **functions(fields)}
     environment.globals |= {"attributes": attributes, "count_of": count_of, "when": when}
     environment.filters |= {"at": in_browser, "thousands": "{:,}".format}
     return environment
 
 
-def _functions(module: ModuleType) -> dict[str, object]:
+def functions(module: ModuleType) -> dict[str, object]:
     """The public functions of a module, by their names."""
     return {name: made for name, made in inspect.getmembers(module, inspect.isfunction) if name[0] != "_"}
 
