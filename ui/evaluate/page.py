@@ -7,19 +7,19 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 
 from core.types import TaskKind
-from core.words import count_of
 from services.evaluation.facts import SUFFIXES
 from services.evaluation.ranking import Ranking
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
-from ui.evaluate.choosing import Stand, splits_part, subjects_part, work_part
+from ui.evaluate.choosing import Stand, subjects_part, work_part
 from ui.evaluate.explained import explanations_folded, explanations_window
 from ui.evaluate.ranking import ranking_part, ranking_waited_for
+from ui.evaluate.render import render
 from ui.evaluate.result import result_part
 from ui.evaluate.retraining import retraining_waited_for
-from ui.evaluate.words import EVALUATE, Links, Place
-from ui.explore.parts import box, help_button, muted, page_head, pill, problem
+from ui.evaluate.words import Links, Place
+from ui.explore.parts import help_button
 from ui.frame import page
-from ui.markup import Child, Html, el
+from ui.markup import Html, el
 from ui.theme import ASSETS
 
 SHEETS, SCRIPTS = (
@@ -37,34 +37,14 @@ def list_page(
     signed_in: bool,
 ) -> str:
     """What can be evaluated. `models` says which model, or offers some."""
-    return _page(
-        "Evaluate",
-        el(
-            "div",
-            el("h1", "Evaluate"),
-            muted("Where does a model break, how sure is that, and what is it worth? Choose a model and its images."),
-            class_="study-head",
-        ),
-        models,
-        subjects_part(subjects, gallery, chosen),
-        signed_in=signed_in,
-    )
+    content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
+    return _page("Evaluate", content, signed_in)
 
 
 def subject_page(subject: SubjectView, place: Place, models: Html | None, signed_in: bool) -> str:
     """A subject of which no model is chosen yet."""
-    splits = splits_part(subject, place)
-    several = splits is not None and bool(subject.problem)
-    return _page(
-        subject.title,
-        _head(subject, place),
-        splits,
-        el("section", problem(subject.problem), class_="card part", id="part-problem")
-        if subject.problem and not several
-        else None,
-        models,
-        signed_in=signed_in,
-    )
+    content = render("subject", subject=subject, place=place, stand=None, models=models, WITHOUT_SPLIT=WITHOUT_SPLIT)
+    return _page(subject.title, content, signed_in)
 
 
 def evaluation_page(
@@ -76,21 +56,24 @@ def evaluation_page(
 ) -> str:
     """A model on a subject: the map of its classes, its reading, and the answer."""
     place = stand.place
-    order = ["part-compared", "part-work", "part-result"]
-    if stand.done:
-        order.append(order.pop(1))  # it has nothing to do any more, and the answer comes first
-    shown = [parts[name] for name in order]
-    behind = order.index("part-result") + 1
-    if stand.ready and not stand.at_work:
-        shown.insert(behind, retraining_waited_for())
-        shown.insert(behind, ranking_waited_for())
-    return _page(
-        f"{stand.model} on {stand.subject.title}",
-        _head(stand.subject, place, stand, choices, versions),
-        el("p", "", class_="wrong", id="said", data_problem="", role="alert"),
-        shown,
-        signed_in=signed_in,
+    content = render(
+        "evaluation",
+        stand=stand,
+        subject=stand.subject,
+        place=place,
+        parts=parts,
+        models_beside=[(one.title, place.to(beside=one.key, other=None)) for one in choices if one.key != place.key],
+        versions_beside=[
+            (one.title, place.to(other=one.subject.version, beside=""))
+            for one in versions
+            if place.version is not None and one.subject.version != place.version and not one.problem
+        ],
+        files=_FILES,
+        ranking_waited_for=ranking_waited_for,
+        retraining_waited_for=retraining_waited_for,
+        WITHOUT_SPLIT=WITHOUT_SPLIT,
     )
+    return _page(f"{stand.model} on {stand.subject.title}", content, signed_in)
 
 
 def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
@@ -102,69 +85,10 @@ def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dic
     }
 
 
-def _head(
-    subject: SubjectView,
-    place: Place,
-    stand: Stand | None = None,
-    choices: Sequence[ModelChoice] = (),
-    versions: Sequence[SubjectView] = (),
-) -> Html:
-    figures = [count_of(subject.sources, "source")]
-    if place.split:
-        figures.append(place.split if place.split == WITHOUT_SPLIT else f"split {place.split}")
-    figures.append(count_of(subject.cases, "test case"))
-    if subject.controls:
-        figures.append(count_of(subject.controls, "reconstruction"))
-    about: list[Child] = [el("h1", subject.title), pill(" · ".join(figures))]
-    if stand is not None:
-        change = el(
-            "a", "change", href=place.to(key="", beside="", other=None, mapping=""), class_="small", id="change-model"
-        )
-        about += [pill(stand.model, "acc", id="model"), change, el("span", class_="grow")]
-        about += [_compare(place, choices, versions), _report(place) if stand.ready else None]
-    return page_head(
-        "All test sets",
-        EVALUATE,
-        about,
-        class_="study-head eval-head",
-        id="evaluation" if stand is not None else None,
-        data_query=place.to()[len(EVALUATE) :].removeprefix("?") if stand is not None else None,
-    )
-
-
-def _compare(place: Place, choices: Sequence[ModelChoice], versions: Sequence[SubjectView]) -> Html | None:
-    models = [(one.title, place.to(beside=one.key, other=None)) for one in choices if one.key != place.key]
-    sets = [
-        (one.title, place.to(other=one.subject.version, beside=""))
-        for one in versions
-        if place.version is not None and one.subject.version != place.version and not one.problem
-    ]
-    if not models and not sets:
-        return None
-    body: list[Child] = []
-    for words, links in (("Another model on these images", models), ("This model on another version", sets)):
-        if links:
-            body += [el("h3", words), [el("a", name, href=link) for name, link in links]]
-    return _menu("+ compare", body, "compare")
-
-
-def _report(place: Place) -> Html:
-    links = [
-        el("a", words, href=place.to(f"report/{kind}"), data_download=True, download=True, data_file=kind)
-        for kind, words in _FILES.items()
-    ]
-    return _menu("Report …", links, "report")
-
-
-def _menu(words: str, content: Child, name: str) -> Html:
-    summary = el("summary", words, class_="btn")
-    return el("details", summary, el("div", content, class_="card menu"), class_="menu-of", id=name)
-
-
-def _page(title: str, *content: Child, signed_in: bool) -> str:
+def _page(title: str, content: Html, signed_in: bool) -> str:
     return page(
         title,
-        *content,
+        content,
         explanations_window(),
         here="evaluate",
         ends=help_button("What the figures say"),
@@ -190,60 +114,20 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
     # Without a script nobody sets the class `dark`: the colours follow the reader's system.
     colours = " ".join(re.findall(r"^\.dark \{([^}]*)\}", style, re.MULTILINE))
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ color-scheme: dark; {colours} }} }}"
-    title = f"{found.model} on {found.subject.title}"
-    about: list[Child] = [
-        pill(f"{count_of(found.subject.sources, 'source')} · {count_of(found.subject.cases, 'test case')}"),
-        pill(f"split {found.subject.subject.split}") if found.subject.subject.split else None,
-    ]
-    identity = found.identity
-    model = box(
-        "The model",
-        el(
-            "dl",
-            [
-                el("div", el("dt", name), el("dd", value))
-                for name, value in (
-                    (
-                        *(("name", identity.name), ("weights", identity.weights), ("digest", identity.digest)),
-                        *identity.assumptions,
-                    )
-                    if identity is not None
-                    else (("name", found.model),)
-                )
-            ],
-            class_="facts-list",
-        ),
-        el("h2", "What the labels are for it"),
-        el("p", found.mapping.summary),
-        el("p", f"Unmapped: {', '.join(row.label for row in found.mapping.unmapped)}.")
-        if found.mapping.unmapped
-        else None,
+    model: tuple[tuple[str, str], ...] = (("name", found.model),)
+    if found.identity is not None:
+        one = found.identity
+        model = (("name", one.name), ("weights", one.weights), ("digest", one.digest), *one.assumptions)
+    content = render(
+        "report",
+        found=found,
+        style=Html(style.replace("</", "<\\/") + dark),
+        result=Html(result_part(found, Links(picture=picture)).replace(" hidden>", ">")),  # all tables, as none opens
+        ranking=ranking_part(ranking, lambda _entries, _image: None, picture) if ranking is not None else None,
+        model=model,
+        explanations_folded=explanations_folded,
     )
-    all_tables = Html(result_part(found, Links(picture=picture)).replace(" hidden>", ">"))
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("title", title),
-        el("style", Html(style.replace("</", "<\\/") + dark)),
-    )
-    body = el(
-        "body",
-        el(
-            "div",
-            el(
-                "main",
-                el("div", el("h1", found.subject.title), pill(found.model, "acc"), about, class_="title"),
-                all_tables,
-                ranking_part(ranking, lambda _entries, _image: None, picture) if ranking is not None else None,
-                model,
-                explanations_folded(),
-            ),
-            class_="studio paper report",
-        ),
-        class_="study-page",
-    )
-    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{content}\n"
 
 
 FILES = {kind: SUFFIXES.get(kind, ".html") for kind in _FILES}  # type: ignore[call-overload]
