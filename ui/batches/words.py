@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.words import count_of
+from core.words import count_of, duration
 from services.batches.service import BatchStatus, PassStatus, State
 from services.runs.words import recipe_title
 from ui.explore.parts import Tone
-from ui.markup import Html, el
 
 BATCHES = "/batches/"
 """The list; the page of a batch is its number below."""
 SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
-NEW = f"{BATCHES}new"
 STATES: Mapping[State, tuple[str, Tone]] = {
     "unplanned": ("planning was interrupted", "warn"),
     "new": ("ready to begin", ""),
@@ -27,6 +25,19 @@ STATES: Mapping[State, tuple[str, Tone]] = {
     "done": ("done", "ok"),
 }
 """In words, and how loud."""
+MEANINGS: Mapping[State, str] = {
+    "unplanned": "Its images were not all chosen. Plan it again, and it goes on.",
+    "new": "Captions are written first; no image is drawn before you have seen some of them.",
+    "waiting": "Another batch is at work here. This one begins when that one is done, or pauses.",
+    "running": "Pause stops it within seconds; what is not finished is made when it goes on.",
+    "stopping": "What is not finished is made when it goes on.",
+    "approval": "All captions are written. No image is drawn before your yes.",
+    "paused": "Go on takes it up where it was: nothing is made twice.",
+    "stopped": "It stopped before its end, perhaps with the studio. Go on takes it up where it was.",
+    "cancelled": "Nothing more is made of it. What was made stays.",
+    "done": "All is made that could be made.",
+}
+"""What a state means, and what can be done in it."""
 
 
 def batch_address(number: int) -> str:
@@ -68,17 +79,14 @@ def about(view: BatchStatus) -> str:
     )
 
 
-def pass_bar(one: PassStatus) -> Html:
-    """Done, then failed, then what is left."""
-    total = one.total or 1
-    parts = [("done", one.number("done")), ("failed", one.number("failed")), ("out", one.number("skipped"))]
-    return el(
-        "span",
-        [el("i", style=f"width:{100 * number / total:.2f}%", class_=name) for name, number in parts if number],
-        class_="bar parts",
-        role="progressbar",
-        aria_label=f"{one.title}: {counts_words(one)}",
-        aria_valuenow=round(100 * one.number("done") / total),
-        aria_valuemin=0,
-        aria_valuemax=100,
-    )
+def pass_words(view: BatchStatus, one: PassStatus) -> str:
+    """How far a pass of a batch is, and what is left of the one that it is at."""
+    told = counts_words(one)
+    if one.stage != view.batch.stage or view.state != "running":
+        return told
+    if one.seconds_left is not None:
+        return f"{told} · about {duration(one.seconds_left)} left"
+    if not one.left:
+        return told
+    begun = one.number("done") or one.number("failed")
+    return f"{told} · {'time left: measuring' if begun else 'starting: workers load their models'}"
