@@ -9,9 +9,10 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined, pass_context
 from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
+from jinja2.runtime import Context
 
 from core.words import count_of
 from ui.addresses import in_browser
@@ -47,8 +48,14 @@ def _environment() -> Environment:
     )
     environment.globals |= {**functions(parts), **functions(fields)}
     environment.globals |= {"attributes": attributes, "count_of": count_of, "when": when}
-    environment.filters |= {"at": in_browser, "thousands": "{:,}".format}
+    environment.filters |= {"at": _at, "thousands": "{:,}".format}
     return environment
+
+
+@pass_context
+def _at(_: Context, address: str) -> str:
+    """The address below the path of the proxy that asks. Jinja would fill in a fixed one once, but for the context."""
+    return in_browser(address)
 
 
 def functions(module: ModuleType) -> dict[str, object]:

@@ -55,3 +55,10 @@ def test_an_address_begins_with_the_path_of_the_proxy() -> None:
     with served_below("/studio"):
         assert made("<a href='{{ to | at }}'>", to="/curate/") == "<a href='/studio/curate/'>"
         assert Html(made("<a{{ attributes(href='/x', hidden=True, title=None) }}>")) == '<a href="/studio/x" hidden>'
+
+
+def test_a_fixed_address_follows_the_path_of_each_request() -> None:
+    template = templating._environment().from_string("<a href='{{ '/curate/' | at }}'>")
+    assert template.render() == "<a href='/curate/'>"
+    with served_below("/studio"):
+        assert template.render() == "<a href='/studio/curate/'>"
