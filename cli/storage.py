@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import UserError
-from core.words import count_of
+from core.words import count_of, few_names
 from storage.backup import backup, restore
-from storage.curation.catalogue_check import catalogue_faults
-from storage.workspace import DATABASE
+from storage.damage import damage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns 0, 1 where a check found faults, or 2 after one sentence on standard error."""
+    """Run a command. Returns 0, 1 where something is damaged, or 2 after one sentence on standard error."""
     parser = argparse.ArgumentParser(prog="python -m storage", description="Keep a workspace safe.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("backup", help="write a workspace, also one in use, into one zip file")
@@ -24,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = commands.add_parser("restore", help="make a workspace from such a zip file")
     command.add_argument("file", type=Path, metavar="FILE.zip", help="a backup")
     command.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make; it must not hold anything")
-    command = commands.add_parser("check", help="see whether the catalogue of a workspace, also one in use, is right")
+    command = commands.add_parser("check", help="read all of a workspace, also one in use, and say what is damaged")
     command.add_argument("workspace", type=Path, metavar="WORKSPACE", help="the workspace's folder")
     options = parser.parse_args(arguments)
     try:
@@ -43,10 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         count_of(len(manifest.images), "image"),
     )
     print(f"{place}: {', '.join(counts)}, all checked")
-    return 0
+    if not manifest.left_out:
+        return 0
+    number = len(manifest.left_out)
+    files = "file is" if number == 1 else "files are"
+    print(
+        f"{place} lacks {count_of(number, 'image')} that its database names, whose {files} missing or damaged: "
+        f"{few_names(manifest.left_out)}",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def _check(workspace: Path) -> int:
-    faults = catalogue_faults(workspace / DATABASE)
-    print("\n".join(faults) if faults else f"{workspace}: the catalogue is right")
+    faults = damage(workspace)
+    print("\n".join(faults) if faults else f"{workspace}: the database, the catalogue and all images are right")
     return 1 if faults else 0

@@ -15,8 +15,8 @@ class StoredPictures:
 
     def __init__(self, workspace: Workspace) -> None:
         self._images = workspace.images
-        self.path = workspace.images.path
-        """Return the file of an image."""
+        self.png = workspace.images.read
+        """Return an image as PNG."""
         self.thumbnail = workspace.thumbnails.webp
         """Return a thumbnail as WebP. Make it if it is missing."""
         self.ready_thumbnail = workspace.thumbnails.ready

@@ -1,4 +1,5 @@
-"""A workspace in one zip file, and back. A backup that was written has been checked, and so has a restored folder.
+"""A workspace in one zip file, and back. A backup that was written has been checked, and so has a restored folder. One
+image whose file is lost does not keep the others from being saved: it is left out and named.
 
 `studio.db` is copied through SQLite's backup API, so the workspace may be in use. The manifest goes in last and the
 file takes its name after that: a file with the name is whole. Nothing is ever overwritten.
@@ -16,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import sqlite_utils
@@ -46,13 +47,15 @@ class BackupContents:
     database_sha: str
     images: tuple[str, ...]
     """The hashes, which are the names."""
+    left_out: tuple[str, ...] = ()
+    """Images whose files were missing or damaged."""
 
 
 def backup(workspace: Path, target: Path) -> BackupContents:
-    """Write the workspace into the zip file `target`, every image checked against its hash.
+    """Write the workspace into the zip file `target`: its database, and every image whose file fits its hash.
 
-    Raises UserError when `workspace` holds none, something in it is missing or damaged, `target` exists, or its folder
-    cannot be written. `target` then does not exist.
+    Raises UserError when `workspace` holds none, its database is damaged, `target` exists, or its folder cannot be
+    written. `target` then does not exist.
     """
     source = workspace / DATABASE
     if not source.is_file():
@@ -66,9 +69,7 @@ def backup(workspace: Path, target: Path) -> BackupContents:
         images = ImageFiles(workspace / IMAGES)
         with open(draft, "xb") as file, zipfile.ZipFile(file, "w") as archive:
             archive.write(database, DATABASE, zipfile.ZIP_DEFLATED)
-            for sha in contents.images:
-                # PNG is compressed already
-                _add_image(archive, images.path(sha), sha)
+            contents = _add_images(archive, images, contents)
             archive.writestr(MANIFEST, json.dumps(to_plain(contents), indent=1), zipfile.ZIP_DEFLATED)
             archive.close()
             file.flush()
@@ -96,7 +97,7 @@ def restore(source: Path, folder: Path) -> BackupContents:
         for sha in contents.images:
             _extract(archive, f"{IMAGES}/{file_name(sha)}", draft / IMAGES / file_name(sha), sha, source)
         found = _inspect(draft / DATABASE, source)
-        if set(found.images) != set(contents.images):
+        if set(found.images) != {*contents.images, *contents.left_out}:
             raise UserError(f"{source} is not whole: its images are not those of its database; take another backup.")
         sync_folder(draft / IMAGES)
         sync_folder(draft)
@@ -141,14 +142,18 @@ def _inspect(database: Path, source: Path) -> BackupContents:
     return BackupContents(FORMAT, now(), runs, cases, _hash(database), images)
 
 
-def _add_image(archive: zipfile.ZipFile, path: Path, sha: str) -> None:
-    digest = hashlib.sha256()
-    with open(path, "rb") as source, archive.open(f"{IMAGES}/{file_name(sha)}", "w") as entry:
-        while chunk := source.read(_CHUNK):
-            digest.update(chunk)
-            entry.write(chunk)
-    if digest.hexdigest() != sha:
-        raise UserError(f"The image {path} is damaged, and no backup was written; put back its file first.")
+def _add_images(archive: zipfile.ZipFile, images: ImageFiles, contents: BackupContents) -> BackupContents:
+    """Put the images into the zip that can be read; the others are left out."""
+    left_out = []
+    for sha in contents.images:
+        try:
+            data = images.read(sha)
+        except UserError:
+            left_out.append(sha)
+        else:
+            archive.writestr(f"{IMAGES}/{file_name(sha)}", data)  # a PNG is compressed already
+    there = tuple(sha for sha in contents.images if sha not in set(left_out))
+    return replace(contents, images=there, left_out=tuple(left_out))
 
 
 def _read_contents(archive: zipfile.ZipFile, source: Path) -> BackupContents:

@@ -102,12 +102,20 @@ class ImageFiles:
             raise UserError(f"The image {sha} is missing from {self.folder}; restore it from a backup.")
         return path
 
-    def load(self, sha: str) -> Image.Image:
-        """The image, its bytes checked against its name. Raises UserError when it is missing or damaged."""
-        data = self.path(sha).read_bytes()
+    def read(self, sha: str) -> bytes:
+        """The file of an image, checked against its name. Raises UserError when it is missing or damaged."""
+        path = self.path(sha)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"The image {sha} cannot be read ({error.strerror or error}).") from error
         if hashlib.sha256(data).hexdigest() != sha:
             raise UserError(f"The image {sha} in {self.folder} is damaged; restore it from a backup.")
-        image = Image.open(BytesIO(data))
+        return data
+
+    def load(self, sha: str) -> Image.Image:
+        """The image that `read` gives the file of."""
+        image = Image.open(BytesIO(self.read(sha)))
         image.load()
         return image
 

@@ -41,7 +41,7 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
     def image(sha: str) -> Response:
         # An image is named by its content, so what a browser holds under a name stays right.
         try:
-            return FileResponse(pictures.path(sha), media_type="image/png", headers=_FOR_EVER)
+            return Response(pictures.png(sha), media_type="image/png", headers=_FOR_EVER)
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
 

@@ -119,17 +119,45 @@ def test_what_is_no_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert not target.exists()
 
 
-@pytest.mark.parametrize("harm", ["damaged", "missing"])
-def test_an_image_that_is_not_whole_stops_the_backup(
+HARMS: dict[str, Callable[[Path, Path], object]] = {
+    "missing": lambda path, other: path.unlink(),
+    "cut": lambda path, other: path.write_bytes(path.read_bytes()[:-9]),
+    "swapped": lambda path, other: path.write_bytes(other.read_bytes()),
+}
+"""What becomes of an image's file, and its neighbour."""
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_lost_image_is_told_and_all_others_are_saved(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: str
 ) -> None:
-    path = next((source / "images").iterdir())
-    if harm == "damaged":
-        path.write_bytes(path.read_bytes() + b"x")
-    else:
-        path.unlink()
-    refused(capsys, harm, "backup", source, tmp_path / "backup.zip")
-    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+    path, other, *_ = sorted((source / "images").iterdir())
+    HARMS[harm](path, other)
+    assert main(["check", str(source)]) == 1
+    assert f"The image {path.stem} " in capsys.readouterr().out
+    assert main(["backup", str(source), str(tmp_path / "backup.zip")]) == 1
+    said = capsys.readouterr()
+    assert "4 images, all checked" in said.out
+    assert f"lacks 1 image that its database names, whose file is missing or damaged: {path.stem}" in said.err
+    assert main(["restore", str(tmp_path / "backup.zip"), str(tmp_path / "copy")]) == 1
+    assert (
+        f"lacks 1 image that its database names, whose file is missing or damaged: {path.stem}"
+        in capsys.readouterr().err
+    )
+    there = {one.name for one in (tmp_path / "copy" / "images").iterdir()}
+    assert there == {one.name for one in (source / "images").iterdir()} - {path.name}
+
+
+def test_a_check_finds_damaged_pages_and_says_when_all_is_right(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(source)]) == 0
+    assert "the database, the catalogue and all images are right" in capsys.readouterr().out
+    with open(source / "studio.db", "r+b") as file:
+        file.seek(file.seek(0, 2) // 2 // 4096 * 4096)
+        file.write(b"\x55" * 4096)
+    assert main(["check", str(source)]) == 1
+    assert "The database is damaged" in capsys.readouterr().out
 
 
 def test_files_without_a_row_stay_out(source: Path, tmp_path: Path) -> None:

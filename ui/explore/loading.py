@@ -40,7 +40,7 @@ for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADIN
 
 
 class SaysWhatIsMissing:
-    """ASGI middleware within Gradio's application, before it compresses: puts `_FIRST` into the head of its document."""
+    """ASGI middleware within Gradio's application, before it compresses: puts `_FIRST` first into its document."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
