@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from jinja2 import Undefined
-from markupsafe import Markup
 
 from ui.addresses import in_browser
 
@@ -64,7 +63,9 @@ def join(*children: Child) -> Html:
 def _child(child: Child) -> str:
     if child is None:
         return ""
-    if isinstance(child, Html | Markup):
+    if isinstance(child, Html):
+        return child
+    if isinstance(child, str) and hasattr(child, "__html__"):  # what a macro of a template made
         return child
     if isinstance(child, str | int | float):
         return escape(str(child), quote=False)
