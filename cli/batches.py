@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from cli.common import INTERRUPTED, SOME_FAILED, TERMINATED, WAITS, WRONG
+from cli.common import INTERRUPTED, SOME_FAILED, TERMINATED, WAITS, WRONG, whole_number
 from cli.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from core.batches import Pass
 from core.errors import UserError
@@ -272,12 +272,6 @@ def _pools(options: argparse.Namespace, workers: int | None) -> AbstractContextM
     return nullcontext(partial(ProcessPool, workers=workers or workers_here()))
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"workers are a whole number from 1 to {MOST_WORKERS}, not {text!r}")
-    return int(text)
-
-
 def _shard(text: str) -> tuple[int, int]:
     shard, _, of = text.partition("/")
     if not (shard.isdecimal() and of.isdecimal() and 0 < int(shard) <= int(of) <= MOST_SHARDS):
@@ -303,11 +297,12 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("plan" if act is plan else "batch", help=named)
         return one
 
+    workers = whole_number(1, MOST_WORKERS, f"workers are a whole number from 1 to {MOST_WORKERS}, not {{text}}")
     command("plan", plan, "a plan.toml")
     for name in ("run", "resume"):
         running = command(name, run)
         running.add_argument(
-            "--workers", type=_positive, help="processes (default: one a core; one where there is a GPU)"
+            "--workers", type=workers, help="processes (default: one a core; one where there is a GPU)"
         )
         running.add_argument(
             "--ray",

@@ -32,6 +32,18 @@ def add_workspace_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
 
 
+def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], int]:
+    """Return the reader of an option that is a whole number. `refusal` is said of another `{text}`."""
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
+            words = refusal.format(text=repr(text)) or f"say a number from {least} to {most:,}"
+            raise argparse.ArgumentTypeError(words)
+        return int(text)
+
+    return read
+
+
 def printable(line: str) -> str:
     """Return a line with control characters escaped, as a file name may contain signs that a terminal obeys."""
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)

@@ -22,11 +22,12 @@ from cli.common import (
     INTERRUPTED,
     SOME_FAILED,
     TERMINATED,
-    WRONG,
     Parser,
     add_workspace_option,
+    in_workspace,
     printable,
     until_pipe_closes,
+    whole_number,
 )
 from cli.terminal import ProgressLine, Terminated, stop_on_signals
 from core.errors import Cancelled, UserError
@@ -50,7 +51,7 @@ from services.evaluation.retraining.weights import remove_old, trainings_markdow
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
 from services.test_sets.versions import version_of
-from storage.workspace import DATABASE, Workspace
+from storage.workspace import Workspace
 
 TRAININGS, COVERAGE = "trainings", "coverage"
 MOST_REPETITIONS = 100_000
@@ -66,26 +67,19 @@ def _run(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     if options.command == COVERAGE:
         return _covered(options.repetitions)
-    folder = Path(options.workspace)
     share_cores()
-    try:
-        if not (folder / DATABASE).is_file():
-            raise UserError(f"{folder} holds no workspace; name its folder with --workspace.")
-        with Workspace(folder) as workspace, stop_on_signals() as stop:
+
+    def act(workspace: Workspace) -> int:
+        with stop_on_signals() as stop:
             if options.command == TRAININGS:
                 report, unreadable = _trainings(workspace, options), 0
             else:
                 report, unreadable = _evaluated(workspace, options, stop.asked)
         print(report)
         return SOME_FAILED if unreadable else 0
-    except UserError as error:
-        print(printable(str(error)), file=sys.stderr)
-        return WRONG
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        print(printable(f"{error.filename or folder}: {error.strerror or error}"), file=sys.stderr)
-        return WRONG
+
+    try:
+        return in_workspace(Path(options.workspace), act)
     except Terminated:
         return TERMINATED
     except (Cancelled, KeyboardInterrupt):
@@ -93,7 +87,6 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _covered(repetitions: int) -> int:
-    """Print how often intervals cover, which takes no workspace."""
     line, pace = ProgressLine(), Pace(1)
 
     def on_count(done: int, total: int) -> None:
@@ -193,9 +186,7 @@ def _retrained(
     finally:
         line.clear()
         retrainings.close()
-    if options.json:
-        return json_text(result_facts(found))
-    return "\n".join(printable(one) for one in result_markdown(found).split("\n"))
+    return json_text(result_facts(found)) if options.json else _plain(result_markdown(found))
 
 
 def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
@@ -260,7 +251,6 @@ def _report(found: Evaluated, options: argparse.Namespace) -> str:
 
 
 def _plain(text: str) -> str:
-    """Lines without what a terminal would obey."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -298,10 +288,17 @@ def _parser() -> argparse.ArgumentParser:
                 "--run", metavar="ID", action="append", required=True, help="whose captions; may be repeated"
             )
         if name == "rank":
-            sub.add_argument("--most", type=_most, default=20, help="so many are listed, the first ones (20)")
+            sub.add_argument(
+                "--most", type=whole_number(1, MOST_RANKED), default=20, help="so many are listed, the first ones (20)"
+            )
     words = "how often the intervals of figures hold the truth, in worlds whose truth is known (a quarter of an hour)"
     sub = commands.add_parser(COVERAGE, help=words, description=words)
-    sub.add_argument("--repetitions", type=_repetitions, default=coverage.REPETITIONS, help="of each world (1,000)")
+    sub.add_argument(
+        "--repetitions",
+        type=whole_number(1, MOST_REPETITIONS),
+        default=coverage.REPETITIONS,
+        help="of each world (1,000)",
+    )
     words = "what was trained further and lies in the workspace: whose it is, and what it takes on the disk"
     sub = commands.add_parser(TRAININGS, help=words, description=words)
     add_workspace_option(sub)
@@ -323,15 +320,3 @@ def _add_training(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--shift", metavar="VERSION", help="a test set that is measured with too, as a natural shift")
     for name in ("unseen", "split-seed", "updates", "batch", "rate"):
         sub.add_argument(f"--{name}", help=said[name.replace("-", "_")])
-
-
-def _repetitions(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_REPETITIONS):
-        raise argparse.ArgumentTypeError(f"say a number from 1 to {MOST_REPETITIONS:,}")
-    return int(text)
-
-
-def _most(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_RANKED):
-        raise argparse.ArgumentTypeError(f"say a number from 1 to {MOST_RANKED:,}")
-    return int(text)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from cli.common import SOME_FAILED
 from cli.terminal import ProgressLine, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UserError, one_line
 from core.images import editing_size
@@ -34,8 +35,6 @@ from pipeline.seams import DrawRequest
 _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
 """Models that are tried alone; the others draw together, and are freed with them."""
 Found = hub.HubListing | web_file.FileListing
-SOME_FAILED = 3
-"""The exit code when something could not be had, or does not work, and the rest could and does."""
 
 
 class Commands(Protocol):
@@ -133,7 +132,6 @@ def _no_network(error: CannotLoad) -> bool:
 
 
 def _under_test(profile: Profile) -> dict[str, Weights | UserError]:
-    """The weights of the models under test by what each is for, or what is wrong with what the profile says of it."""
     found = dict[str, Weights | UserError]()
     for role, wanted in profile.under_test().items():
         try:

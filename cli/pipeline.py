@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cli import models as model_commands
-from cli.common import DIFFERENT, INTERRUPTED, SOME_FAILED, TERMINATED, WRONG, Parser, until_pipe_closes
+from cli.common import DIFFERENT, INTERRUPTED, SOME_FAILED, TERMINATED, WRONG, Parser, until_pipe_closes, whole_number
 from cli.options import (
     asked_mask,
     asked_settings,
@@ -302,11 +302,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--out", required=True, help="folder for the images and run.json; of several images each has a folder in it"
     )
+    seed = whole_number(0, LARGEST, f"a seed is a whole number from 0 to {LARGEST}, not {{text}}")
     one.add_argument("--profile", default="demo", help="which models, prompts and settings (default: demo)")
     one.add_argument(
         "--recipe", default=DEFAULT_RECIPE, help=f"what is made, see `recipes` (default: {DEFAULT_RECIPE})"
     )
-    one.add_argument("--seed", type=_seed, default=0, help="another seed gives other images (default: 0)")
+    one.add_argument("--seed", type=seed, default=0, help="another seed gives other images (default: 0)")
     one.add_argument("--captions", metavar="N", help="counterfactual captions at most")
     one.add_argument("--edits-at-once", metavar="N", help="edits in one caption; 0 for all")
     one.add_argument("--images-per-caption", metavar="N", help="images made from each caption")
@@ -334,9 +335,3 @@ def _parser() -> argparse.ArgumentParser:
     model_commands.add_to(commands)
     commands.add_parser(BATCH, help="make test cases of a whole data set: `batch --help`")
     return parser
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) > LARGEST:
-        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to {LARGEST}, not {text!r}")
-    return int(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cli.terminal import ProgressLine
 from core.errors import one_line
@@ -23,59 +23,26 @@ from pipeline.stages.base import Stage
 from pipeline.stages.generation import PlannedImage
 
 
-class Report(Protocol):
-    """Is told what becomes of one source image after another."""
-
-    def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
-        """The work on a source image begins; its files go to `folder`."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something that a person should know of the source image."""
-        ...
-
-    def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
-        """What the driver says."""
-        ...
-
-    def stopped(self, store: FolderStore) -> None:
-        """The work on the source image ended before its end."""
-        ...
-
-    def done(self, store: FolderStore, failed: int) -> None:
-        """All of the source image was tried; so many of its images could not be made."""
-        ...
-
-    def source_failed(self, source: Path, message: str) -> None:
-        """Nothing can be made of a source image; the next one begins."""
-        ...
-
-    def ended(self, sources: int, failed: int, images_failed: int) -> None:
-        """All source images were tried: so many of them failed, and so many images of the others."""
-        ...
-
-    def error(self, message: str) -> None:
-        """The command ends with a mistake."""
-        ...
-
-
 class Words:
-    """For a person."""
+    """Tells a person what becomes of one source image after another."""
 
     def __init__(self) -> None:
         self._line = ProgressLine()
         self._noted: set[str] = set()
 
     def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
+        """The work on a source image begins; its files go to `folder`."""
         if total > 1:
             self._line.say(f"{source} ({number} of {total})")
 
     def note(self, text: str) -> None:
+        """Something that a person should know of the source image."""
         if text not in self._noted:  # of a hundred photos, each would get the same one
             self._noted.add(text)
             self._line.say(text)
 
     def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
+        """What the driver says."""
         match event:
             case StageBegan():
                 self._line(Progress(event.stage, 0, 1, note=f"stage {event.number} of {event.total}"))
@@ -95,9 +62,11 @@ class Words:
                 self._line.say(f"No image of “{what}” (seed {event.image.seed}): {one_line(event.error)}")
 
     def stopped(self, store: FolderStore) -> None:
+        """The work on the source image ended before its end."""
         self._line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command goes on from here.")
 
     def done(self, store: FolderStore, failed: int) -> None:
+        """All of the source image was tried; so many of its images could not be made."""
         self._line.clear()
         print(store.file, flush=True)
         if failed:
@@ -107,20 +76,23 @@ class Words:
             )
 
     def source_failed(self, source: Path, message: str) -> None:
+        """Nothing can be made of a source image; the next one begins."""
         self._line.say(f"{source}: {message}")
 
     def ended(self, sources: int, failed: int, images_failed: int) -> None:
+        """All source images were tried: so many of them failed, and so many images of the others."""
         parts = [f"{failed} of {sources} source images"] if failed else []
         parts += [count_of(images_failed, "generated image")] if images_failed else []
         if sources > 1 and parts:
             self._line.say(f"Failed: {' and '.join(parts)}. The same command tries again what failed.")
 
     def error(self, message: str) -> None:
+        """The command ends with a mistake."""
         self._line.say(message)
 
 
 class JsonLines:
-    """For a program. Every line is an object with `event` and, after the beginning, `source`."""
+    """As `Words`, for a program. Every line is an object with `event` and, after the beginning, `source`."""
 
     def __init__(self) -> None:
         self._source = ""
@@ -171,6 +143,9 @@ class JsonLines:
     def _tell(self, event: str, **what: Any) -> None:
         said = {"event": event, **({"source": self._source} if self._source else {}), **what}
         print(json.dumps(said, ensure_ascii=False), flush=True)
+
+
+Report = Words | JsonLines
 
 
 def _of_stage(stage: Stage, event: StageDone) -> str:

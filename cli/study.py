@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TextIO
 
-from core.csv_tables import read_csv
+from core.csv_tables import cells, read_csv
 from core.words import count_of
 from study.behaviour import Behaviour, read_crew
 from study.simulate import Acknowledged, Simulation, WorkerRun, journal_line, run
@@ -52,15 +52,10 @@ def simulate(options: argparse.Namespace) -> int:
                 journal.flush()
 
         plan = Simulation(
-            url=options.url,
+            **cells(options, "url link study minutes patience seed"),
             crew=crew,
-            link=options.link,
             codes=codes,
-            study=options.study,
             truth=AnswerKey(known, options.valid, options.seed),
-            minutes=options.minutes,
-            patience=options.patience,
-            seed=options.seed,
             on_vote=on_vote,
         )
         runs = run(plan)
@@ -93,7 +88,6 @@ def told(runs: Sequence[WorkerRun]) -> str:
 
 
 def _crew(options: argparse.Namespace, codes: int) -> list[Behaviour]:
-    """One behaviour a worker."""
     usual = Behaviour(options.accuracy, options.bias, options.seconds, options.lazy)
     crew = [kind for text in options.crew for count, kind in [read_crew(text, usual)] for _ in range(count)]
     more = options.workers if options.workers is not None else 0 if crew else codes or 5
@@ -104,7 +98,6 @@ def _crew(options: argparse.Namespace, codes: int) -> list[Behaviour]:
 
 @contextmanager
 def _journal(name: str) -> Iterator[TextIO | None]:
-    """The file to write acknowledged votes to, if one is asked for."""
     if not name:
         yield None
         return
