@@ -124,7 +124,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
     from demo import data_set
     from pipeline.models import load_models
     from pipeline.profiles.profile import load_profile
-    from services.studio import put_together
+    from services.studio import Studio
     from storage.workspace import Workspace
     from ui.addresses import served_below
 
@@ -137,7 +137,7 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
     _keep_uploads_apart()
     workspace = Workspace(settings.workspace).open()
     try:
-        studio = put_together(profile, models, workspace, settings.data_roots, data_set)
+        studio = Studio(profile, models, workspace, settings.data_roots, data_set)
         with served_below(settings.root_path):
             return _application(settings, studio), studio
     except BaseException:
@@ -153,7 +153,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from core.version import version
     from services.pictures import StoredPictures
     from services.sign_in import LeadSignIn
-    from services.studies.services import annotator_services
+    from services.studies.services import AnnotatorServices
     from ui.annotate.application import annotate_application
     from ui.batches.routes import add_batch_routes
     from ui.curate.routes import add_curate_routes
@@ -204,7 +204,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     add_evaluate_routes(app, studio.commands, studio.evaluations, studio.retrainings, workspace.thumbnails.webp)
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
-    app.mount("/annotate", annotate_application(annotator_services(studio.workspace)))
+    app.mount("/annotate", annotate_application(AnnotatorServices(studio.workspace)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSR mode")  # which is off as it is
         mounted = gr.mount_gradio_app(

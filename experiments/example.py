@@ -13,7 +13,7 @@ from demo import data_set
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from services.example.service import PROFILE, ExampleView
-from services.studio import Studio, put_together
+from services.studio import Studio
 from storage.workspace import Workspace
 
 LOOK_SECONDS = 0.5
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _act(workspace: Workspace, options: argparse.Namespace) -> int:
     profile = load_profile(PROFILE)
-    studio = put_together(profile, load_models(profile), workspace, scenes=data_set)
+    studio = Studio(profile, load_models(profile), workspace, scenes=data_set)
     try:
         view = studio.example.remove() if options.remove else studio.example.make()
         with stop_on_signals() as stop:

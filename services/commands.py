@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import isfunction
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -108,6 +109,20 @@ class Commands:
         if command.name in self._known:
             raise ValueError(f"there is a command {command.name!r} already")
         self._known[command.name] = (command, function)
+
+    def take_on(self, service: object) -> None:
+        """Add what a service does: each public method whose one positional parameter is a command, by the type of that
+        parameter, and what its `register` adds.
+        """
+        for name, method in vars(type(service)).items():
+            if isfunction(method) and not name.startswith("_") and method.__code__.co_argcount == 2:
+                annotation = method.__annotations__.get(method.__code__.co_varnames[1], "")
+                kind = method.__globals__.get(annotation)
+                if isinstance(kind, type) and issubclass(kind, Command) and hasattr(kind, "name"):
+                    self.add(kind, getattr(service, name))
+        register = getattr(service, "register", None)
+        if register is not None:
+            register(self)
 
     def known(self) -> Mapping[str, type[Command]]:
         """Every type of command by its name."""

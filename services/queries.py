@@ -163,14 +163,7 @@ class Queries:
 
     def register(self, commands: Commands) -> None:
         """Take on what is asked here."""
-        commands.add(ListRuns, self.list_runs)
         commands.add(ShowRun, lambda asked: run_facts(self._states.of(asked.run)))
-        commands.add(ListImages, self.list_images)
-        commands.add(ShowImage, self.show_image)
-        commands.add(ListTestCases, self.list_test_cases)
-        commands.add(CountTestCases, self.count_test_cases)
-        commands.add(ShowCoverage, self.coverage)
-        commands.add(CheckHistogram, self.check_histogram)
         commands.add(EditedValues, lambda _: {"stages": edited_rows(self._workspace.runs.edited())})
         commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})
         commands.add(ShowJob, lambda asked: job_facts(self._jobs.known(asked.job)))
@@ -178,11 +171,10 @@ class Queries:
         commands.add(ListRecipes, lambda _: {"recipes": self._recipes()})
         commands.add(ListStudies, lambda _: {"studies": [_study_facts(one) for one in self._workspace.studies.all()]})
         commands.add(ShowStudy, lambda asked: _whole_study(self._workspace.studies.get(asked.study)))
-        commands.add(StudyOutcomes, self.study_outcomes)
 
     def _recipes(self) -> list[Mapping[str, Any]]:
         return [
-            {"recipe": one.name, "title": one.title, "description": one.description, "stages": list(one.names)}
+            facts(one, "title description", recipe=one.name, stages=list(one.names))
             for one in recipes_for(self._runs.profile)
         ]
 
@@ -285,6 +277,7 @@ def entry_facts(entry: CatalogueEntry) -> Plain:
 def run_facts(state: RunState) -> Plain:
     """All of a run but its images."""
     run, gate = state.run, state.gate
+    planned = gate.plan.images if gate.plan is not None else ()
     return {
         **facts(run, "name profile recipe task notes state"),
         "run": run.id,
@@ -292,14 +285,10 @@ def run_facts(state: RunState) -> Plain:
         "settings": state.settings.model_dump(mode="json"),
         "stages": [_stage_facts(name, state) for name in state.recipe.names],
         "gate": {
-            "closed": gate.closed,
-            "shown": gate.shown,
-            "images": [{"caption": one.counterfactual.text, "seed": one.seed} for one in gate.plan.images]
-            if gate.plan is not None
-            else [],
+            **facts(gate, "closed shown doubts"),
+            "images": [{"caption": one.counterfactual.text, "seed": one.seed} for one in planned],
             "seconds": gate.plan.seconds if gate.plan is not None else None,
             "generator_runs": state.generator_runs,
-            "doubts": [{"caption": doubt.caption, "reasons": list(doubt.reasons)} for doubt in gate.doubts],
         },
         "problems": {stage: problem.text for stage, problem in state.problems.items()},
         "notices": dict(state.notices),
@@ -316,13 +305,8 @@ def job_facts(job: JobView) -> Plain:
     """How far a job is."""
     progress = job.progress
     return {
-        **facts(job, "state stopping message"),
-        "job": job.id,
-        "run": job.run_id,
-        "stage": job.stage or "",
-        "done": progress.done if progress is not None else 0,
-        "total": progress.total if progress is not None else 0,
-        "note": progress.note if progress is not None else "",
+        **facts(job, "state stopping message", job=job.id, run=job.run_id, stage=job.stage or ""),
+        **(facts(progress, "done total note") if progress is not None else {"done": 0, "total": 0, "note": ""}),
         "seconds_left": job.seconds_left(),
         "parts": [facts(part, "name state", part=part.id) for part in job.parts],
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.driver import Driver
@@ -45,8 +44,8 @@ from services.runs.similarity import Similarities
 from services.runs.state import RunStates, StageNotes
 from services.runs.undoing import Undoing
 from services.studies.drafts import model_asker
-from services.studies.services import StudyServices, study_services
-from services.test_sets.services import TestSetServices, test_set_services
+from services.studies.services import StudyServices
+from services.test_sets.services import TestSetServices
 from services.tokens import ScriptTokens
 from storage.workspace import Workspace
 
@@ -56,46 +55,73 @@ DRAWN_SCENES = "drawn-scenes"
 """The folder of their data sets in a workspace."""
 
 
-@dataclass(frozen=True)
 class Studio:
     """What is there once for a workspace. Only whoever puts an application together holds it."""
 
-    profile: Profile
-    workspace: Workspace
-    driver: Driver
-    commands: Commands
-    jobs: JobQueue
-    notes: StageNotes
-    runs: RunService
-    states: RunStates
-    estimates: Estimates
-    predictions: PredictionService
-    similarities: Similarities
-    control_images: ControlImages
-    previews: Previews
-    exchange: Exchange
-    imports: ImportService
-    together: BulkRuns
-    studies: StudyServices
-    gallery: Gallery
-    meaning: Meaning
-    """Images by what they show."""
-    near_duplicates: NearDuplicates
-    image_map: ImageMap
-    batches: BatchRuns
-    """Whole data sets on their way to test cases."""
-    evaluations: EvaluationService
-    """What test sets say of models under test."""
-    retrainings: Retrainings
-    """What training them further gains."""
-    test_sets: TestSetServices
-    revisions: Revisions
-    """Whether there is anything new to show."""
-    thumbnails: ThumbnailFill
-    """Makes those that are missing, once it is started."""
-    tokens: ScriptTokens
-    example: ExampleWorkspace
-    """An example of everything, made by one press."""
+    def __init__(
+        self,
+        profile: Profile,
+        models: Models,
+        workspace: Workspace,
+        data_roots: Sequence[Path] = (),
+        scenes: SceneWriter | None = None,
+    ) -> None:
+        """Put a workspace's services together. Scripts plan batches below `data_roots`; the demo offers what `scenes`
+        draws. Raises UserError.
+        """
+        self.profile, self.workspace = profile, workspace
+        self.driver, self.notes = Driver(profile, models), StageNotes()
+        changes, driver, notes = Changes(), self.driver, self.notes
+        self.jobs, self.commands = jobs, commands = JobQueue(changes), Commands(changes)
+        self.runs = runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)
+        self.estimates = Estimates(workspace, runs, driver, jobs)
+        self.control_images, self.previews = ControlImages(workspace), Previews()
+        self.similarities, outdated = Similarities(models, jobs), Outdated(workspace)
+        self.predictions = PredictionService(profile, workspace, jobs)
+        self.states = RunStates(
+            *(workspace, runs, driver, jobs, notes, self.estimates, self.control_images, outdated, self.similarities)
+        )
+        editing, settings = Editing(workspace, runs, driver, notes), RunSettings(workspace, runs, driver, notes)
+        execution = Execution(
+            *(workspace, runs, driver, jobs, notes, editing),
+            *(self.states, self.estimates, self.control_images, self.previews),
+        )
+        self.predictions.register(commands, runs, settings)
+        register_reviews(commands, workspace)
+        self.tokens = ScriptTokens(workspace)
+        self.together = BulkRuns(workspace, runs, settings, self.states, execution)
+        self.imports = ImportService(workspace, changes)
+        self.meaning = Meaning(profile, models, workspace, jobs)
+        """Images by what they show."""
+        self.near_duplicates = NearDuplicates(workspace, self.meaning)
+        self.image_map = ImageMap(workspace, self.meaning)
+        drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
+        self.batches = BatchRuns(workspace, changes, DataRoots(data_roots), drawn)
+        """Whole data sets on their way to test cases."""
+        self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
+        """What test sets say of models under test."""
+        self.retrainings = Retrainings(workspace, self.evaluations, changes)
+        """What training them further gains."""
+        self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
+        """An example of everything, made by one press."""
+        for service in (
+            *(runs, editing, settings, execution, Undoing(workspace, runs, jobs, notes, editing, settings)),
+            *(CombinationEdits(workspace, runs, settings), self.tokens, self.together),
+            *(Queries(workspace, runs, self.states, jobs, self.predictions), CurationDecisions(workspace)),
+            *(self.imports, CellPlans(workspace, runs, self.estimates), self.meaning, self.near_duplicates),
+            *(self.image_map, self.batches, self.evaluations, self.retrainings, self.example),
+        ):
+            commands.take_on(service)
+        commands.add(ScoreImages, lambda _: scoring_facts(score_workspace(workspace)))
+        self.thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
+        """Makes those that are missing, once it is started."""
+        give_way = self.thumbnails.give_way
+        self.gallery = Gallery(workspace, self.meaning, self.near_duplicates, self.image_map, give_way)
+        self.exchange = Exchange(workspace, runs, self.predictions)
+        self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
+        self.test_sets = TestSetServices(workspace, commands, changes)
+        self.revisions = Revisions(workspace.saved, changes)
+        """Whether there is anything new to show."""
 
     def close(self) -> None:
         """Stop the work that is going on; the workspace stays open."""
@@ -108,88 +134,3 @@ class Studio:
         self.image_map.stop()
         self.jobs.close()
         self.test_sets.close()
-
-
-def put_together(
-    profile: Profile,
-    models: Models,
-    workspace: Workspace,
-    data_roots: Sequence[Path] = (),
-    scenes: SceneWriter | None = None,
-) -> Studio:
-    """Put a workspace's services together. Scripts plan batches below `data_roots`; the demo offers what `scenes`
-    draws. Raises UserError.
-    """
-    allowed = DataRoots(data_roots)
-    drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
-    changes, driver, notes = Changes(), Driver(profile, models), StageNotes()
-    jobs, commands = JobQueue(changes), Commands(changes)
-    runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)
-    estimates = Estimates(workspace, runs, driver, jobs)
-    control_images, previews = ControlImages(workspace), Previews()
-    similarities, predictions = Similarities(models, jobs), PredictionService(profile, workspace, jobs)
-    outdated = Outdated(workspace)
-    states = RunStates(workspace, runs, driver, jobs, notes, estimates, control_images, outdated, similarities)
-    editing = Editing(workspace, runs, driver, notes)
-    settings = RunSettings(workspace, runs, driver, notes)
-    execution = Execution(workspace, runs, driver, jobs, notes, editing, states, estimates, control_images, previews)
-    undoing = Undoing(workspace, runs, jobs, notes, editing, settings)
-    for service in (runs, editing, settings, execution, undoing, CombinationEdits(workspace, runs, settings)):
-        service.register(commands)
-    predictions.register(commands, runs, settings)
-    register_reviews(commands, workspace)
-    tokens = ScriptTokens(workspace)
-    tokens.register(commands)
-    together = BulkRuns(workspace, runs, settings, states, execution)
-    together.register(commands)
-    Queries(workspace, runs, states, jobs, predictions).register(commands)
-    CurationDecisions(workspace).register(commands)
-    imports = ImportService(workspace, changes)
-    imports.register(commands)
-    CellPlans(workspace, runs, estimates).register(commands)
-    meaning = Meaning(profile, models, workspace, jobs)
-    near_duplicates, image_map = NearDuplicates(workspace, meaning), ImageMap(workspace, meaning)
-    for curation in (meaning, near_duplicates, image_map):
-        curation.register(commands)
-    batches = BatchRuns(workspace, changes, allowed, drawn)
-    batches.register(commands)
-    evaluations = EvaluationService(profile, workspace, predictions.require_known, changes, execution)
-    evaluations.register(commands)
-    retrainings = Retrainings(workspace, evaluations, changes)
-    retrainings.register(commands)
-    example = ExampleWorkspace(workspace, profile, commands, jobs, batches, evaluations, changes)
-    example.register(commands)
-    commands.add(ScoreImages, lambda _: scoring_facts(score_workspace(workspace)))
-    thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
-    gallery = Gallery(workspace, meaning, near_duplicates, image_map, thumbnails.give_way)
-    return Studio(
-        profile=profile,
-        workspace=workspace,
-        driver=driver,
-        commands=commands,
-        jobs=jobs,
-        notes=notes,
-        runs=runs,
-        states=states,
-        estimates=estimates,
-        predictions=predictions,
-        similarities=similarities,
-        control_images=control_images,
-        previews=previews,
-        exchange=Exchange(workspace, runs, predictions),
-        imports=imports,
-        together=together,
-        studies=study_services(workspace, commands, model_asker(workspace, runs.settings, predictions)),
-        gallery=gallery,
-        meaning=meaning,
-        near_duplicates=near_duplicates,
-        image_map=image_map,
-        batches=batches,
-        evaluations=evaluations,
-        retrainings=retrainings,
-        test_sets=test_set_services(workspace, commands, changes),
-        revisions=Revisions(workspace.saved, changes),
-        thumbnails=thumbnails,
-        tokens=tokens,
-        example=example,
-    )

@@ -226,7 +226,6 @@ class _CaptionSelection:
         return SelectedCaptions(chosen, self._report(len(chosen)))
 
     def _allowed(self) -> int:
-        """In so many captions a word may be, of those that are chosen now."""
         return max(1, int((self.limit_share or 1.0) * self.number + _NEARLY))
 
     def _fitting(self, limit: int) -> int:

@@ -193,7 +193,6 @@ class _Actor:
 
 
 def _last_line(error: Exception) -> str:
-    """Of what Ray says of a failure, what it came from."""
     return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
@@ -212,7 +211,6 @@ def _problem_here(order: Order, token: Path, required: str) -> str:
 
 
 def _ray() -> Any:
-    """Ray, or a word on how to get it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or its makers are told of every cluster
     try:
         import ray

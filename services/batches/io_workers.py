@@ -254,7 +254,6 @@ def end_with_parent() -> None:
 
 
 def _help(connection: Connection, order: Order) -> None:
-    """The life of a helper."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     files = FileWork(order)

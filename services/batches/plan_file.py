@@ -450,7 +450,6 @@ def _keys_in(file: Path, path: Path) -> list[str]:
 
 
 def _refusal(path: Path, error: ValidationError) -> UserError:
-    """What is wrong with a plan: the key, what was there, and what may be there."""
     errors = error.errors()
     # A misspelt key also shows as a missing one: the one that is there says more.
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
@@ -497,7 +496,6 @@ def _toml_key(key: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """One value as TOML writes it."""
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(one) for one in value) + "]"
     # The text of JSON is one of TOML, but for the one control character that JSON lets stand.

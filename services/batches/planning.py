@@ -97,7 +97,6 @@ class Planner:
     # Images
 
     def _plan_images(self) -> None:
-        """The captions that are drawn, of all that were written, in lots of one shape."""
         self._plan_edited()
         if next(self._lacking("images"), None) is None:
             return

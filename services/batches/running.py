@@ -135,7 +135,6 @@ class BatchRuns:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
-        commands.add(PlanBatch, self.plan)
         commands.add(BeginBatch, lambda sent: self._done(sent, self.begin))
         commands.add(PauseBatch, lambda sent: self._done(sent, self.pause))
         commands.add(CancelBatch, lambda sent: self._done(sent, self.cancel))
@@ -284,7 +283,6 @@ class BatchRuns:
             self._ledger.set_wish(number, wish)
 
     def _serve(self) -> None:
-        """The life of the thread: it ends when nothing waits."""
         while True:
             with self._lock:
                 if self._closing or not self._waiting:
@@ -304,7 +302,6 @@ class BatchRuns:
             self._changes.tell()
 
     def _work(self, run: _Run) -> str:
-        """Work on a batch until it is done or stopped; gives what went wrong, in a sentence."""
         try:
             order = self._service.order(run.number)
             Engine(

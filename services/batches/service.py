@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from core.batches import PASSES, Batch, Counted, FailedGroup, Item, Pass, WorkState
+from core.csv_tables import facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from formats.in_place import DataSet
@@ -352,7 +353,6 @@ class BatchService:
         )
 
     def _bytes_an_image(self, batches: Sequence[int]) -> float | None:
-        """Of the file with its thumbnail, by a few of them; the record is small beside."""
         shas = [sha for number in batches for _, sha, _ in self._ledger.latest_images(number, WEIGHED)][:WEIGHED]
         sizes = []
         for sha in shas:
@@ -386,7 +386,6 @@ def _counted(items: Iterable[Item], on_count: Callable[[int], None]) -> Iterator
 
 
 def _left_out(data: DataSet) -> Iterator[str]:
-    """What of the data set is no item: some of it, and how much more there is."""
     rows = data.left_out
     yield from (f"{row.file}: {row.reason}" for row in rows[:LEFT_OUT])
     if len(rows) > LEFT_OUT:
@@ -419,33 +418,19 @@ def facts_of(status: BatchStatus) -> Mapping[str, Any]:
     """Return how far a batch is as plain data."""
     batch = status.batch
     return {
-        "batch": batch.id,
-        "name": batch.name,
+        **facts(batch, "name created", batch=batch.id, approved=batch.approved is not None),
+        **facts(status, "state problem sources accepted rejected cost share_valid cost_of_valid currency"),
         "filter": ImageFilter(facets={"batch": (batch.facet,)}).address,
-        "state": status.state,
-        "problem": status.problem,
-        "created": batch.created.isoformat(),
-        "approved": batch.approved is not None,
-        "sources": status.sources,
         "passes": [
             {
                 "pass": one.stage,
                 "planned": one.total,
-                "done": one.number("done"),
-                "failed": one.number("failed"),
-                "skipped": one.number("skipped"),
-                "left": one.left,
-                "a_minute": one.a_minute,
+                **{state: one.number(state) for state in ("done", "failed", "skipped")},
+                **facts(one, "left a_minute"),
                 "seconds_left": one.seconds_left if status.state == "running" else None,
             }
             for one in status.passes
         ],
-        "accepted": status.accepted,
-        "rejected": status.rejected,
-        "cost": status.cost,
-        "share_valid": status.share_valid,
-        "cost_of_valid": status.cost_of_valid,
-        "currency": status.currency,
     }
 
 
@@ -456,19 +441,9 @@ def details_facts(details: BatchDetails) -> Mapping[str, Any]:
         **facts_of(details.status),
         "notes": list(details.status.batch.notes),
         "failures": [
-            {
-                "pass": group.stage,
-                "state": group.state,
-                "reason": group.reason,
-                "number": group.number,
-                "examples": list(group.examples),
-            }
-            for group in details.failures
+            facts(group, "state reason number examples") | {"pass": group.stage} for group in details.failures
         ],
-        "captions": [
-            {"source": one.key, "caption": one.caption, "edits": one.edits, "new_caption": one.new_caption}
-            for one in details.sample
-        ],
+        "captions": [facts(one, "caption edits new_caption", source=one.key) for one in details.sample],
         "latest": [{"case": case, "run": run} for case, _, run in details.latest],
         "estimate": list(found.words()) if found is not None else [],
     }

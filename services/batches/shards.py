@@ -245,7 +245,6 @@ def _header(folder: Path) -> _Header:
 
 
 def _lots(folder: Path) -> Iterator[tuple[int, Lot]]:
-    """Yield each lot with its number."""
     stage = _header(folder).stage
     with (folder / LOTS).open(encoding="utf-8") as file:
         next(file)

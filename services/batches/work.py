@@ -108,11 +108,9 @@ class Worker:
         return self._begun(lot, sources), time.monotonic() - began
 
     def _begun(self, lot: Lot, sources: _Sources) -> Finish:
-        """Do everything of a lot that needs models."""
         return self._images(lot, sources) if lot.stage == "images" else self._text(lot, sources)
 
     def _text(self, lot: Lot, sources: _Sources) -> Finish:
-        """Run the text stages of a lot."""
         stages, done = stages_of(self._recipe, lot.stage), dict[int, Done]()
         read, works = dict[int, ReadSource | None](), dict[int, SourceWork]()
         for piece in lot.pieces:

@@ -172,15 +172,7 @@ class CurationDecisions:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
-        commands.add(Decide, self.decide)
-        commands.add(TagImages, self.tag)
-        commands.add(RelabelImages, self.relabel)
-        commands.add(UndoDecision, self.undo)
-        commands.add(ListDecisions, self.listed)
-        commands.add(DecisionHistory, self.history)
         commands.add(BeginReview, lambda sent: {"session": self._decisions.begin_session(sent.author, sent.repeats)})
-        commands.add(AnswerRepeat, self.answer_repeat)
-        commands.add(ReviewFigures, self.figures)
 
     def decide(self, sent: Decide) -> Decided:
         """Raises UserError where a filter has another number of images than was expected, or there is none."""
@@ -265,5 +257,4 @@ def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
 
 
 def _safe(text: str) -> str:
-    """As a part of a template."""
     return text.replace("{", "{{").replace("}", "}}")

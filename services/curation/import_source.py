@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from core.csv_tables import cells
 from core.errors import UserError
 from core.images import StoredImage
 from core.imports import Import, ImportRow
@@ -223,20 +224,11 @@ def _why_refused(example: Example) -> str:
 
 def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -> NewImage:
     return NewImage(
-        name=example.name,
+        **cells(example, "name mask_classes label split role caption new_caption edits edit_types facts"),
         image=image,
         mask=mask,
-        mask_classes=example.mask_classes,
-        label=example.label,
-        split=example.split,
-        role=example.role,
         source=example.source_sha,
-        caption=example.caption,
-        new_caption=example.new_caption,
-        edits=example.edits,
-        edit_types=example.edit_types,
         checks=_checks(example.facts.get("checks")),
-        facts=example.facts,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from core.csv_tables import cells, facts
 from core.errors import Cancelled, UserError
 from core.image_filter import ImageFilter
 from core.imports import Import
@@ -114,7 +115,6 @@ class ImportService:
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
         commands.add(ListImports, lambda _: self.listed())
-        commands.add(ShowImport, self.show)
         commands.add(StopImport, lambda _: {"stopping": self.stop()})
         commands.add(ImportIntoTestSet, self._into_set)
 
@@ -166,11 +166,8 @@ class ImportService:
                     stop_if(cancelled)
                     self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=len(report.rows))
 
-                def begun(number: int) -> None:
-                    self._tell(number=number)
-
-                given = (shown, layout, classes, labels)
-                done = bring_in(self._workspace, taken, *given, on_progress, report, begun)
+                given = (shown, layout, classes, labels, on_progress, report)
+                done = bring_in(self._workspace, taken, *given, lambda number: self._tell(number=number))
                 self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
                 if test_set is None:
                     return done.words
@@ -214,7 +211,7 @@ class ImportService:
         return {
             **import_facts(imports.get(asked.number)),
             "upload": asdict(state) if state is not None and state.number == asked.number else None,
-            "report": [{"file": row.file, "reason": row.reason, "kind": row.kind} for _, row in shown],
+            "report": [facts(row, "file reason kind") for _, row in shown],
             "next": shown[-1][0] if len(page) > len(shown) else 0,
         }
 
@@ -222,7 +219,7 @@ class ImportService:
 
     def _into_set(self, sent: ImportIntoTestSet) -> dict[str, Any]:
         done = into_set(self._workspace, sent.number, sent.test_set)
-        return {"test_set": done.version.test_set, "added": done.added, "already": done.already}
+        return facts(done, "added already", test_set=done.version.test_set)
 
     def _work(self, work: Callable[[], str], room: Path) -> None:
         state: Literal["done", "failed", "stopped"] = "done"
@@ -278,13 +275,8 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
 def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
     """An image that was brought in as it stands in a test set. One whose picture was made here is that test case."""
     return SetEntry(
-        image=image.image,
+        **cells(image, "image label split mask mask_classes role"),
         source=image.source or image.image,
-        label=image.label,
-        split=image.split,
-        mask=image.mask,
-        mask_classes=image.mask_classes,
-        role=image.role,
         test_case=image.test_case if image.role == "generated" else None,
         origin=origin_of(image, import_name) if image.test_case is None else {},
     )
@@ -293,16 +285,10 @@ def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
 def import_facts(held: Import) -> dict[str, Any]:
     """An import as plain data, without its images and rows."""
     return {
+        **facts(held, "name source state created images sources rows"),
         "number": held.id,
-        "name": held.name,
-        "source": held.source,
         "format": held.layout,
-        "state": held.state,
-        "created": held.created.isoformat(),
         "finished": held.finished.isoformat() if held.finished is not None else "",
-        "images": held.images,
         "new": held.made,
-        "sources": held.sources,
-        "rows": dict(held.rows),
         "test_set": str(held.header.get("name", "")),
     }

@@ -314,7 +314,6 @@ _STEPS: Mapping[str, str] = {
 
 
 def _note(said: str) -> str:
-    """How far it is, from what it says: its own words for its steps, and a percentage while it places images."""
     _, step = max((said.rfind(mark), words) for mark, words in _STEPS.items())
     shares = re.findall(r"(\d+)%\|", said)
     return f"{step}, {shares[-1]} %" if shares and step == "placing images" else step

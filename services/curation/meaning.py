@@ -23,7 +23,6 @@ from pipeline.models.nearest import Floats, nearest
 from pipeline.models.weight_hashes import embedder_key
 from pipeline.profiles.profile import Profile
 from pipeline.seams import BatchEmbedder, Models
-from services.commands import Commands
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue
 from services.queries import MOST_LISTED, ImageQuery, Plain, entry_facts
@@ -119,10 +118,6 @@ class Meaning:
         """The vectors that are there."""
         return self._workspace.vectors.of(self.embedder)
 
-    def register(self, commands: Commands) -> None:
-        """Take on what is asked here."""
-        commands.add(SearchImages, self.search)
-
     # Embedding
 
     def begin(self) -> None:
@@ -159,7 +154,6 @@ class Meaning:
         return there & ~held
 
     def _fill(self) -> None:
-        """One batch, and the next one lined up behind whatever waits."""
         more = False
         try:
             more = self._hash_some() or self._embed_next()
@@ -177,7 +171,6 @@ class Meaning:
             self._jobs.when_idle(DOING, self._fill)
 
     def _hash_some(self) -> bool:
-        """Whether there was something to hash: for as long as a batch takes."""
         began, found = time.monotonic(), dict[str, ImageHashes]()
         with self._lock:
             waiting = list(self._to_hash)

@@ -30,7 +30,7 @@ from core.errors import UserError
 from core.perceptual_hashes import Groups, mirrored
 from core.test_sets import ImageHashes
 from pipeline.models.nearest import close_pairs, nearest
-from services.commands import Command, Commands
+from services.commands import Command
 from services.curation.meaning import Meaning
 from services.edit_conflicts import LARGEST_ID
 from services.queries import ImageQuery, Plain, entry_facts
@@ -106,11 +106,6 @@ class NearDuplicates:
     def __init__(self, workspace: Workspace, meaning: Meaning) -> None:
         self._workspace, self._meaning = workspace, meaning
 
-    def register(self, commands: Commands) -> None:
-        """Take on what is asked here."""
-        commands.add(NearDuplicatesOf, self.list_of)
-        commands.add(NearDuplicateGroups, self.list_groups)
-
     def list_of(self, asked: NearDuplicatesOf) -> Plain:
         found = self.of(asked.entry)
         listed = self._workspace.catalogue.listed([one.entry for one in found])
@@ -177,7 +172,6 @@ class NearDuplicates:
         return AlikeGroups(tuple(found), len(entries), waiting, len(pairs) < MOST_PAIRS, unreadable)
 
     def _hashes_now(self, images: set[str]) -> dict[str, ImageHashes]:
-        """The hashes of a few images that can be read."""
         hashes = self._workspace.test_sets.hashes(images)
         for sha in sorted(images - hashes.keys()):
             try:

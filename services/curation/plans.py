@@ -33,7 +33,7 @@ from core.types import (
 from pipeline.checks.texts import alternative_checks, keyword_checks
 from pipeline.freshness import inputs_key
 from pipeline.recipes import Recipe, recipe_of, recipes_for
-from services.commands import Command, Commands
+from services.commands import Command
 from services.curation.coverage import cell_filter
 from services.runs.estimates import Estimates
 from services.runs.life_cycle import RunService, task_problem
@@ -117,11 +117,6 @@ class CellPlans:
 
     def __init__(self, workspace: Workspace, runs: RunService, estimates: Estimates) -> None:
         self._workspace, self._runs, self._estimates = workspace, runs, estimates
-
-    def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
-        commands.add(DescribeCellPlan, self.describe)
-        commands.add(PlanCell, self.begin)
 
     def describe(self, command: DescribeCellPlan) -> CellPlan:
         """Raises UserError for a cell that no plan can fill, saying why."""
@@ -234,7 +229,6 @@ class CellPlans:
 
 
 def _edit_type(command: CellCommand) -> dict[EditType, str]:
-    """The edit type that a plan ticks, with no word for it."""
     if not command.line:
         raise UserError(
             "These images have no class, so no source can be found for them: give their runs a label in Explore.",
@@ -252,7 +246,6 @@ def _edit_type(command: CellCommand) -> dict[EditType, str]:
 
 
 def _alternatives(command: CellCommand) -> dict[EditType, str]:
-    """The words that a plan puts in, by edit type."""
     words = (" ".join(text.split()) for text in (command.line, command.place))
     wanted = {edit_type: text for edit_type, text in zip(BY_WORDS, words, strict=True) if text}
     if not wanted:
@@ -275,7 +268,6 @@ def _nothing(command: CellCommand) -> str:
 
 
 def _edits_words(recipe: Recipe) -> bool:
-    """Whether a recipe has the stages whose values and settings a plan sets."""
     return recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
 
 

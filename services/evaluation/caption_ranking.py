@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from core.csv_tables import facts
 from core.evaluation_results import Order
 from core.figures import Floats
 from core.stored_runs import Run
@@ -162,16 +163,8 @@ def _orders(
 
 def caption_ranking_facts(found: CaptionRanking) -> dict[str, Any]:
     """All of it, JSON-ready."""
-    return {
-        "learnt_from": found.learnt,
-        "notes": list(found.notes),
-        "orders": orders_facts(found.orders),
-        "captions": [
-            {name: getattr(one, name) for name in ("run", "place", "text", "label", "edits", "alike")}
-            | {"chance_fault": one.chance}
-            for one in found.captions
-        ],
-    }
+    captions = [facts(one, "run place text label edits alike", chance_fault=one.chance) for one in found.captions]
+    return facts(found, "notes", learnt_from=found.learnt, orders=orders_facts(found.orders), captions=captions)
 
 
 def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> str:

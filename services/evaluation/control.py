@@ -104,7 +104,6 @@ class ControlSets:
         self._settings(run, lineage)
 
     def _waiting(self, cases: Cases) -> list[int]:
-        """The test cases by which is drawn."""
         found: list[int] = cases.table.test_case[cases.generated.row[cases.lacking]].tolist()
         return found
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Literal
 
-from core.csv_tables import Kind, csv_text
+from core.csv_tables import Kind, csv_text, facts
 from core.model_identity import ModelIdentity
 from evaluation.report import (
     Row,
@@ -21,7 +21,7 @@ from evaluation.report import (
     segmentation_markdown,
     segmentation_rows,
 )
-from services.evaluation.types import Evaluated, ModelComparison
+from services.evaluation.types import Evaluated, ModelComparison, SubjectView
 from services.studies.exports import parquet
 
 FileKind = Literal["markdown", "latex", "csv", "parquet", "json"]
@@ -55,24 +55,9 @@ def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[st
     """Everything that is shown, JSON-ready; `beside` is a second model on the same test cases."""
     shown, identity, held = found.subject, found.identity, found.effectiveness or found.segmentation
     return {
-        "subject": {
-            "title": shown.title,
-            "split": shown.subject.split,
-            "sources": shown.sources,
-            "test_cases": shown.cases,
-            "reconstructions": shown.controls,
-        },
-        "model": found.model,
-        "kind": found.kind,
-        "identity": identity
-        and {
-            "digest": identity.digest,
-            "name": identity.name,
-            "weights": identity.weights,
-            "assumptions": assumption_facts(identity),
-        },
-        "answer": found.answer,
-        "notes": list(found.notes),
+        **facts(found, "model kind answer notes"),
+        "subject": {**image_counts(shown), "split": shown.subject.split},
+        "identity": identity and facts(identity, "digest name weights", assumptions=assumption_facts(identity)),
         "images": asdict(found.pending) | {"left": found.pending.left},
         "mapping": {
             "summary": found.mapping.summary,
@@ -88,6 +73,11 @@ def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[st
         "validity_score": found.score and asdict(found.score),
         "beside": beside and asdict(beside),
     }
+
+
+def image_counts(shown: SubjectView) -> dict[str, Any]:
+    """How many images of each kind a subject has, with its title, JSON-ready."""
+    return facts(shown, "title sources", test_cases=shown.cases, reconstructions=shown.controls)
 
 
 def assumption_facts(identity: ModelIdentity) -> list[dict[str, str]]:
@@ -131,7 +121,6 @@ def _latex(found: Evaluated) -> str:
 
 
 def _confusion(found: Evaluated) -> list[dict[str, Any]]:
-    """Rows of both confusion matrices: label, answer, and their shares of images, or of pixels."""
     if found.effectiveness is not None:
         before, after = (one.shares for one in found.effectiveness.confusion)
     elif found.segmentation is not None:

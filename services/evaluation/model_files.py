@@ -98,7 +98,6 @@ def _link(file: Path, to: Path) -> None:
 
 
 def _unpack(file: Path, to: Path) -> None:
-    """Take the files of the one model out of an archive, whatever folder they are in."""
     to.mkdir()
     try:
         with zipfile.ZipFile(file) as archive:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from core.csv_tables import facts
 from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats
 from core.types import TaskKind
@@ -222,7 +223,6 @@ def _chance_wrong(
 
 
 def _unsure_notes(entropy: Floats | None, read: NDArray[np.bool_], segments: bool) -> list[str]:
-    """What is not known of how unsure a segmenter is."""
     untold = read if entropy is None else read & ~np.isfinite(entropy)
     if not segments or not untold.any():
         return []
@@ -279,17 +279,11 @@ def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Flo
 
 def orders_facts(orders: Sequence[Order]) -> list[dict[str, Any]]:
     """How good orders are, JSON-ready."""
-    return [
-        {
-            "name": one.name,
-            "apfd": one.apfd,
-            "all_faults": one.all_faults,
-            "first": [
-                {"share": budget, "images": one.images[budget], "faults": one.faults[budget]} for budget in BUDGETS
-            ],
-        }
-        for one in orders
-    ]
+
+    def first(one: Order) -> list[dict[str, Any]]:
+        return [{"share": budget, "images": one.images[budget], "faults": one.faults[budget]} for budget in BUDGETS]
+
+    return [facts(one, "name apfd all_faults", first=first(one)) for one in orders]
 
 
 def orders_table(orders: Sequence[Order]) -> list[str]:
@@ -307,18 +301,10 @@ def orders_table(orders: Sequence[Order]) -> list[str]:
 
 def ranking_facts(found: Ranking) -> dict[str, Any]:
     """A ranking, JSON-ready."""
-    return {
-        "test_cases": found.cases,
-        "known": found.known,
-        "valid_from": found.valid_from,
-        "notes": list(found.notes),
-        "orders": orders_facts(found.orders),
-        "first": [
-            {name: getattr(one, name) for name in ("entry", "image", "label", "said", "right", "edits")}
-            | {"chance_wrong": one.wrong, "chance_valid": one.valid}
-            for one in found.first
-        ],
-    }
+    names = "entry image label said right edits"
+    first = [facts(one, names, chance_wrong=one.wrong, chance_valid=one.valid) for one in found.first]
+    orders = orders_facts(found.orders)
+    return facts(found, "known valid_from notes", test_cases=found.cases, orders=orders, first=first)
 
 
 def ranking_markdown(model: str, title: str, found: Ranking) -> str:

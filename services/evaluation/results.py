@@ -310,7 +310,6 @@ class Evaluation:
         return tables, against_control
 
     def _shown(self, table: EditTable, edits: _Edits) -> _Edits:
-        """Without those of too few test cases, where there are many."""
         sizes = np.bincount(edits.group, minlength=len(edits.names))
         few = (sizes > 0) & (sizes < FEWEST_CASES)
         if (sizes > 0).sum() <= MOST_ROWS or not few.any():
@@ -344,7 +343,6 @@ class Evaluation:
     # Validity
 
     def _validity(self, standing: Standing) -> tuple[ValidityEffect | None, list[str]]:
-        """The effect of validity, and notes on it."""
         cases, right, compared = self.cases, standing.right, standing.compared
         known = (right != UNKNOWN) & compared[cases.generated.source]
         row = cases.generated.row[known]
@@ -419,8 +417,6 @@ def strata_of(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[st
 
 
 def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
-    """The columns of test cases, from the answers to some of them, and to some originals."""
-
     def spread(answers: _Answers, images: int) -> tuple[NDArray[np.int8], Numbers]:
         right, said = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
         right[answers[0]], said[answers[0]] = answers[1:]

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from core.csv_tables import facts
 from core.errors import UserError
 from core.figures import Floats
 from core.types import TaskKind
@@ -164,33 +165,19 @@ def score_workspace(workspace: Workspace) -> ScoringResult:
 
 def scoring_facts(found: ScoringResult) -> dict[str, Any]:
     """What came of scoring all images, JSON-ready."""
-    return {
-        "images": sum(one.images for one in found.runs),
-        "scores": [score_facts(one) for one in found.runs],
-        "notes": list(found.notes),
-    }
+    images, scores = sum(one.images for one in found.runs), [score_facts(one) for one in found.runs]
+    return facts(found, "notes", images=images, scores=scores)
 
 
 def score_facts(run: ScoreRun) -> dict[str, Any]:
     """What the scores of a task come from, JSON-ready."""
     own = run.agreement
     return {
-        "run": run.id,
-        "task": run.task,
-        "images": run.images,
+        **facts(run, "task images checks created", run=run.id),
+        **facts(own, "valid threshold precision recall", judged=own.images),
+        **facts(own.auc, "low high why", auc=own.auc.value),
         "studies": [{"study": study, "title": title} for study, title in run.studies.items()],
-        "checks": list(run.checks),
-        "judged": own.images,
-        "valid": own.valid,
-        "auc": own.auc.value,
-        "low": own.auc.low,
-        "high": own.auc.high,
-        "why": own.auc.why,
-        "threshold": own.threshold,
-        "precision": own.precision,
-        "recall": own.recall,
         "reliability": [{"foretold": mean, "valid": share, "images": number} for mean, share, number in own.bins],
-        "created": run.created.isoformat(),
     }
 
 
@@ -221,7 +208,6 @@ def _votes(table: CaseTable, of_task: NDArray[np.bool_], outcomes: Sequence[Outc
 
 
 def _last(held: _Votes) -> _Votes:
-    """One row an image: of several studies what the last one says."""
     _, at = np.unique(held.row[::-1], return_index=True)
     wanted = np.zeros(len(held.row), bool)
     wanted[len(held.row) - 1 - at] = True

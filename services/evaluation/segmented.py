@@ -125,7 +125,6 @@ def ways_of(cases: Cases, images: Images, place: NDArray[np.int64]) -> tuple[lis
 
 
 def _classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[_Class]:
-    """The protected classes of an image that its mask and the model can know."""
     named = {int(number): name for number, name in json.loads(mask_names).items()}
     group_of = {mapping.labels[label].label: at for at, group in enumerate(mapping.groups) for label in group}
     found = []

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from core.csv_tables import facts
 from core.errors import UserError
 from core.images import png_of
 from core.latest import Latest
@@ -41,7 +42,7 @@ from services.evaluation.commands import (
     ShowPredictions,
 )
 from services.evaluation.control import ControlSets
-from services.evaluation.facts import assumption_facts, facts_of
+from services.evaluation.facts import assumption_facts, facts_of, image_counts
 from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
 from services.evaluation.model_files import found_here, keep_upload
@@ -442,12 +443,11 @@ class EvaluationService:
         return chosen_model(sent)
 
     def _list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
-        names = ("key", "title", "kind", "from_profile", "predicted")
         models = []
         for one in self.models(sent.subject):
             stored = self.predicting.stored(one.settings)
             assumed = assumption_facts(stored.identity) if stored is not None else []
-            models.append({**{name: getattr(one, name) for name in names}, "assumptions": assumed})
+            models.append(facts(one, "key title kind from_profile predicted", assumptions=assumed))
         return {"subject": _subject_facts(self.view(sent.subject)), "models": models}
 
 
@@ -485,18 +485,9 @@ def title_of(wanted: UnderTestSettings) -> str:
 def work_facts(view: WorkView) -> dict[str, Any]:
     """A piece of work, JSON-ready."""
     state = "stopping" if view.stopping and view.active else view.state
-    plain = {name: getattr(view, name) for name in ("done", "total", "doing", "seconds_left", "error")}
-    return {"work": view.id, "state": state, **plain, "note": getattr(view.result, "note", "")}
+    note = getattr(view.result, "note", "")
+    return facts(view, "done total doing seconds_left error", work=view.id, state=state, note=note)
 
 
 def _subject_facts(view: SubjectView) -> dict[str, Any]:
-    return {
-        "version": view.subject.version,
-        "title": view.title,
-        "kind": view.kind,
-        "sources": view.sources,
-        "test_cases": view.cases,
-        "reconstructions": view.controls,
-        "splits": list(view.splits),
-        "problem": view.problem,
-    }
+    return {**image_counts(view), **facts(view, "kind splits problem"), "version": view.subject.version}

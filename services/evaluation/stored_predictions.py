@@ -315,5 +315,4 @@ def _not_read(stored: _Probabilities, cases: Cases) -> set[str]:
 
 
 def _shas(wanted: Iterable[tuple[Images, NDArray[np.bool_]]]) -> set[str]:
-    """The SHA-256 of the images that are wanted of each."""
     return {images.shas[place] for images, flags in wanted for place in np.flatnonzero(flags).tolist()}

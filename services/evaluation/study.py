@@ -174,12 +174,10 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
 
 
 def _asked_of() -> tuple[str, ...]:
-    """The classes that the questions about a segmentation are about."""
     return tuple(one.only_with for one in TEMPLATES[TEMPLATE["segmentation"]].questions)
 
 
 def _is_asked(cases: Cases, places: Numbers) -> np.ndarray:
-    """Whether some question of the template is about a class that the test case protects."""
     texts = cases.table.protected.of(cases.generated.row[places])
     known = {text: any(numbers_of(name, json.loads(text)) for name in _asked_of()) for text in set(texts) if text}
     return np.array([known.get(text, False) for text in texts], bool)

@@ -295,7 +295,6 @@ class _Reading:
         return names, of_own[own.numbers[rows]], label
 
     def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """The reconstructions of the sources that are drawn as some of the test cases are."""
         found = self._reconstructed(of_source, segments)
         rejected = self._table.verdict[found] == REJECTED
         self._tell_rejected(int(rejected.sum()), "reconstruction")
@@ -328,7 +327,6 @@ class _Reading:
         return np.flatnonzero(fits & (of_source[table.sources.numbers] >= 0))
 
     def _drawn_by(self, rows: Numbers) -> Numbers:
-        """A number for the profile and the method of each image."""
         table = self._table
         return table.profiles.numbers[rows] * len(table.methods.values) + table.methods.numbers[rows]
 
@@ -363,7 +361,6 @@ class _Reading:
 
 
 def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
-    """The column with other texts in some rows."""
     known: dict[str, int] = {"": -1} | {text: place for place, text in enumerate(column.values)}
     numbers = column.numbers.copy()
     numbers[rows] = [known.setdefault(text, len(known) - 1) for text in texts]

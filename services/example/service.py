@@ -408,7 +408,6 @@ class ExampleWorkspace:
         return {kind: held.versions[0] for kind, held in sets.items() if held.latest is not None}
 
     def _sets(self, record: ExampleRecord) -> dict[TaskKind, TestSet]:
-        """The example's test sets by the kind of their task, without those that a person deleted."""
         known = self._workspace.test_sets.names()
         held = (self._workspace.test_sets.get(one) for one in record.test_sets if one in known)
         return {_kind_of(one.name): one for one in held}
@@ -537,7 +536,6 @@ class ExampleWorkspace:
         return {one.run for one in sources if one.run}
 
     def _trained_on(self, record: ExampleRecord) -> list[str]:
-        """The test sets of the example that models were trained further with."""
         found = []
         for version in self._versions(record).values():
             subject = Subject(version.number)

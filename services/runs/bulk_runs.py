@@ -132,13 +132,10 @@ class BulkRuns:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
-        commands.add(TaskTogether, self.set_task)
         commands.add(SettingTogether, self._in_each(ChangeSetting, self._settings.change_setting))
         commands.add(PresetTogether, self._in_each(TakePreset, self._settings.take_preset))
         commands.add(DefaultsTogether, self._in_each(DefaultSettings, self._settings.put_defaults_back))
         commands.add(RecipeTogether, self._in_each(SetRecipe, self._runs.set_recipe))
-        commands.add(RunTogether, self.run)
-        commands.add(GenerateTogether, self.generate)
 
     def of(self, run_ids: Sequence[str]) -> TogetherState:
         """What a page shows of these runs. One that is not there, or deleted, is passed over."""

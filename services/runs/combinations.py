@@ -18,7 +18,6 @@ from core.types import Edit
 from pipeline.prompting import PromptSet
 from pipeline.stages.counterfactuals import all_combinations, choose_edits, count_combinations, edit_pools
 from pipeline.stages.edit_choice import EDITS_PROMPT
-from services.commands import Commands
 from services.edit_conflicts import StateEdit
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
@@ -116,11 +115,6 @@ class CombinationEdits:
 
     def __init__(self, workspace: Workspace, runs: RunService, settings: RunSettings) -> None:
         self._workspace, self._runs, self._settings = workspace, runs, settings
-
-    def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
-        commands.add(ChooseCombinations, self.choose)
-        commands.add(UseCombination, self.use)
 
     def choose(self, command: ChooseCombinations) -> None:
         """Raises UserError where nothing was chosen one by one."""

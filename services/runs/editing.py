@@ -186,7 +186,6 @@ class Editing:
         commands.add(
             WriteCaption, lambda c: self._change(c, "caption", lambda run: edits.write_caption(c.text, run.task))
         )
-        commands.add(WriteValue, self.write_value)
         commands.add(UseKeyword, lambda c: self._keywords(c, lambda v, _: edits.use_keyword(v, c.text, c.used)))
         commands.add(DeleteKeyword, lambda c: self._keywords(c, lambda v, _: edits.delete_keyword(v, c.text)))
         commands.add(
@@ -236,8 +235,6 @@ class Editing:
             DeleteCounterfactual,
             lambda c: self._counterfactuals(c, lambda v, _: edits.delete_counterfactual(v, c.place, c.text)),
         )
-        commands.add(KeepValue, self.keep)
-        commands.add(BringBack, self.bring_back)
         commands.add(Dismiss, lambda command: self._notes.solved(command.run, command.stage))
 
     def write_value(self, command: WriteValue) -> None:

@@ -204,13 +204,6 @@ class Execution:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
-        commands.add(RunStage, self.run_stage)
-        commands.add(RunFrom, self.run_from)
-        commands.add(RunUpToGate, self.run_up_to_gate)
-        commands.add(MoreAlternatives, self.more_alternatives)
-        commands.add(Generate, self.generate)
-        commands.add(Regenerate, self.regenerate)
-        commands.add(DrawControlImage, self.draw_control_image)
         commands.add(CancelRun, lambda command: self.jobs.cancel(command.run))
         commands.add(CancelAll, lambda command: self.jobs.cancel_all())
         commands.add(CancelJob, lambda command: self.jobs.cancel_job(command.job))
@@ -473,7 +466,6 @@ def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
 
 
 def _of_all(failed: Sequence[Exception], images: int) -> Exception:
-    """What is said at the end of a job of so many images, some of which could not be made."""
     for error in failed:
         if not isinstance(error, UserError):
             return error

@@ -145,17 +145,12 @@ class RunService:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
-        commands.add(RunFromSample, self.from_sample)
         commands.add(RenameRun, lambda command: self._workspace.runs.rename(command.run, command.title))
         commands.add(DuplicateRun, lambda command: OpenedRun(self._workspace.runs.duplicate(command.run)))
         commands.add(DeleteRun, lambda command: self.delete(command.run))
-        commands.add(RestoreRun, self.restore)
         commands.add(DeleteRuns, lambda command: self.delete(*command.runs))
         commands.add(RestoreRuns, lambda command: self._workspace.runs.restore(*command.runs))
-        commands.add(SetTask, self.set_task)
-        commands.add(SetRecipe, self.set_recipe)
         commands.add(TakeSampleMask, lambda command: self.take_sample_mask(command.run))
-        commands.add(NameMaskClasses, self.name_mask_classes)
         commands.add(DeleteMask, lambda command: self._workspace.runs.set_mask(command.run, None))
 
     # What a run says of itself
@@ -211,7 +206,6 @@ class RunService:
         return image_sha(self._workspace.images.load(source_sha))
 
     def _size(self, source_sha: str) -> tuple[int, int]:
-        """Width and height of a stored image."""
         with Image.open(self._workspace.images.path(source_sha)) as image:
             return image.size
 

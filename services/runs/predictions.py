@@ -195,7 +195,6 @@ class PredictionService:
         source: Prediction | None,
         figures: Mapping[int, tuple[ClassFigures, ...]],
     ) -> tuple[dict[int, MaskChecks], bool]:
-        """Return the checks of masks by test case, and whether some are still measured, by whichever model checks."""
         checker = self._profile.checks.own_segmenter()
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
         if checker is None or run.mask_sha is None:

@@ -18,7 +18,7 @@ from core.validation_messages import reason
 from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
-from services.commands import Commands, KnownStage, parts_of
+from services.commands import KnownStage, parts_of
 from services.edit_conflicts import (
     LARGEST_ID,
     PageWrites,
@@ -97,15 +97,6 @@ class RunSettings:
         self._workspace, self._runs, self._driver, self._notes = workspace, runs, driver, notes
         self._profile = runs.profile
         self.writes = PageWrites()
-
-    def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
-        commands.add(ChangeSetting, self.change_setting)
-        commands.add(DefaultSettings, self.put_defaults_back)
-        commands.add(TakePreset, self.take_preset)
-        commands.add(ReuseSeed, self.reuse_seed)
-        commands.add(SavePrompt, self.save_prompt)
-        commands.add(PutPromptBack, self.put_prompt_back)
 
     def change_setting(self, command: ChangeSetting) -> None:
         """Raises UserError for a setting that is unknown or not read, and for a value that it does not take."""

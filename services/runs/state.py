@@ -308,7 +308,6 @@ class RunStates:
         self._notes.failed(run_id, stage, error, self._now(self._workspace.runs.get(run_id)))
 
     def _now(self, run: Run) -> str:
-        """What a run is: its state, its values, its images, and the work on it."""
         values = [stored.id for stored in run.values.values()]
         job = self._jobs.of_run(run.id)
         return f"{run.state} {values} {len(run.test_cases)} {job.id if job is not None and job.active else ''}"

@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.run_steps import RunSteps, UndoStep
 from core.types import StageName, stage_title
 from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt
-from services.commands import Commands, KnownStage, RunCommand
+from services.commands import KnownStage, RunCommand
 from services.jobs import JobQueue
 from services.runs.editing import Editing
 from services.runs.life_cycle import RunService
@@ -63,11 +63,6 @@ class Undoing:
     ) -> None:
         self._workspace, self._runs, self._jobs, self._notes = workspace, runs, jobs, notes
         self._editing, self._settings = editing, settings
-
-    def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
-        commands.add(Undo, self.undo)
-        commands.add(Redo, self.redo)
 
     def undo(self, command: Undo) -> Undone:
         """Raises UserError where there is nothing to take back, or the recipe cannot be changed now."""

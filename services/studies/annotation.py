@@ -103,8 +103,6 @@ class ListedStudy:
 
 
 def _line(most: int) -> BeforeValidator:
-    """A text in one line that says something, of so many characters."""
-
     def read(value: object, info: ValidationInfo) -> str:
         if not isinstance(value, str) or not value.strip() or len(value) > most or not value.isprintable():
             raise ValueError(f"“{info.field_name}” has to be a text of 1 to {most} characters.")
@@ -230,12 +228,9 @@ class AnnotationService:
     def commands(self) -> Commands:
         """What a worker can do, by name."""
         commands = Commands()
+        commands.take_on(self)
         commands.add(NextItem, lambda command: self.next(command.study, command.worker))
         commands.add(Consent, lambda command: self.consent(command.study, command.worker))
-        commands.add(AboutYou, self.about)
-        commands.add(Submit, self.submit)
-        commands.add(KeepDraft, self.keep_draft)
-        commands.add(GoOn, self.go_on)
         commands.add(UndoAnswer, lambda command: self.undo(command.study, command.worker))
         commands.add(Pause, lambda command: self.pause(command.study, command.worker))
         return commands
@@ -407,7 +402,6 @@ class AnnotationService:
         return study, enrolment
 
     def _first(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> AnnotationStep:
-        """What comes before the items: the training, then the quiz."""
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
         assignment = self._studies.assignments.claim(study.id, worker, kind)
         if assignment is not None and assignment.item.kind != kind:  # from before the quiz was asked for again
@@ -519,5 +513,4 @@ def _begins(enrolment: Enrolment) -> str:
 
 
 def _training(study: Study) -> int:
-    """How many training items everybody is given."""
     return min(study.rules.training, study.training)

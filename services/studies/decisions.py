@@ -16,7 +16,7 @@ from pydantic import Field, StrictInt
 from core.errors import UserError
 from core.studies import Adjudication, ApprovalVerdict, Worker
 from core.study_report import Disagreement, StudyReport
-from services.commands import Commands, Missing
+from services.commands import Missing
 from services.studies.analyses import Analyses
 from services.studies.draft_form import typed_text
 from services.studies.drafts import StudyCommand
@@ -125,16 +125,6 @@ class StudyDecisions:
     def __init__(self, studies: Studies, analyses: Analyses) -> None:
         self._studies, self._analyses = studies, analyses
 
-    def register(self, commands: Commands) -> None:
-        """Adds what can be decided."""
-        commands.add(DecideAssignments, self.decide)
-        commands.add(ApproveAll, self.approve_all)
-        commands.add(ExcludeWorker, self.exclude)
-        commands.add(ReadmitWorker, self.readmit)
-        commands.add(BlockWorker, self.block)
-        commands.add(RenewCode, self.renew_code)
-        commands.add(Adjudicate, self.adjudicate)
-
     def decide(self, sent: DecideAssignments) -> None:
         """A rejection needs a reason, which the worker is told."""
         worker = self._worker(sent)
@@ -190,7 +180,6 @@ class StudyDecisions:
         return Adjudicated(report, found[after] if after is not None else None)
 
     def _worker(self, sent: WorkerDecision) -> Worker:
-        """The worker who is meant, who has to be one of this study."""
         study = self._studies.get(sent.study)
         for worker in self._studies.workers.of_study(study.id):
             if worker.id == sent.worker:
@@ -203,7 +192,6 @@ def _scales(report: StudyReport) -> frozenset[str]:
 
 
 def _spread(case: Disagreement) -> int:
-    """Points between the lowest and the highest rating."""
     given = [int(answer) for answer in case.counts]
     return max(given, default=0) - min(given, default=0)
 

@@ -232,23 +232,12 @@ class StudyDrafts:
 
     def register(self, commands: Commands) -> None:
         """Adds what can be done with drafts."""
-        commands.add(CreateStudy, self.create)
-        commands.add(CopyRules, self.copy_rules)
         commands.add(SaveDraft, self.change)
-        commands.add(RefreshDraft, self.refresh)
-        commands.add(EditQuestions, self.edit_questions)
-        commands.add(TakeTemplate, self.take_template)
-        commands.add(AddExample, self.add_example)
-        commands.add(DeleteExample, self.delete_example)
         commands.add(DeleteItem, lambda sent: self._remove(sent, lambda item: item.id == sent.item))
         commands.add(
             DeleteSample,
             lambda sent: self._remove(sent, lambda item: item.kind == "item" and item.group == sent.sample),
         )
-        commands.add(MarkItem, self.mark_item)
-        commands.add(DrawItems, self.draw)
-        commands.add(DescribeFilter, self.describe_filter)
-        commands.add(AskModelUnderTest, self.ask_model)
 
     # What there is
 
@@ -527,7 +516,6 @@ def model_asker(
 
 
 def _read(form: Mapping[str, Any], study: Study) -> tuple[str, Rules, tuple[RuleProblem, ...]]:
-    """Name and rules after what was typed, and what of it could not be read."""
     rules, of_rules = draft_form.read_rules(form, study.rules)
     name, of_name = draft_form.read_draft_name(form, study.name)
     return name, rules, (*of_name, *of_rules)
@@ -538,6 +526,5 @@ def _seed() -> int:
 
 
 def _new(item: Item) -> NewItem:
-    """An item as it came in, to be put in anew."""
     origin = {name: value for name, value in item.origin.items() if name != MADE}
     return NewItem(**{column.name: getattr(item, column.name) for column in fields(NewItem)} | {"origin": origin})

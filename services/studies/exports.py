@@ -220,7 +220,6 @@ def _pictures(data: StudyData) -> tuple[dict[str, str], dict[int, str], dict[int
 
 
 def _about(data: StudyData, history: Sequence[tuple[Any, datetime]]) -> dict[str, Any]:
-    """Rules and what people decided, as plain data."""
     study = plain(data.study)
     study.pop("link", None)
     return {

@@ -237,7 +237,6 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
 
 
 def _counted(votes: Sequence[ImportedVote]) -> str:
-    """As "20 votes of 4 workers"."""
     people = len({vote.worker for vote in votes})
     return f"{count_of(len(votes), 'vote')} of {count_of(people, 'worker')}"
 
@@ -248,7 +247,6 @@ def _known(item: Item, rules: Rules) -> bool:
 
 
 def _listed(files: ImportFiles, name: str, rules: Rules) -> tuple[list[ListedItem], tuple[str, ...]]:
-    """The rows of a list; the files that they name are looked for beside it, too."""
     with in_words():
         found, notes = listed_items(read_csv(files.read(name, MOST_LIST), f"“{_short(name)}”"), rules)
     if len(found) > MOST_FILES:
@@ -269,7 +267,6 @@ def _listed(files: ImportFiles, name: str, rules: Rules) -> tuple[list[ListedIte
 
 
 def _the_list(lists: Sequence[str]) -> str:
-    """Which CSV lists the items."""
     known = [name for file in LISTS for name in lists if name.rpartition("/")[2].lower() == file]
     if known or len(lists) == 1:
         return (known or list(lists))[0]

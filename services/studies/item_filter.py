@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.csv_tables import cells
 from core.errors import UserError
 from core.form_numbers import FormNumber
 from core.image_filter import UNREAD, Facet, ImageFilter
@@ -155,7 +156,6 @@ def _reconstructions(wanted: ImageFilter) -> ImageFilter | None:
 
 
 def _labelled(selection: ImageFilter) -> ImageFilter:
-    """Only classifications: the classes of a segmentation are no labels."""
     if "kind" in selection.facets and selection.facets["kind"] != ("classification",):
         return replace(selection, facets={**selection.facets, "kind": ()})
     return replace(selection, facets={**selection.facets, "kind": ("classification",)})
@@ -232,14 +232,10 @@ def _item(
     if source_right is not None:
         origin["source_right"] = source_right
     return NewItem(
-        image_sha=candidate.image_sha,
-        source_sha=candidate.source_sha,
-        label=candidate.label,
+        **cells(candidate, "image_sha source_sha label caption test_case"),
         classes=tuple(classes) if kind_of(candidate) == "segmentation" else (),
         edit_types=tuple(kind for kind in EDIT_TYPES if kind in candidate.edit_types),
-        caption=candidate.caption,
         counterfactual=candidate.counterfactual.text,
-        test_case=candidate.test_case,
         model=model_name(model) if model_right is not None else "",
         model_right=model_right,
         group=group,

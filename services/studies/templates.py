@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from core.csv_tables import cells
 from core.studies import Question, Rules
 
 CONSENT = (
@@ -32,14 +33,7 @@ class Template:
 
     def rules(self) -> Rules:
         """Draft rules that begin with this template; all else is the paper's (5 votes, 4 equal, 95 %, 50 finished)."""
-        return Rules(
-            questions=self.questions,
-            template=self.name,
-            show_source=self.show_source,
-            show_captions=self.show_captions,
-            instructions=self.instructions,
-            consent=self.consent,
-        )
+        return Rules(template=self.name, **cells(self, "questions show_source show_captions instructions consent"))
 
 
 _CLASSIFICATION = Template(

@@ -229,12 +229,6 @@ class TestSetDrafts:
         commands.add(CreateTestSet, lambda sent: {"test_set": self._sets.create(sent.title)})
         commands.add(DraftTestSet, lambda sent: version_facts(self.begin(sent.version)))
         commands.add(DeleteTestSetDraft, lambda sent: self._sets.delete_draft(self._draft(sent).number))
-        commands.add(AddToTestSet, self.add_chosen)
-        commands.add(RemoveFromTestSet, self.remove)
-        commands.add(PutBackInTestSet, self.put_back)
-        commands.add(PartTestSet, self.part)
-        commands.add(RelabelInTestSet, self.relabel)
-        commands.add(SetSplitInTestSet, self.set_split)
         commands.add(SplitTestSet, self.split)
         commands.add(ReleaseTestSet, self._release)
 
@@ -254,7 +248,6 @@ class TestSetDrafts:
         return replace(done, left_out=len(named) - len(of_entries) - len(brought))
 
     def _found(self, sent: AddToTestSet) -> Sequence[int]:
-        """The images of the filter."""
         if sent.filter is None:
             return ()
         found = self._workspace.catalogue.ids(sent.filter)
@@ -344,7 +337,7 @@ class TestSetDrafts:
         self._sets.set_splits(draft.number, found)
         return result
 
-    def preview(self, sent: SplitTestSet) -> SplitResult:
+    def preview(self, *, sent: SplitTestSet) -> SplitResult:
         """Return what `split` would give, as far as it is known without opening a file. Raises UserError as `split`."""
         _, entries = self._to_split(sent)
         units, compared = self._known_units(entries)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from core.csv_tables import cells
 from core.errors import UserError
 from core.progress import OnProgress
 from core.test_sets import SetEntry, SetVersion
@@ -111,13 +112,10 @@ class VersionImages:
                 name=stem_of(entry),
                 image=images.path(entry.image),
                 sha=entry.image,
-                label=entry.label,
-                split=entry.split,
+                **cells(entry, "label split mask_classes role"),
                 mask=images.path(entry.mask) if entry.mask is not None else None,
-                mask_classes=entry.mask_classes,
                 mask_sha=entry.mask or "",
                 source_sha=entry.source,
-                role=entry.role,
                 xmp=_packet(_from_lineage(said["facts"], "method")) if _is_drawn(entry, said) else "",
                 **said,
             )
@@ -139,27 +137,15 @@ def _is_drawn(entry: SetEntry, said: Mapping[str, Any]) -> bool:
 
 def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:
     """Where an image of a test set comes from that was brought in, and all that its files said of it."""
-    said = {
-        "import": import_name,
-        "name": image.name,
-        "caption": image.caption,
-        "new_caption": image.new_caption,
-        "edits": [to_plain(edit) for edit in image.edits],
-        "edit_types": list(image.edit_types),
-        "facts": dict(image.facts),
-    }
+    said: dict[str, Any] = {"import": import_name, **cells(image, "name caption new_caption")}
+    said |= {"edits": [to_plain(edit) for edit in image.edits], "edit_types": list(image.edit_types)}
+    said["facts"] = dict(image.facts)
     return {name: value for name, value in said.items() if value}
 
 
 def _said_of(known: CaseFacts, captions: Mapping[str, str]) -> dict[str, Any]:
-    """What an example says of a test case of this workspace."""
-    return {
-        "caption": captions.get(known.run, ""),
-        "new_caption": known.new_caption,
-        "edits": known.edits,
-        "edit_types": tuple(dict.fromkeys(edit.edit_type for edit in known.edits)),
-        "facts": known.facts,
-    }
+    types = tuple(dict.fromkeys(edit.edit_type for edit in known.edits))
+    return cells(known, "new_caption edits facts") | {"caption": captions.get(known.run, ""), "edit_types": types}
 
 
 def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]) -> dict[str, Any]:

@@ -92,7 +92,6 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
 
 
 def _need(lacking: Mapping[str, float], held: Mapping[str, int], labels: Mapping[str, int]) -> tuple[float, float]:
-    """How much a split lacks what a unit holds: of its labels, each by how rare it is; and of everything."""
     return sum(number * lacking[label] / labels[label] for label, number in held.items()), sum(lacking.values())
 
 

@@ -120,7 +120,6 @@ class Versions:
     def register(self, commands: Commands) -> None:
         """Take on what is asked here."""
         commands.add(ListTestSets, lambda _: {"test_sets": [set_facts(one) for one in self._workspace.test_sets.all()]})
-        commands.add(ShowTestSet, self.show)
         commands.add(CompareTestSets, lambda asked: difference_facts(self.compare(asked.old, asked.new)))
         commands.add(
             VerifyTestSet,

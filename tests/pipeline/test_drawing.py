@@ -37,7 +37,7 @@ from services.jobs import JobHandle, JobQueue
 from services.queries import run_facts
 from services.runs.live_images import KEPT_PREVIEWS, Previews
 from services.runs.state import profile_options
-from services.studio import Studio, put_together
+from services.studio import Studio
 from tests.support.scripted import (
     InvertingDetector,
     NoiseGenerator,
@@ -537,7 +537,7 @@ def test_speeds_are_recalled_from_what_was_made_before(studio: Studio) -> None:
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     do(studio, run_id, "generate")
-    later = put_together(studio.profile, ScriptedModels(), studio.workspace)
+    later = Studio(studio.profile, ScriptedModels(), studio.workspace)
     plan = later.states.of(run_id).gate.plan
     assert plan is not None and plan.seconds is None
     later.estimates.recall()
@@ -603,7 +603,7 @@ def test_a_waiting_job_makes_what_the_gate_showed(studio: Studio) -> None:
 
 def test_a_generation_that_waits_is_recorded_and_what_becomes_of_it(tmp_path: Path) -> None:
     with workspace_in(tmp_path / "workspace") as workspace:
-        studio = put_together(load_profile("demo"), ScriptedModels(), workspace)
+        studio = Studio(load_profile("demo"), ScriptedModels(), workspace)
         run_id = new_run(studio)
         do(studio, run_id, "run-all")
         blocker = Painter()

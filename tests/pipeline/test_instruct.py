@@ -34,7 +34,7 @@ from pipeline.recipes import DILLEMA, recipe_of
 from pipeline.run_files import run_file
 from pipeline.run_files.provenance import digital_source_type
 from pipeline.seams import DrawnImage, DrawRequest, OnStep, Source
-from services.studio import Studio, put_together
+from services.studio import Studio
 from tests.support import tiny
 from tests.support.scripted import SUNNY_BIRD, ScriptedModels, one_case, parts_of, perform, performed
 from tests.support.workspaces import workspace_in
@@ -171,7 +171,7 @@ def test_what_the_editor_took_says_nothing_of_the_generator() -> None:
 def studio(tmp_path: Path) -> Iterator[Studio]:
     """One with an editor."""
     with workspace_in(tmp_path / "with") as workspace:
-        made = put_together(profile_with("nowhere"), ScriptedModels(), workspace)
+        made = Studio(profile_with("nowhere"), ScriptedModels(), workspace)
         yield made
         made.close()
 
@@ -217,7 +217,7 @@ def test_a_profile_without_an_editor_shows_such_a_run_and_says_which_profile_dra
     case = studio.states.of(run_id).run.test_cases[0]
     data = studio.exchange.saved_image(case.id)[1]
     with workspace_in(tmp_path / "without") as workspace:
-        other = put_together(demo(), ScriptedModels(), workspace)
+        other = Studio(demo(), ScriptedModels(), workspace)
         taken = other.exchange.take_run(data).run_id
         state = other.states.of(taken)
         assert state.run.recipe == RECIPE.name and state.run.test_cases[0].lineage == case.lineage

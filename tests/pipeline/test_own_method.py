@@ -32,7 +32,7 @@ from pipeline.request import Event, MemoryStore, Request
 from pipeline.run_files import run_file
 from pipeline.run_files.provenance import digital_source_type
 from pipeline.seams import CaseRequest, Models, OnStep, Prepared, Source
-from services.studio import Studio, put_together
+from services.studio import Studio
 from tests.support.own_recipe import registered
 from tests.support.scripted import ScriptedModels, parts_of, performed
 from tests.support.workspaces import workspace_in
@@ -187,7 +187,7 @@ def test_the_page_makes_it_and_a_saved_picture_brings_it_to_another_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with workspace_in(tmp_path / "one") as one, workspace_in(tmp_path / "two") as two:
-        here, there = (put_together(load_profile("demo"), ScriptedModels(), workspace) for workspace in (one, two))
+        here, there = (Studio(load_profile("demo"), ScriptedModels(), workspace) for workspace in (one, two))
         run_id = one.runs.create(SOURCE, BIRD, "demo", "bird", here.profile.settings.model_dump(mode="json"))
         do(here, run_id, "recipe", recipe="washed")
         do(here, run_id, "run-all")

@@ -27,7 +27,7 @@ from pipeline.run_files import run_file
 from pipeline.run_files.embedded import require_run_in
 from pipeline.stages.caption import CAPTION
 from services.queries import ShowRun
-from services.studio import Studio, put_together
+from services.studio import Studio
 from tests.support.own_recipe import (
     POSTCARD,
     Greeting,
@@ -115,7 +115,7 @@ def test_the_command_line_runs_it_and_repeats_it(
 @pytest.fixture
 def studio(tmp_path: Path) -> Iterator[Studio]:
     with workspace_in(tmp_path / "workspace") as workspace:
-        made = put_together(load_profile("demo"), greeting_models(), workspace)
+        made = Studio(load_profile("demo"), greeting_models(), workspace)
         yield made
         made.close()
 
@@ -324,7 +324,7 @@ def test_a_saved_picture_brings_the_recipe_to_another_workspace(studio: Studio, 
     name, data = studio.exchange.saved_image(was.run.test_cases[0].id)
     assert name.startswith("bird-postcard-")
     with workspace_in(tmp_path / "elsewhere") as other:
-        there = put_together(load_profile("demo"), greeting_models(), other)
+        there = Studio(load_profile("demo"), greeting_models(), other)
         taken = there.exchange.take_run(data)
         held = there.states.of(taken.run_id)
         there.close()

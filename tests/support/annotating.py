@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from core.studies import ControlPolicy, Eligibility, NewItem, Question, Rules
-from services.studies.services import annotator_services
+from services.studies.services import AnnotatorServices
 from services.studies.templates import TEMPLATES
 from services.studio import Studio
 from storage.workspace import Workspace
@@ -115,7 +115,7 @@ def mounted(of: Studio | Workspace) -> FastAPI:
     """The application as the studio mounts it, and nothing else but /healthz."""
     app = FastAPI()
     app.add_middleware(BodyLimit)
-    app.mount("/annotate", annotate_application(annotator_services(of if isinstance(of, Workspace) else of.workspace)))
+    app.mount("/annotate", annotate_application(AnnotatorServices(of if isinstance(of, Workspace) else of.workspace)))
     app.add_api_route("/healthz", lambda: "ok")
     return app
 

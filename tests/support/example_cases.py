@@ -13,7 +13,7 @@ from services.batches.io_workers import Order
 from services.batches.pools import HerePool, Pool
 from services.batches.work import Worker
 from services.example.service import ExampleSize, ExampleView
-from services.studio import Studio, put_together
+from services.studio import Studio
 from storage.workspace import Workspace
 from tests.support.scripted import ScriptedModels
 from tests.support.workspaces import workspace_in
@@ -36,7 +36,7 @@ def example_studio(folder: Path, models: Models | None = None) -> Iterator[Studi
 def studio_on(workspace: Workspace, models: Models | None = None) -> Studio:
     """The same on an open workspace."""
     own: Models = models or ScriptedModels()
-    studio = put_together(load_profile("demo"), own, workspace, scenes=data_set)
+    studio = Studio(load_profile("demo"), own, workspace, scenes=data_set)
     studio.example.size = SMALL
     studio.example.new_seed = lambda: SEED
 

@@ -370,11 +370,11 @@ def studio_in(folder: Path, profile: str = "demo") -> Iterator[Studio]:
     """A studio with stand-ins for its models, on a workspace in `folder`."""
     from demo import data_set
     from pipeline.profiles.profile import load_profile
-    from services.studio import put_together
+    from services.studio import Studio
     from tests.support.workspaces import workspace_in
 
     with workspace_in(folder / "workspace") as workspace:
-        made = put_together(load_profile(profile), ScriptedModels(), workspace, scenes=data_set)
+        made = Studio(load_profile(profile), ScriptedModels(), workspace, scenes=data_set)
         yield made
         made.close()
 

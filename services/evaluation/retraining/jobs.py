@@ -167,7 +167,6 @@ class Retrainings:
         return expected_time((1 + len(asked.arms)) * asked.seeds, recipe, *self._pace(asked.asked))
 
     def _pace(self, asked: EvaluationQuestion) -> tuple[TrainingPace | None, str]:
-        """How fast a model was trained here, and when that was measured."""
         about, stored = kept_under(asked), self._evaluations.predicting.stored(asked.model)
         rows = self._workspace.retrainings.kept()
         own = [row for row in rows if row.about == about]
@@ -313,7 +312,6 @@ class Retrainings:
         return votes, ValidCases(judged, foretold)
 
     def _ranked(self, asked: EvaluationQuestion, cases: Cases, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
-        """Places of test cases in the order in which they are looked at."""
         entries = cases.table.entry[cases.generated.row[places]]
         place = dict(zip(entries.tolist(), places.tolist(), strict=True))
         order = self._evaluations.ranked(asked, entries, votes)
@@ -425,7 +423,6 @@ def _training_digest(
     planned: RetrainingPlan,
     groups: Groups,
 ) -> str:
-    """Another one for a training that would end with other weights."""
     whole = hashlib.sha256(
         repr((stored.identity.digest, asked.preset, arm.name, arm.augmentation, recipe, seed, groups)).encode()
     )

@@ -353,7 +353,6 @@ class Examples:
 
 
 def _made_of(cases: Cases, sources: Numbers) -> SetEntries:
-    """The test cases of the subject that were made of these sources."""
     place = np.full(len(cases.originals), -1)
     place[sources] = np.arange(len(sources))
     image = place[cases.generated.source]
@@ -423,7 +422,6 @@ def _sides(
 
 
 def _notes_on_groups(together: Sequence[int], sources: int, compared: bool) -> list[str]:
-    """What a person has to know of sources that look alike."""
     notes = []
     if together:
         largest = max(together)
@@ -491,7 +489,6 @@ def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> 
 
 
 def _with_unseen(parted: DataSplit, cases: Cases, asked: str) -> DataSplit:
-    """The same with the edit type that no arm learns from."""
     if asked == NO_TYPE:
         return replace(
             parted, left_out=(NotMeasured(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)

@@ -16,7 +16,7 @@ from services.batches import running, service
 from services.batches.data_roots import DataRoots
 from services.batches.plan_file import BatchPlan, plan_from_text
 from services.batches.running import PLAN, PlanByScript
-from services.studio import Studio, put_together
+from services.studio import Studio
 from tests.support.batch_cases import comes_to, pictures, plan_text, planned, work_here
 from tests.support.called import answer, call, made_token, shown, told
 from tests.support.scripted import ScriptedModels
@@ -53,7 +53,7 @@ def data(tmp_path: Path) -> Path:
 def by_script(tmp_path: Path, data: Path) -> Iterator[Callable[[str], BatchPlan]]:
     """Sends a plan as a script does, to a studio that was started with this folder; gives the plan of the batch."""
     with workspace_in(tmp_path / "workspace") as workspace:
-        studio = put_together(load_profile("demo"), ScriptedModels(), workspace, [data])
+        studio = Studio(load_profile("demo"), ScriptedModels(), workspace, [data])
 
         def send(text: str) -> BatchPlan:
             view = studio.batches.plan(PlanByScript(plan=text))
@@ -196,7 +196,7 @@ def test_a_long_planning_is_waited_for_once_more(data: Path, tmp_path: Path, mon
     monkeypatch.setattr(service, "data_set_of", Slow)
     monkeypatch.setattr(running, "PLANNING_SECONDS", 0.0)
     with workspace_in(tmp_path / "workspace") as workspace:
-        studio = put_together(load_profile("demo"), ScriptedModels(), workspace, [data])
+        studio = Studio(load_profile("demo"), ScriptedModels(), workspace, [data])
         sent = PlanByScript(plan=plan_text(data / "birds"))
         for _ in range(2):
             assert anyio.run(awaited.planned, sent, studio.batches, Waiter(listens, 0)) == {

@@ -554,7 +554,7 @@ def test_repeats_are_the_same_for_the_same_decisions_and_none_is_lost(studio: St
     for half in (entries[:60], entries[60:]):  # closed and opened between
         with workspace_in(tmp_path / "other") as other:
             commands = Commands()
-            CurationDecisions(other).register(commands)
+            commands.take_on(CurationDecisions(other))
             if not again:
                 assert birds(other, 120) == entries
                 assert commands.send("begin-review", {"repeats": 0.2}) == {"session": session}

@@ -13,7 +13,7 @@ from demo.render import render
 from demo.scene import OBJECT_CLASSES, WEATHERS, Scene, random_scene
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
-from services.studio import Studio, put_together
+from services.studio import Studio
 from storage.curation import entry_sets
 from tests.support.cases import made_case
 from tests.support.serving import until
@@ -61,7 +61,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Studio, d
     """A studio with so many scenes, all embedded, and the scene of each entry."""
     profile = load_profile("demo")
     with workspace_in(tmp_path_factory.mktemp("meaning")) as workspace:
-        made = put_together(profile, load_models(profile), workspace)
+        made = Studio(profile, load_models(profile), workspace)
         scenes = {}
         for number in range(SCENES):
             scene = scene_of(number)

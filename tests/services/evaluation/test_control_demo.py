@@ -12,7 +12,7 @@ from demo.language import caption
 from demo.scene import random_scene
 from pipeline.profiles.profile import load_profile
 from services.evaluation.types import EvaluationQuestion, Subject
-from services.studio import put_together
+from services.studio import Studio
 from tests.support.demo_server import demo_models
 from tests.support.evaluation_cases import drawn, model_of
 from tests.support.workspaces import workspace_in
@@ -24,7 +24,7 @@ SOURCES, SECONDS = 3, 300
 
 def test_three_sources_get_their_reconstructions_and_an_excess(tmp_path: Path) -> None:
     with workspace_in(tmp_path) as workspace:
-        studio = put_together(load_profile("demo"), demo_models(), workspace)
+        studio = Studio(load_profile("demo"), demo_models(), workspace)
         for number in range(SOURCES):
             scene = random_scene(900 + number, "object").with_look(weather="sunny", time="day")
             task = Task("classification", scene.label)

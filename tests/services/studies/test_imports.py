@@ -32,7 +32,7 @@ from services.studies import imports
 from services.studies.exports import EXPORTS, ZIP, opened, parquet, zipped
 from services.studies.imports import files_of, import_items, import_votes, read_items
 from services.studies.restore import restore_study
-from services.studies.services import study_services
+from services.studies.services import StudyServices
 from services.studies.templates import TEMPLATES
 from storage.studies.rows import append_log
 from storage.workspace import Workspace
@@ -57,7 +57,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 def client_of(workspace: Workspace) -> TestClient:
     app = FastAPI()
     commands = Commands()
-    services = study_services(workspace, commands, lambda run, model: None)
+    services = StudyServices(workspace, commands, lambda run, model: None)
     add_study_routes(app, commands, services, Revisions(workspace.saved, Changes()))
     return TestClient(app)
 

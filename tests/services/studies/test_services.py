@@ -14,7 +14,7 @@ from services.commands import Commands, Malformed
 from services.studies.analyses import Analyses
 from services.studies.annotation import AnnotationService, AnnotationStep
 from services.studies.life_cycle import AddItems, NewCodes, StudyLifeCycle
-from services.studies.services import study_services
+from services.studies.services import StudyServices
 from storage.workspace import Workspace
 from tests.support.study_cases import MODEL, object_runs
 from tests.support.workspaces import workspace_in
@@ -38,7 +38,7 @@ def lead(tmp_path: Path) -> Iterator[Lead]:
     with workspace_in(tmp_path / "workspace") as workspace:
         object_runs(workspace, 4, wrong=(1, 6, 14))
         commands = Commands()
-        services = study_services(workspace, commands, lambda run, model: None)
+        services = StudyServices(workspace, commands, lambda run, model: None)
         yield Lead(workspace, services.analyses, services.life_cycle, commands)
 
 

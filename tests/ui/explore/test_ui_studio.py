@@ -23,7 +23,7 @@ from core.types import Task
 from pipeline.profiles.profile import load_profile
 from pipeline.seams import OnStep
 from services.runs.state import RunState
-from services.studio import Studio, put_together
+from services.studio import Studio
 from storage.workspace import Workspace
 from tests.support.scripted import (
     NoiseGenerator,
@@ -76,7 +76,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture
 def studio(workspace: Workspace) -> Iterator[Studio]:
-    made = put_together(load_profile("demo"), ScriptedModels(), workspace)
+    made = Studio(load_profile("demo"), ScriptedModels(), workspace)
     yield made
     made.close()
 
@@ -271,7 +271,7 @@ def test_another_task_makes_everything_that_reads_it_stale(studio: Studio) -> No
 
 def test_an_unreadable_reply_is_shown_and_can_be_filled_in_by_hand(workspace: Workspace) -> None:
     models = ScriptedModels(ScriptedLanguageModel("<b>I would rather not.</b>"))
-    studio = put_together(load_profile("demo"), models, workspace)
+    studio = Studio(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     asked = list(models.language.seeds)
@@ -373,7 +373,7 @@ def test_another_label_is_drawn_with_the_same_fixed_seed(studio: Studio) -> None
 def test_a_cancel_keeps_what_is_whole_and_the_rest_can_be_made_later(workspace: Workspace) -> None:
     models = ScriptedModels()
     slow = models.generator = SlowGenerator()
-    studio = put_together(load_profile("demo"), models, workspace)
+    studio = Studio(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     perform(studio, run_id, "generate")
@@ -397,7 +397,7 @@ def test_a_cancel_keeps_what_is_whole_and_the_rest_can_be_made_later(workspace: 
 def test_an_image_that_is_refused_is_told_and_the_others_are_drawn(workspace: Workspace) -> None:
     models = ScriptedModels()
     models.generator = Refusing(UserError("The safety checker refused this image."))
-    studio = put_together(load_profile("demo"), models, workspace)
+    studio = Studio(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     do(studio, run_id, "generate")
@@ -410,7 +410,7 @@ def test_an_image_that_is_refused_is_told_and_the_others_are_drawn(workspace: Wo
     assert "1 image is tried again with another seed" in part(studio, run_id, "generation")
     do(studio, run_id, "generate")
     studio.close()
-    restarted = put_together(load_profile("demo"), models, workspace)
+    restarted = Studio(load_profile("demo"), models, workspace)
     for one in (studio, restarted):
         state = one.states.of(run_id)
         assert len({case.lineage.seed for case in state.run.test_cases}) == 4
@@ -421,7 +421,7 @@ def test_an_image_that_is_refused_is_told_and_the_others_are_drawn(workspace: Wo
 
 def test_a_cancel_ends_the_asking_for_more_after_one_reply(workspace: Workspace) -> None:
     models = ScriptedModels()
-    studio = put_together(load_profile("demo"), models, workspace)
+    studio = Studio(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
 
@@ -440,7 +440,7 @@ def test_a_cancel_ends_the_asking_for_more_after_one_reply(workspace: Workspace)
 def test_a_run_that_is_worked_on_takes_no_second_job(workspace: Workspace) -> None:
     models = ScriptedModels()
     slow = models.generator = SlowGenerator()
-    studio = put_together(load_profile("demo"), models, workspace)
+    studio = Studio(load_profile("demo"), models, workspace)
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     perform(studio, run_id, "generate")
