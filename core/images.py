@@ -104,6 +104,12 @@ def orientation_of(image: Image.Image) -> int:
     return noted if isinstance(noted, int) and 1 <= noted <= 8 else 1
 
 
+def file_hash(file: Path) -> str:
+    """Return the sha256 of a file. Raises OSError."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def image_sha(image: Image.Image) -> str:
     """Return the sha256 of size and RGB pixels. Files that show the same pixels have the same one."""
     rgb = image.convert("RGB")

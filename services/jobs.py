@@ -56,7 +56,6 @@ class JobView:
     stopping: bool = False
     """The person asked to stop, and it has not yet."""
     message: str = ""
-    """Why it failed, in one sentence."""
     parts: tuple[Part, ...] = ()
     """In the order in which they are made; empty for work that is one piece."""
     seconds_each: float | None = None
@@ -161,7 +160,7 @@ class JobQueue:
         self._changes = changes or Changes()
         self._jobs: dict[int, _Job] = {}
         self._waiting: deque[_Job] = deque()
-        self._idle_work: deque[tuple[str, Callable[[], None]]] = deque()
+        self._idle_work: deque[tuple[str, Callable[[], object]]] = deque()
         self._idle_name = ""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -199,7 +198,7 @@ class JobQueue:
             if any(job.view.run_id == run_id and job.view.active for job in self._jobs.values()):
                 raise UserError("This run is being worked on already: wait for it, or cancel it.")
 
-    def when_idle(self, name: str, work: Callable[[], None]) -> None:
+    def when_idle(self, name: str, work: Callable[[], object]) -> None:
         """Line up something that no person waits for; every job goes first. `name` says what it is, in words."""
         with self._changed:
             self._idle_work.append((name, work))

@@ -10,7 +10,6 @@ from services.security_log import Refusals
 from storage.workspace import Workspace
 
 HOURS = 24 * 7
-"""Hours that a sign-in lasts."""
 ATTEMPTS, WINDOW_SECONDS = 10, 15 * 60
 OPENED_WITH = "sessions-password"
 """The name of a secret of the workspace: the hash of the password that the lead's sessions were opened with."""

@@ -92,7 +92,6 @@ class Studio:
         self.together = BulkRuns(workspace, runs, settings, self.states, execution)
         self.imports = ImportService(workspace, changes)
         self.meaning = Meaning(profile, models, workspace, jobs)
-        """Images by what they show."""
         self.near_duplicates = NearDuplicates(workspace, self.meaning)
         self.image_map = ImageMap(workspace, self.meaning)
         drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
@@ -101,7 +100,6 @@ class Studio:
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
         """What test sets say of models under test."""
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
-        """What training them further gains."""
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
         """An example of everything, made by one press."""
         for service in (

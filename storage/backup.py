@@ -23,6 +23,7 @@ from pathlib import Path
 import sqlite_utils
 
 from core.errors import UserError
+from core.images import file_hash
 from core.locks import keeps_locks, no_locks
 from core.types import from_plain, to_plain
 from storage.engine.rows import now
@@ -139,7 +140,7 @@ def _inspect(database: Path, source: Path) -> BackupContents:
             cases = connection.execute("SELECT count(*) FROM test_cases").fetchone()[0]
     except sqlite3.Error as error:
         raise UserError(f"The database in {source} is damaged ({error}); use an earlier backup.") from error
-    return BackupContents(FORMAT, now(), runs, cases, _hash(database), images)
+    return BackupContents(FORMAT, now(), runs, cases, file_hash(database), images)
 
 
 def _add_images(archive: zipfile.ZipFile, images: ImageFiles, contents: BackupContents) -> BackupContents:
@@ -180,11 +181,6 @@ def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source
         raise UserError(f"{source} is damaged ({name} cannot be read); take another backup.") from error
     if digest.hexdigest() != sha:
         raise UserError(f"{source} is damaged ({name} does not fit its hash); take another backup.")
-
-
-def _hash(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -182,7 +182,6 @@ class CaptionSample:
     edits: str
     new_caption: str
     source_sha: str
-    """Its source image."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from core.csv_tables import cells
 from core.errors import UserError
-from core.images import StoredImage
+from core.images import StoredImage, file_hash
 from core.imports import Import, ImportRow
 from core.masks import parse_classes
 from core.progress import OnProgress
@@ -186,8 +186,7 @@ def content_of(source: Path, scratch: Path) -> str:
     whole_hash = hashlib.sha256()
     try:
         if not source.is_dir():
-            with source.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            return file_hash(source)
         files = open_files(source, Report(), scratch)
         for name in files.names:
             whole_hash.update(f"{len(name)} {name} {_digest(files.path(name))} ".encode())
@@ -200,8 +199,7 @@ def content_of(source: Path, scratch: Path) -> str:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_hash(path)
     except OSError:  # the reader will tell of it
         return "unreadable"
 

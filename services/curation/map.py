@@ -70,7 +70,6 @@ class Making:
     note: str = ""
     """What is done now, such as “placing images, 40 %”."""
     problem: str = ""
-    """Why it failed, in one sentence."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from core.errors import UserError
+from core.images import file_hash
 from core.settings import UnderTestSettings
 from storage.workspace import Workspace
 
@@ -41,8 +41,7 @@ def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
             "a zip of the folder that save_pretrained of transformers wrote.",
             field="file",
         )
-    with file.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    digest = file_hash(file)
     if source == "transformers":
         return {"source": source, "file": str(_kept(workspace, digest, stem, lambda to: _unpack(file, to)))}
     return {"source": source, "file": str(_kept(workspace, digest, plain, lambda to: shutil.copyfile(file, to)))}
@@ -58,8 +57,7 @@ def keep_weights(workspace: Workspace, weights: Path, name: str, model_folder: P
     """Keep weights that were trained here as a file called `name`; or, where they are of transformers, in a folder of
     that name beside copies of the JSON files of `model_folder`. Takes no room where the disk can link files.
     """
-    with weights.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    digest = file_hash(weights)
     if model_folder is None:
         return _kept(workspace, digest, f"{name}.safetensors", lambda to: _link(weights, to))
 

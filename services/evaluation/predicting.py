@@ -70,7 +70,6 @@ class Predicting:
         """`require_known` refuses servers that images must not be sent to."""
         self._workspace, self._require_known = workspace, require_known
         self.load: Load = load_model
-        """How a model is loaded."""
         self._held: tuple[str, Predictor] | None = None
         self._lock = threading.Lock()
         self._broken: dict[str, str] = {}

@@ -112,13 +112,11 @@ class Evaluation:
     answers: ModelAnswers
     pending: Pending
     votes: Sequence[Outcome]
-    """What studies say of test cases."""
     studies: Sequence[StudyVotes]
     """These studies, with their single votes."""
     score: Callable[[], Scored | str]
     """Returns how likely people find images valid, or why nobody can tell. Called in a thread beside this one."""
     masks: MaskValidity
-    """What is known of masks."""
     weighing: Weighing = "source"
     """What weighs the same in the figures."""
 

@@ -179,7 +179,6 @@ class ModelComparison:
     """A second model beside the first, on the same test cases."""
 
     model: str
-    """What the page calls the second."""
     answer: str
     """Which is better, in a few sentences."""
     paired: PairedDifference
@@ -191,7 +190,6 @@ class Evaluated:
 
     subject: SubjectView
     model: str
-    """What the page calls it."""
     kind: TaskKind
     identity: ModelIdentity | None
     """None for predictions that were stored without one."""

@@ -147,7 +147,6 @@ class ExampleView:
     kept: str = ""
     """What the last removal left in place and why; "" for nothing."""
     sets: tuple[ExampleSet, ...] = ()
-    """Its released test sets."""
     study: str = ""
     """The id of its study; "" for none yet."""
 

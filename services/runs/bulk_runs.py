@@ -162,7 +162,6 @@ class BulkRuns:
         return self._each(command.runs, set_one)
 
     def run(self, command: RunTogether) -> DoneTogether:
-        """Those that are fresh are passed over."""
         known = self._workspace.runs.exists
         unfinished = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
         if not unfinished:

@@ -72,7 +72,6 @@ class Grid:
     groups: int
     """How many “one of each” gives."""
     problem: str = ""
-    """Why none can be planned."""
     at_most: int = 0
     """So many at most are going to be chosen by the language model; 0 where `planned` says which."""
 

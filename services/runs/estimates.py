@@ -53,11 +53,11 @@ class Estimates:
         models = self._driver.models
         self._jobs.when_idle("recalling how fast this machine draws", self.recall)
         # Reading a model loads it.
-        self._jobs.when_idle("loading the captioner", lambda: _touch(models.captioner))
-        self._jobs.when_idle("loading the language model", lambda: _touch(models.language))
-        self._jobs.when_idle("loading the sentence model", lambda: _touch(models.sentences))
-        self._jobs.when_idle("loading the image generator", lambda: _touch(models.generator))
-        self._jobs.when_idle("loading the embedder", lambda: _touch(models.embedder))
+        self._jobs.when_idle("loading the captioner", lambda: models.captioner)
+        self._jobs.when_idle("loading the language model", lambda: models.language)
+        self._jobs.when_idle("loading the sentence model", lambda: models.sentences)
+        self._jobs.when_idle("loading the image generator", lambda: models.generator)
+        self._jobs.when_idle("loading the embedder", lambda: models.embedder)
         self._jobs.when_idle(PROBING, self.probe)
 
     def recall(self) -> None:
@@ -112,7 +112,3 @@ class Estimates:
         (finish,) = method.make([prepared], [CaseRequest(CounterfactualCaption(task.label, ()), 0, 0)], 1, on_step)
         finish()
         return time.monotonic() - start, (ticks[-1] - ticks[0]) / max(1, len(ticks) - 1)
-
-
-def _touch(model: object) -> None:
-    """Takes a model, which loads it."""

@@ -242,7 +242,6 @@ class Execution:
         self.start(command.run, onwards[onwards.index(anew) :], anew)
 
     def run_up_to_gate(self, command: RunUpToGate) -> None:
-        """Those that are empty or stale."""
         self.start(command.run, recipe_of(self.workspace.runs.get(command.run).recipe).names)
 
     def _holds_edit(self, run: Run, stage: StageName) -> bool:
@@ -431,7 +430,6 @@ class Execution:
             raise
 
     def draw_control_image(self, command: DrawControlImage) -> None:
-        """A job of the run, at no stage."""
         run = self.workspace.runs.get(command.run)
         settings = self.runs.settings(run)
 

@@ -122,7 +122,6 @@ class Listing:
     found: int
     """Of them, how many the search finds; as many as `total` without one."""
     find: str = ""
-    """What was searched for."""
     removed: tuple[RunSummary, ...] = ()
     """Those that were deleted, the latest first."""
     jobs: Mapping[str, JobView] = field(default_factory=dict)
@@ -273,7 +272,6 @@ class RunService:
         self._workspace.runs.remove(*run_ids)
 
     def restore(self, command: RestoreRun) -> OpenedRun:
-        """Gives the run that is there again."""
         self._workspace.runs.restore(command.run)
         return OpenedRun(command.run)
 

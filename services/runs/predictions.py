@@ -123,7 +123,6 @@ class PredictionService:
     def __init__(self, profile: Profile, workspace: Workspace, jobs: JobQueue, load: Load | None = None) -> None:
         self._profile, self._workspace, self._jobs = profile, workspace, jobs
         self.load = load or load_model
-        """How a model is loaded."""
         self._models: dict[str, _Loaded] = {}
         self._masks = RunMasks(workspace)
         self._known: dict[tuple[str, str], Prediction] = {}
@@ -195,10 +194,23 @@ class PredictionService:
         source: Prediction | None,
         figures: Mapping[int, tuple[ClassFigures, ...]],
     ) -> tuple[dict[int, MaskChecks], bool]:
+        """By test case of a segmentation, the checks of its mask, or in words why there are none; and whether some are
+        still measured. They are the profile's segmenter's, else those of the model under test (`wanted`), of which
+        `problem` says why it cannot be asked, and `figures` how well it finds the mask.
+        """
         checker = self._profile.checks.own_segmenter()
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
         if checker is None or run.mask_sha is None:
-            return _masks_kept(run, wanted, problem, source, figures), False
+            why = ""
+            if run.mask_sha is None:
+                why = "n/a, there is no mask"
+            elif wanted is None:
+                why = "n/a, there is no model under test"
+            elif problem:
+                why = "n/a, the model under test cannot be asked"
+            elif source is not None and source.kind != "segmentation":
+                why = "n/a, the model under test is no segmenter"
+            return {case.id: why or _mask_check(figures.get(case.id)) for case in cases}, False
         if trouble := self._problem(model_key(checker)):
             return {case.id: f"n/a, the checking model cannot be asked: {trouble}" for case in cases}, False
         key = self.key_of(checker)
@@ -384,33 +396,6 @@ class PredictionService:
             log.exception("the figures of the model under test cannot be worked out")
             return ()
         return against_mask(before, after, source.classes, mask, dict(mask_classes), protected)
-
-
-def _masks_kept(
-    run: Run,
-    chosen: UnderTestSettings | None,
-    problem: str,
-    source: Prediction | None,
-    figures: Mapping[int, tuple[ClassFigures, ...]],
-) -> dict[int, MaskChecks]:
-    """By test case: the check of the model under test, or in words why there is none. Empty where no test case was
-    made for a task with a mask.
-
-    `wanted` is the model under test, `problem` why it cannot be asked, `source` what it sees in the source image, and
-    `figures` how well it finds the mask, by test case.
-    """
-    why = ""
-    if run.mask_sha is None:
-        why = "n/a, there is no mask"
-    elif chosen is None:
-        why = "n/a, there is no model under test"
-    elif problem:
-        why = "n/a, the model under test cannot be asked"
-    elif source is not None and source.kind != "segmentation":
-        why = "n/a, the model under test is no segmenter"
-    return {
-        case.id: why or _mask_check(figures.get(case.id)) for case in run.test_cases if case.task.kind == "segmentation"
-    }
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:

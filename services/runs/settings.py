@@ -196,7 +196,6 @@ class RunSettings:
         self._set_prompt(command, "" if own is not None and template.strip() == own.template.strip() else template)
 
     def put_prompt_back(self, command: PutPromptBack) -> None:
-        """Also where the profile has none: then the stage does without."""
         self._set_prompt(command, "")
 
     def _set_prompt(self, command: SavePrompt | PutPromptBack, template: str) -> None:

@@ -133,24 +133,20 @@ class StudyDecisions:
         self._analyses.changed()
 
     def approve_all(self, sent: ApproveAll) -> None:
-        """The figures say who is not excluded. What was decided before stays."""
         for worker in self._analyses.of(self._studies.get(sent.study).id).report.workers:
             if worker.exclusion is None and worker.decided["pending"]:
                 self._studies.workers.decide(sent.study, worker.worker, "approved", "", only_pending=True)
         self._analyses.changed()
 
     def exclude(self, sent: ExcludeWorker) -> None:
-        """The reason stands in the methods paragraph."""
         self._studies.workers.exclude(sent.study, self._worker(sent).id, _reason(sent), "person")
         self._analyses.changed()
 
     def readmit(self, sent: ReadmitWorker) -> None:
-        """The reason stands in the log."""
         self._studies.workers.readmit(sent.study, self._worker(sent).id, _reason(sent))
         self._analyses.changed()
 
     def block(self, sent: BlockWorker) -> None:
-        """Votes that are cast stay."""
         self._studies.workers.block(self._worker(sent).id, sent.blocked)
         self._analyses.changed()
 

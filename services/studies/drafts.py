@@ -170,7 +170,6 @@ class DraftState:
 
     study: Study
     items: tuple[Item, ...]
-    """Of all kinds."""
     troubles: tuple[RuleProblem, ...]
     """What is wrong with the form: first what was typed and could not be read, then what does not go together."""
     unread: int
@@ -207,7 +206,6 @@ class DrawnItems:
 
     draft: DraftState
     words: str
-    """How many were drawn, and how."""
 
 
 @dataclass(frozen=True)
@@ -348,7 +346,6 @@ class StudyDrafts:
             return self.state(sent.study, unread)
 
     def edit_questions(self, sent: EditQuestions) -> DraftState:
-        """Add, move or remove a question."""
         return self.change(
             sent, lambda rules: replace(rules, questions=draft_form.moved(rules.questions, sent.do, sent.place))
         )
@@ -364,7 +361,6 @@ class StudyDrafts:
         return self.change(sent, lambda rules: replace(rules, **taken))
 
     def add_example(self, sent: AddExample) -> DraftState:
-        """The answer and the reason are typed afterwards."""
         self._workspace.images.path(sent.sha)
         return self.change(
             sent, lambda rules: replace(rules, examples=(*rules.examples, InstructionExample(sent.sha, "", "")))
@@ -401,7 +397,6 @@ class StudyDrafts:
         return self.change(sent, of_items=mark)
 
     def draw(self, sent: DrawItems) -> DrawnItems:
-        """Draw items into a draft."""
         words = ""
 
         def add() -> None:
@@ -434,7 +429,6 @@ class StudyDrafts:
         return new, f"{count_of(len(new), 'image')} drawn {way[asked.how]}{short}, {fitted}"
 
     def describe_filter(self, sent: DescribeFilter) -> FilterNote:
-        """What a filter can draw."""
         catalogue, study = self._workspace.catalogue, self._studies.get(sent.study).id
         pool = pool_of(catalogue, sent, study)
         if pool.unmeasured:

@@ -277,7 +277,6 @@ class TestSetDrafts:
         return Added(added, len(entries) - added)
 
     def remove(self, sent: RemoveFromTestSet) -> dict[str, Any]:
-        """What is not in the draft changes nothing."""
         draft = self._draft(sent)
         removed = self._sets.remove(draft.number, sent.images)
         if not removed:

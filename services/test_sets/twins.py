@@ -13,7 +13,6 @@ from storage.workspace import Workspace
 MOST_TWINS = 20_000
 """Pictures among which twins are looked for: it takes the square of their number. Beyond, hashes alone are compared."""
 Twins = tuple[tuple[str, str], ...]
-"""Pairs of images."""
 
 
 def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | None = None) -> Looks:

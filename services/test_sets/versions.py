@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pydantic import Field
 from core.csv_tables import facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
+from core.images import file_hash
 from core.progress import OnCount
 from core.test_sets import SetEntry, SetVersion, ShownEntry, TestSet, version_id
 from core.words import few_names
@@ -169,9 +169,8 @@ class Versions:
         missing, damaged = [], []
         for number, sha in enumerate(shas, start=1):
             try:
-                with open(self._workspace.images.path(sha), "rb") as file:
-                    if hashlib.file_digest(file, "sha256").hexdigest() != sha:
-                        damaged.append(sha)
+                if file_hash(self._workspace.images.path(sha)) != sha:
+                    damaged.append(sha)
             except UserError:
                 missing.append(sha)
             except OSError:  # such as a disk that cannot read it

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from core.csv_tables import cells
 from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL, ArmRow
 from core.figures import Figure, Floats
 from core.twins import RATES
@@ -255,14 +256,10 @@ def result_of(
         split=asked.asked.subject.split,
         model=title_of(asked.asked.model),
         identity=stored.identity.digest,
-        preset=asked.preset,
+        **cells(asked, "preset seeds split_seed"),
+        **cells(planned, "sources sides unseen left_out twins_together"),
         recipe=recipe,
-        seeds=asked.seeds,
-        split_seed=asked.split_seed,
-        sources=planned.sources,
-        sides=planned.sides,
         pictures=cases.digest,
-        unseen=planned.unseen,
         arms=tuple(ArmSummary(one.name, len(one.examples), one.augmentation) for one in planned.arms),
         sets=tuple(
             SetSummary(name, len(examples), len(np.unique(sources[name]))) for name, examples in planned.sets.items()
@@ -275,11 +272,9 @@ def result_of(
             for (arm, control), gain in beside_controls(measured, name).items()
         ),
         miou=tuple(miou),
-        left_out=planned.left_out,
         notes=(*cases.left_out, *planned.notes),
         opened=tuple(opened(planned.behind, {BEFORE: as_it_is, **measured}, kind)),
         trainings=tuple(trainings),
-        twins_together=planned.twins_together,
         pace=pace,
     )
 

@@ -115,7 +115,6 @@ class NotMeasured:
 
     name: str
     why: str
-    """In one sentence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +126,6 @@ class ValidCases:
     foretold: Flags | None
     """Of each, whether a score that was learnt from votes finds it valid; None where there is none."""
     why: str = ""
-    """Why there is no score."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +171,6 @@ class RetrainingPlan:
     left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
     twins_together: bool
-    """As of `DataSplit`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +334,6 @@ class Examples:
 
     mapping: ClassMap
     path: Callable[[str], Path]
-    """Where an image lies."""
     mask: Callable[[MaskOf], Path | None]
     """Where a mask with the numbers of the map's groups lies; None for one with nothing of them."""
 
