@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from PIL import Image
 
@@ -37,13 +37,7 @@ _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
 Found = hub.HubListing | web_file.FileListing
 
 
-class Commands(Protocol):
-    """The part of argparse that takes one command more."""
-
-    def add_parser(self, name: str, *, help: str, description: str | None) -> argparse.ArgumentParser: ...
-
-
-def add_to(commands: Commands) -> None:
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     """The three commands with their options."""
     listing = commands.add_parser("models", help="list models: what is here, what fits", description=models.__doc__)
     listing.add_argument(

@@ -6,6 +6,7 @@ A change is always made to the latest version of a value, whichever one the pers
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -182,59 +183,42 @@ class Editing:
         """Which page saved which version, so that no page is told of its own as of another one's."""
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
+        """Take on the edits of lists, each as what it makes of the value: `c` is the command, `v` the value, `k` the
+        keyword that it names.
+        """
         commands.add(
             WriteCaption, lambda c: self._change(c, "caption", lambda run: edits.write_caption(c.text, run.task))
         )
-        commands.add(UseKeyword, lambda c: self._keywords(c, lambda v, _: edits.use_keyword(v, c.text, c.used)))
-        commands.add(DeleteKeyword, lambda c: self._keywords(c, lambda v, _: edits.delete_keyword(v, c.text)))
-        commands.add(
-            AddKeyword,
-            lambda c: self._keywords(
-                c, lambda v, run: edits.add_keyword(v, c.new, c.edit_type, caption_of(run), run.task, c.force)
+        keywords: dict[type[Any], Callable[[Any, Keywords, Run], Keywords]] = {
+            UseKeyword: lambda c, v, _: edits.use_keyword(v, c.text, c.used),
+            DeleteKeyword: lambda c, v, _: edits.delete_keyword(v, c.text),
+            AddKeyword: lambda c, v, run: edits.add_keyword(
+                v, c.new, c.edit_type, caption_of(run), run.task, force=c.force
             ),
-        )
-        commands.add(
-            RewordKeyword,
-            lambda c: self._keywords(
-                c,
-                lambda v, run: edits.reword_keyword(v, c.text, c.new, c.edit_type, caption_of(run), run.task, c.force),
+            RewordKeyword: lambda c, v, run: edits.reword_keyword(
+                v, c.text, c.new, c.edit_type, caption_of(run), run.task, force=c.force
             ),
-        )
-        commands.add(
-            UseAlternative, lambda c: self._alternatives(c, lambda v, k, _: edits.use_alternative(v, k, c.text, c.used))
-        )
-        commands.add(
-            AddAlternative,
-            lambda c: self._alternatives(c, lambda v, k, run: edits.add_alternative(v, k, c.new, run.task)),
-        )
-        commands.add(
-            RewordAlternative,
-            lambda c: self._alternatives(c, lambda v, k, run: edits.reword_alternative(v, k, c.text, c.new, run.task)),
-        )
-        commands.add(
-            DeleteAlternative, lambda c: self._alternatives(c, lambda v, k, _: edits.delete_alternative(v, k, c.text))
-        )
-        commands.add(
-            UseCounterfactual,
-            lambda c: self._counterfactuals(c, lambda v, _: edits.use_counterfactual(v, c.place, c.text, c.used)),
-        )
-        commands.add(
-            WriteCounterfactual,
-            lambda c: self._counterfactuals(
-                c, lambda v, run: edits.write_counterfactual(v, c.place, c.text, c.new, caption_of(run), run.task)
+        }
+        alternatives: dict[type[Any], Callable[[Any, Alternatives, Keyword, Run], Alternatives]] = {
+            UseAlternative: lambda c, v, k, _: edits.use_alternative(v, k, c.text, c.used),
+            AddAlternative: lambda c, v, k, run: edits.add_alternative(v, k, c.new, run.task),
+            RewordAlternative: lambda c, v, k, run: edits.reword_alternative(v, k, c.text, c.new, run.task),
+            DeleteAlternative: lambda c, v, k, _: edits.delete_alternative(v, k, c.text),
+        }
+        captions: dict[type[Any], Callable[[Any, CounterfactualCaptions, Run], CounterfactualCaptions]] = {
+            UseCounterfactual: lambda c, v, _: edits.use_counterfactual(v, c.place, c.text, c.used),
+            WriteCounterfactual: lambda c, v, run: edits.write_counterfactual(
+                v, c.place, c.text, c.new, caption_of(run), run.task
             ),
-        )
-        commands.add(
-            AddCounterfactual,
-            lambda c: self._counterfactuals(
-                c, lambda v, run: edits.add_counterfactual(v, c.new, caption_of(run), run.task)
-            ),
-        )
-        commands.add(
-            DeleteCounterfactual,
-            lambda c: self._counterfactuals(c, lambda v, _: edits.delete_counterfactual(v, c.place, c.text)),
-        )
+            AddCounterfactual: lambda c, v, run: edits.add_counterfactual(v, c.new, caption_of(run), run.task),
+            DeleteCounterfactual: lambda c, v, _: edits.delete_counterfactual(v, c.place, c.text),
+        }
+        for kind, of_keywords in keywords.items():
+            commands.add(kind, partial(self._keywords, of_keywords))
+        for kind, of_alternatives in alternatives.items():
+            commands.add(kind, partial(self._alternatives, of_alternatives))
+        for kind, of_captions in captions.items():
+            commands.add(kind, partial(self._counterfactuals, of_captions))
         commands.add(Dismiss, lambda command: self._notes.solved(command.run, command.stage))
 
     def write_value(self, command: WriteValue) -> None:
@@ -276,25 +260,26 @@ class Editing:
             key = with_producer(self._runs.inputs_key(stage, run, settings), producers[stage])
         self._workspace.runs.append_value(run.id, stage, StageValue(value, trace, key))
 
-    def _keywords(self, command: KeywordEdit, change: Callable[[Keywords, Run], Keywords]) -> None:
+    def _keywords(self, change: Callable[[Any, Keywords, Run], Keywords], command: KeywordEdit) -> None:
         try:
-            self._change(command, "keywords", lambda run: change(_held(run, "keywords", Keywords(())), run))
+            self._change(command, "keywords", lambda run: change(command, _held(run, "keywords", Keywords(())), run))
         except edits.ProtectedKeyword as error:
             raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
 
     def _alternatives(
-        self, command: AlternativeEdit, change: Callable[[Alternatives, Keyword, Run], Alternatives]
+        self, change: Callable[[Any, Alternatives, Keyword, Run], Alternatives], command: AlternativeEdit
     ) -> None:
         def changed(run: Run) -> Alternatives:
-            return change(_held(run, "alternatives", Alternatives(())), keyword_of(run, command.keyword), run)
+            value = _held(run, "alternatives", Alternatives(()))
+            return change(command, value, keyword_of(run, command.keyword), run)
 
         self._change(command, "alternatives", changed)
 
     def _counterfactuals(
-        self, command: CounterfactualEdit, change: Callable[[CounterfactualCaptions, Run], CounterfactualCaptions]
+        self, change: Callable[[Any, CounterfactualCaptions, Run], CounterfactualCaptions], command: CounterfactualEdit
     ) -> None:
         def changed(run: Run) -> CounterfactualCaptions:
-            return change(_held(run, "counterfactuals", CounterfactualCaptions(())), run)
+            return change(command, _held(run, "counterfactuals", CounterfactualCaptions(())), run)
 
         self._change(command, "counterfactuals", changed)
 

@@ -11,9 +11,8 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from core.csv_tables import read_csv
 from core.errors import UserError
@@ -38,18 +37,6 @@ MOST_LIST = 50_000_000
 LISTS = ("items.csv", "metadata.csv")
 """The list of a zip or folder, if there are several CSV files."""
 _SHA = re.compile(r"[0-9a-f]{64}")
-
-
-class ImportFiles(Protocol):
-    """Named files from outside."""
-
-    names: tuple[str, ...]
-    """With "/" between folders."""
-    any_name: bool
-    """Whether a file may be an image whatever it is called."""
-
-    def read(self, name: str, most: int) -> bytes:
-        """The bytes of one of `names`. Raises UserError when they are more than `most`, or damaged."""
 
 
 class ZipFiles:
@@ -121,12 +108,10 @@ class OneFile:
         return _bounded(self._data, name, most)
 
 
-@dataclass(frozen=True)
-class ItemImport:
-    """Items whose pictures are in the workspace now, and what a person should know."""
-
-    items: tuple[NewItem, ...]
-    notes: tuple[str, ...]
+ImportFiles = ZipFiles | FolderFiles | OneFile
+"""Files from outside by their `names`, with "/" between folders. `any_name`: a file may be an image whatever it is
+called. `read` returns the bytes of one, and raises UserError if they are more than `most`, or damaged.
+"""
 
 
 def files_of(name: str, file: Path | bytes) -> ImportFiles:
@@ -144,8 +129,8 @@ def files_of(name: str, file: Path | bytes) -> ImportFiles:
     return OneFile(name or "image", data)
 
 
-def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> ItemImport:
-    """The pictures into the workspace, and the items, ready for `Studies.add_items`.
+def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[tuple[NewItem, ...], tuple[str, ...]]:
+    """The pictures into the workspace, and the items, ready for `Studies.add_items`, with what a person should know.
 
     A CSV among the files lists the items (`study.listed_items`); an image that it names is one of the files or, by its
     hash, of the workspace. Without a list every image is an item, and its folder its label if there are several.
@@ -180,7 +165,7 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> ItemIm
         )
         for each in found
     )
-    return ItemImport(items, (*notes, *pictures.notes()))
+    return items, (*notes, *pictures.notes())
 
 
 def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tuple[int, str]:
@@ -188,14 +173,13 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
     study = workspace.studies.get(study_id)
     if study.state == "closed":
         raise UserError("This study is closed: nothing can be added to it; make a new study.")
-    found = read_items(workspace, study.rules, files)
+    items, notes = read_items(workspace, study.rules, files)
     if study.state != "draft":
         with in_words():
-            check_more(study.rules, found.items)
-    workspace.studies.add_items(study_id, found.items)
+            check_more(study.rules, items)
+    workspace.studies.add_items(study_id, items)
     keep_in_step(workspace.studies, study_id, Disguises(workspace))
-    count = len(found.items)
-    return count, " ".join((f"{count_of(count, 'image')} added.", *found.notes))
+    return len(items), " ".join((f"{count_of(len(items), 'image')} added.", *notes))
 
 
 def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[Item, ...], TurkVotes]:

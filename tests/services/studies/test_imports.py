@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
@@ -78,8 +78,13 @@ def zip_of(files: Mapping[str, bytes | str]) -> bytes:
     return file.getvalue()
 
 
-def brought(workspace: Workspace, files: Mapping[str, bytes | str], rules: Rules = BIRD) -> imports.ItemImport:
-    return read_items(workspace, rules, files_of("images.zip", zip_of(files)))
+class Brought(NamedTuple):
+    items: tuple[NewItem, ...]
+    notes: tuple[str, ...]
+
+
+def brought(workspace: Workspace, files: Mapping[str, bytes | str], rules: Rules = BIRD) -> Brought:
+    return Brought(*read_items(workspace, rules, files_of("images.zip", zip_of(files))))
 
 
 # Images
@@ -126,7 +131,7 @@ def test_a_zip_that_macos_packed_keeps_its_names(workspace: Workspace) -> None:
         for at in [found.start() for found in re.finditer(re.escape(start), data)]:
             flags = int.from_bytes(data[at + place : at + place + 2], "little") & ~0x800
             data = data[: at + place] + flags.to_bytes(2, "little") + data[at + place + 2 :]
-    found = read_items(workspace, BIRD, files_of("images.zip", data))
+    found = Brought(*read_items(workspace, BIRD, files_of("images.zip", data)))
     assert [item.label for item in found.items] == ["café", "dog"]
     assert found.items[0].origin["file"] == "café/a.png"
 
@@ -171,7 +176,7 @@ def test_a_list_says_what_the_images_are(workspace: Workspace) -> None:
 
 def test_a_list_alone_names_images_of_the_workspace(workspace: Workspace) -> None:
     sha = workspace.images.add(Image.effect_noise((40, 30), 40).convert("RGB"))
-    found = read_items(workspace, BIRD, files_of("list.csv", f"image,label\n{sha},bird\n".encode()))
+    found = Brought(*read_items(workspace, BIRD, files_of("list.csv", f"image,label\n{sha},bird\n".encode())))
     assert [(item.image_sha, item.label) for item in found.items] == [(sha, "bird")]
     assert found.notes == (), "the list itself is no image"
 
@@ -190,7 +195,7 @@ def test_a_column_that_no_question_is_called_is_named_though_no_vote_comes_in(wo
 
 
 def test_a_single_image_is_an_item(workspace: Workspace) -> None:
-    assert len(read_items(workspace, BIRD, files_of("one.webp", picture(1, "WEBP"))).items) == 1
+    assert len(read_items(workspace, BIRD, files_of("one.webp", picture(1, "WEBP")))[0]) == 1
 
 
 @pytest.mark.parametrize(
