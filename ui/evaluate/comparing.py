@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from core.figures import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated, ModelComparison
-from ui.evaluate.edits import rows_in_sight
-from ui.evaluate.explained import explained
+from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
-from ui.evaluate.result import strong_figures
-from ui.evaluate.segmenter import change_of
-from ui.evaluate.words import CANNOT_TELL, Place, ends_of, per_cent, points, signed
-from ui.explore.parts import head_table, heading, muted, named_row, small
-from ui.markup import Child, Html, el
+from ui.evaluate.render import render
+from ui.evaluate.result import change_of
+from ui.evaluate.words import Place, ends_of, per_cent, points, signed
+from ui.markup import Html, el
 
 Pair = tuple[Evaluated, Evaluated]
 Say = Callable[[Figure], str]
+Dots = tuple[str, list[tuple[int, tuple[str, Html, list[tuple[str, str]]]]]]
+"""The title of a table and its rows: test cases, and a name with its plot, and the words of each model with why."""
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
@@ -25,54 +25,19 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
     if first.kind != second.kind:
         words = "These two are of different kinds of tasks: there is nothing to compare."
         return el("section", el("p", words, class_="notice"), id="part-compared", class_="card box")
-    names = _names(pair)
-    heads = [
-        el(
-            "th",
-            el("i", class_=look),
-            " ",
-            el("a", name, href=place.to(beside="", other=None)),
-            scope="col",
-            class_="n",
-        )
-        for name, place, look in zip(names, places, ("first", "second"), strict=True)
-    ]
-    table = head_table(
-        [el("th", "", scope="col"), heads],
-        [_figure_row(words, figures, say) for words, figures, say in _figures(pair)],
-        class_="side-by-side",
+    tables = [_edits(pair, table) for table in EDIT_TABLES if table != "class"]
+    return render(
+        "comparison",
+        names=_names(pair),
+        alone=[place.to(beside="", other=None) for place in places],
+        compared=compared,
+        by_error=first.effectiveness is not None,
+        answer=second.answer,
+        figures=[(words, [_cell(one, say) for one in figures]) for words, figures, say in _figures(pair)],
+        sources=_same_sources(pair),
+        tables=[table for table in (*tables, _classes(pair)) if table is not None],
+        SHOWN_ROWS=SHOWN_ROWS,
     )
-    both = [_edits(pair, table_name) for table_name in EDIT_TABLES if table_name != "class"]
-    return el(
-        "section",
-        heading(
-            "Side by side",
-            el("a", "Show one alone", href=places[0].to(beside="", other=None), class_="btn s"),
-            class_="card-head",
-        ),
-        _paired(pair, compared) if compared is not None else None,
-        muted(strong_figures(second.answer)),
-        table,
-        _same_sources(pair),
-        el("div", [*both, _classes(pair)], class_="eval-columns"),
-        id="part-compared",
-        class_="card box",
-    )
-
-
-def _paired(pair: Pair, compared: ModelComparison) -> list[Child]:
-    """Which of two models is better on the same test cases, and on how many one alone is wrong."""
-    paired, names = compared.paired, _names(pair)
-    if paired.difference.value is None:
-        return [el("p", compared.answer, id="which-is-better")]
-    what = "wrong" if pair[0].effectiveness is not None else "loses a class"
-    alone = (
-        f"Only {names[0]} {'is ' if what == 'wrong' else ''}{what}: {paired.only_first:,}; only {names[1]}: "
-        f"{paired.only_second:,} test cases."
-    )
-    left = f" Left out, as not both can be compared: {paired.left_out:,}." if paired.left_out else ""
-    better = el("p", strong_figures(compared.answer), explained("", "paired difference"), id="which-is-better")
-    return [better, small(alone + left)]
 
 
 def _names(pair: Pair) -> tuple[str, str]:
@@ -125,23 +90,16 @@ def _times(figure: Figure) -> str:
     return f"{figure.value:.1f}"
 
 
-def _figure_row(words: str, figures: Sequence[Figure | None], say: Say) -> Html:
-    cells = []
-    for one in figures:
-        if one is None or one.value is None:
-            cells.append(
-                el("td", CANNOT_TELL, el("small", one.why if one is not None else "", class_="mut"), class_="n")
-            )
-            continue
-        if say is _times:
-            ends = f"{one.low:.1f} to {one.high:.1f}" if one.low is not None and one.high is not None else one.why
-        else:
-            ends = ends_of(one, say is _points)
-        cells.append(el("td", el("b", say(one)), el("small", ends, class_="mut"), class_="n"))
-    return named_row(explained(words), cells)
+def _cell(figure: Figure | None, say: Say) -> tuple[str, str]:
+    """A figure, "" where there is none, and its interval or why there is none."""
+    if figure is None or figure.value is None:
+        return "", figure.why if figure is not None else ""
+    if say is _times and figure.low is not None and figure.high is not None:
+        return say(figure), f"{figure.low:.1f} to {figure.high:.1f}"
+    return say(figure), figure.why if say is _times else ends_of(figure, say is _points)
 
 
-def _same_sources(pair: Pair) -> Html:
+def _same_sources(pair: Pair) -> str:
     one, two = pair[0].subject, pair[1].subject
     figures = [held.effectiveness or held.segmentation for held in pair]
     cases = [figure.cases if figure is not None else 0 for figure in figures]
@@ -152,10 +110,10 @@ def _same_sources(pair: Pair) -> Html:
         words = f"{'; '.join(told)}."
         if one.subject == two.subject:
             words += " Each leaves out what it has not read, and labels that it cannot say: they are not the same ones."
-    return small(words, id="same-sources")
+    return words
 
 
-def _edits(pair: Pair, table: EditTable) -> Html | None:
+def _edits(pair: Pair, table: EditTable) -> Dots | None:
     rows = [{one.row.name: one.row for one in held.edits.get(table, ())} for held in pair]
     if not rows[0] or not rows[1]:
         return None
@@ -165,10 +123,10 @@ def _edits(pair: Pair, table: EditTable) -> Html | None:
         for name in dict.fromkeys([*rows[0], *rows[1]])
     }
     cases = {name: max(held[name].n for held in rows if name in held) for name in both}
-    return _two_dots(f"Which edits hurt, by {table}", both, cases)
+    return _dots(f"Which edits hurt, by {table}", both, cases, signed)
 
 
-def _classes(pair: Pair) -> Html | None:
+def _classes(pair: Pair) -> Dots | None:
     rows = [_class_changes(held) for held in pair]
     nothing = Figure(None, why="it has no such class")
     names = dict.fromkeys([*rows[0], *rows[1]])
@@ -176,7 +134,7 @@ def _classes(pair: Pair) -> Html | None:
     what = "error" if pair[0].effectiveness is not None else "IoU"
     sizes = [_class_sizes(held) for held in pair]
     cases = {name: max(of.get(name, 0) for of in sizes) for name in both}
-    return _two_dots(f"By class, {what} generated less original", both, cases, in_points=True) if both else None
+    return _dots(f"By class, {what} generated less original", both, cases, points) if both else None
 
 
 def _class_changes(held: Evaluated) -> dict[str, Figure]:
@@ -194,21 +152,15 @@ def _class_sizes(held: Evaluated) -> dict[str, int]:
     return {one.name: found.cases for one in found.classes} if found is not None else {}
 
 
-def _two_dots(
-    title: str, both: Mapping[str, tuple[Figure, ...]], cases: Mapping[str, int], in_points: bool = False
-) -> Html:
+def _dots(
+    title: str,
+    both: Mapping[str, tuple[Figure, ...]],
+    cases: Mapping[str, int],
+    say: Callable[[float | None], str],
+) -> Dots:
     """A row for each name with a dot for each model; `cases` are its test cases."""
     axis = change_axis([one for figures in both.values() for one in figures])
-    say = points if in_points else signed
-    drawn = [
-        (
-            cases[name],
-            named_row(
-                name,
-                el("td", change_plot(figures, axis), class_="plot-cell"),
-                [el("td", say(one.value), class_="n", title=one.why or None) for one in figures],
-            ),
-        )
+    return title, [
+        (cases[name], (name, change_plot(figures, axis), [(say(one.value), one.why) for one in figures]))
         for name, figures in both.items()
     ]
-    return el("div", el("h3", title), rows_in_sight((), drawn, class_="edits stacks"))

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from core.evaluation_results import BUDGETS, Order
 from core.words import count_of
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
-from ui.evaluate.explained import explained
 from ui.evaluate.plots import found_plot
-from ui.evaluate.words import linked
-from ui.explore.parts import box, head_table, heading, problem, small
-from ui.markup import Child, Html, el
+from ui.evaluate.render import render
+from ui.explore.parts import box, problem
+from ui.markup import Html, el
 
 OPENED = 100
 """Images that are opened together, the first ones."""
@@ -47,34 +46,36 @@ def ranking_refused(words: str) -> Html:
 
 def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | None]) -> Html:
     """The section; `picture` gives the address of a thumbnail by its SHA-256."""
-    first = found.first[:OPENED]
-    entries = [one.entry for one in first]
-    link = listed(entries, 0) if entries else None
-    open_first = (
-        el("a", f"Open the first {len(first):,} in Curate", href=link, class_="btn s", id="open-first")
-        if link and len(first) > 1
-        else None
+    entries = [one.entry for one in found.first[:OPENED]]
+    by_name = {one.name: one for one in found.orders} if found.known >= FEW_KNOWN else {}
+    orders = [by_name[name] for name in _LOOKS if name in by_name]
+    shown = {budget: by_name[OURS].images[budget] for budget in BUDGETS} if orders else {}
+    return render(
+        "ranking",
+        found=found,
+        title=TITLE,
+        first=len(entries),
+        open_first=listed(entries, 0) if len(entries) > 1 else None,
+        sentence=_sentence(by_name, found),
+        orders=orders,
+        opened={budget: _opens(found, images, listed) for budget, images in shown.items()},
+        plot=_curves(orders, found.known) if orders and by_name[OURS].all_faults else None,
+        pictures=[
+            (picture(one.image), listed(entries, one.entry), *_said_of(one, found)) for one in found.first[:PICTURES]
+        ],
+        share=_share,
+        words=_WORDS,
+        looks=_LOOKS,
+        ours=OURS,
     )
-    orders = {one.name: one for one in found.orders} if found.known >= FEW_KNOWN else {}
-    pictures = [_picture(one, entries, listed, picture, found) for one in first[:PICTURES]]
-    notes = [small(note) for note in found.notes]
-    return el(
-        "section",
-        heading(TITLE, open_first, class_="card-head"),
-        el("p", _sentence(orders, found), id="ranking-said"),
-        el(
-            "div",
-            _table(found, listed),
-            _curves(orders, found.known) if orders[OURS].all_faults else None,
-            class_="eval-columns",
-        )
-        if orders
-        else None,
-        el("div", pictures, class_="first-ones"),
-        el("div", notes) if notes else None,
-        class_="card box",
-        id="part-ranking",
-    )
+
+
+def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
+    """Where the first images open; None unless our order is judged by just these."""
+    # The order is judged by the images whose truth is known: its first ones are the first of all where those come
+    # before all others.
+    there = found.known_first and 0 < images <= len(found.first)
+    return listed([one.entry for one in found.first[:images]], 0) if there else None
 
 
 def _sentence(orders: dict[str, Order], found: Ranking) -> str:
@@ -96,66 +97,17 @@ def _sentence(orders: dict[str, Order], found: Ranking) -> str:
     )
 
 
-def _table(found: Ranking, listed: Listed) -> Html:
-    orders = {one.name: one for one in found.orders}
-    images = orders[OURS].images
-    heads: list[Child] = [
-        el("th", "order", scope="col"),
-        el("th", explained("APFD"), scope="col", class_="n"),
-    ]
-    heads += [
-        el("th", f"in {_share(budget)}", el("small", count_of(images[budget], "image")), scope="col", class_="n")
-        for budget in BUDGETS
-    ]
-    rows = []
-    for name in _there(orders):
-        one = orders[name]
-        cells = []
-        for budget in BUDGETS:
-            number = f"{one.faults[budget]:,}"
-            # The order is judged by the images whose truth is known: its first ones are the first of all where those
-            # come before all others.
-            there = name == OURS and found.known_first and 0 < images[budget] <= len(found.first)
-            link = listed([case.entry for case in found.first[: images[budget]]], 0) if there else None
-            what = f"in {_share(budget)}"
-            cells.append(el("td", linked(number, link), class_="n", data_what=what))
-        rows.append(
-            el(
-                "tr",
-                el("th", el("i", class_=_LOOKS[name]), " ", explained(_WORDS[name]), scope="row"),
-                el("td", "–" if one.apfd is None else f"{one.apfd:.3f}", class_="n", data_what="APFD"),
-                cells,
-                class_="ours" if name == OURS else None,
-                data_order=name,
-            )
-        )
-    return head_table(heads, rows, class_="orders stacks", id="orders")
-
-
-def _curves(orders: dict[str, Order], images: int) -> Html:
-    there = _there(orders)
-    named = [(_LOOKS[name], orders[name]) for name in there]
-    words = "; ".join(
-        f"{_WORDS[name]}: {orders[name].found(images // 10):,} faults in the first tenth" for name in there
-    )
-    faults = count_of(named[0][1].all_faults, "different fault")
-    ends = f"Across: the {count_of(images, 'test case')}, in order. Up: how many of the {faults} they show."
-    return el("figure", found_plot(named, images, words), el("figcaption", ends, class_="mut small"))
-
-
-def _there(orders: dict[str, Order]) -> list[str]:
-    """The orders that there are, in the order of the legend."""
-    return [name for name in _LOOKS if name in orders]
+def _curves(orders: Sequence[Order], images: int) -> Html:
+    words = "; ".join(f"{_WORDS[one.name]}: {one.found(images // 10):,} faults in the first tenth" for one in orders)
+    return found_plot([(_LOOKS[one.name], one) for one in orders], images, words)
 
 
 def _share(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _picture(
-    one: RankedCase, entries: Sequence[int], listed: Listed, picture: Callable[[str], str | None], found: Ranking
-) -> Html:
-    src, link = picture(one.image), listed(entries, one.entry)
+def _said_of(one: RankedCase, found: Ranking) -> tuple[str, str]:
+    """What stands below the picture of a test case, and what its title adds."""
     said = one.label
     if found.kind == "segmentation":
         said = f"loses {one.said}" if one.said else "loses no class" if one.right else one.edits or "no edit"
@@ -164,11 +116,4 @@ def _picture(
     elif one.right is not None:
         said += " → none of these"
     wrong = "to lose a class" if found.kind == "segmentation" else "wrong"
-    told = f"{one.edits or 'no edit'}; likely {wrong}: {_share(one.wrong)}, likely valid: {_share(one.valid)}"
-    inside: list[Child] = [
-        el("img", src=src, width=72, height=72, alt="", loading="lazy") if src else None,
-        el("small", said),
-    ]
-    if link is None:
-        return el("span", inside, title=told)
-    return el("a", inside, href=link, title=told, aria_label=f"{said}: {told}")
+    return said, f"{one.edits or 'no edit'}; likely {wrong}: {_share(one.wrong)}, likely valid: {_share(one.valid)}"

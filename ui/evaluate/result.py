@@ -2,152 +2,66 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from core.evaluation_results import FEWEST_CASES, ClassRow, Effectiveness
+import numpy as np
+
+from core.evaluation_results import ClassRow, Effectiveness, LossEffect, SegmentationEffect, SegmentedClass
+from core.figures import Figure, Floats
 from core.words import count_of
-from services.evaluation.types import Cell, CellKind, Evaluated
-from ui.evaluate.edits import Counts, edits_part, rows_standing
-from ui.evaluate.explained import explained
-from ui.evaluate.parts import (
-    card,
-    confusions,
-    excess_card,
-    folded_table,
-    notes_part,
-    sources_box,
-    three_columns,
-    validity_card,
-    validity_table,
-)
-from ui.evaluate.plots import calibration_plot, change_axis, change_plot
-from ui.evaluate.segmenter import of_segmenter
-from ui.evaluate.words import CANNOT_TELL, Links, clipped, ends_of, linked, minus, p_words, per_cent, points
-from ui.explore.parts import box, named_row, small
-from ui.markup import Child, Html, el
+from services.evaluation.types import Evaluated
+from ui.evaluate.edits import SHOWN_ROWS, edit_tables, first_table, newly_wrong, rows_standing, worst_few
+from ui.evaluate.plots import change_axis, change_plot, confusion_table
+from ui.evaluate.render import render
+from ui.evaluate.words import Links, clipped
+from ui.markup import Html
 
-_FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
-"""What is a figure in the words of an answer, or an interval in brackets."""
+MOST_LABELS = 14
+"""Labels of a confusion matrix: of more, those that lose most."""
+MOST_NARROW = 6
+"""Labels up to which two of them stand side by side on a laptop."""
+_WRONG = {"classification": "wrong", "segmentation": "loses a class"}
+"""What a model does to a test case that it is wrong about."""
 
 
 def result_part(found: Evaluated, links: Links) -> Html:
-    """All of it."""
+    """The answer, and the figures behind it."""
+    values: dict[str, Any] = {}
     if found.effectiveness is not None:
-        body = _of_classifier(found, found.effectiveness, links)
-    elif found.segmentation is not None:
-        body = of_segmenter(found, found.segmentation, links)
-    else:
-        body = [notes_part(found.notes)]
-    return el(
-        "section",
-        el(
-            "div",
-            el("p", strong_figures(found.answer), id="answer"),
-            links.weighed,
-            small(found.mapping.summary, id="not-mapped") if found.mapping.unmapped else None,
-            class_="card answer",
-        ),
-        body,
-        id="part-result",
-        class_="evaluated",
+        values = _of_classifier(found, found.effectiveness, links)
+    elif found.segmentation is not None and found.losses is not None:
+        values = _of_segmenter(found, found.segmentation, found.losses, links)
+    plan = links.study
+    return render(
+        "result",
+        found=found,
+        links=links,
+        wrong=_WRONG[found.kind],
+        newly_wrong=newly_wrong(found),
+        edits=edit_tables(found),
+        judged=count_of(found.validity.judged + found.validity.discarded, "image") if found.validity else "",
+        within=f"{50 * plan.width:.1f}" if plan is not None and not isinstance(plan, str) else "",
+        SHOWN_ROWS=SHOWN_ROWS,
+        **values,
     )
 
 
-def strong_figures(answer: str) -> list[Child]:
-    """The words, with the figures in them made strong, but for their intervals."""
-    pieces = _FIGURES.split(answer)
-    return [
-        el("b", minus(piece)) if place % 2 and not piece.startswith("(") else minus(piece) if place % 2 else piece
-        for place, piece in enumerate(pieces)
-    ]
-
-
-# Of a classifier
-
-
-def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> list[Child]:
-    worth = held.clustering
-    value: Child = CANNOT_TELL if worth.effective is None else f"{worth.effective:,.0f}"
-    why = (
-        f"cases of one source fail together: design effect {worth.design_effect:.1f}"
-        if worth.design_effect is not None and worth.effective is not None
-        else worth.why
-    )
-    error = (
-        CANNOT_TELL
-        if held.error_generated.value is None
-        else [per_cent(held.error_original.value, unit=False), " → ", per_cent(held.error_generated.value)]
-    )
-    told = (
-        held.error_generated.why
-        if held.error_generated.value is None
-        else f"{points(held.difference.value)} points ({ends_of(held.difference, True)}), over "
-        f"{count_of(held.sources, 'source')}"
-    )
-    cards = el(
-        "div",
-        card("error, original → generated", error, told, links.opened(Cell("wrong")), "error"),
-        excess_card(held, held.error_reconstructed, "wrong", links),
-        validity_card(found, links),
-        card(
-            f"what {count_of(held.cases, 'test case', 'is')} worth",
-            value,
-            why,
-            links.opened(Cell("generated")),
-            "worth",
-        ),
-        class_="eval-cards",
-    )
-    columns = (
-        [edits_part(found, links), _classes(held.classes, links)],
-        [_confusions(held, links), _sources(held, links), validity_table(found)],
-        [_calibration(held), notes_part(found.notes)],
-    )
-    labels = sum(1 for number in held.confusion[1].images if number)
-    return [cards, three_columns(found, columns, rows_standing(one.cases for one in held.classes), labels)]
-
-
-def _classes(rows: Sequence[ClassRow], links: Links) -> Html | None:
-    if not rows:
-        return None
+def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> dict[str, Any]:
+    before, after = held.confusion
+    there = [number for number in range(len(after.labels)) if after.images[number]]
     # An interval of a few sources may reach beyond what a difference of shares can be.
-    rows = [replace(row, difference=clipped(row.difference)) for row in rows]
-    ordered = sorted(rows, key=_class_place)
+    rows = sorted((replace(row, difference=clipped(row.difference)) for row in held.classes), key=_class_place)
     axis = change_axis([row.difference for row in rows])
-    drawn = []
-    for row in ordered:
-        link = links.opened(Cell("class", row.label))
-        wrong = links.opened(Cell("class", row.label, only_wrong=True)) if row.wrong_cases else None
-        told, few = row.difference.value is not None, row.cases < FEWEST_CASES
-        original, generated = (
-            (f"{row.wrong_originals} of {row.sources}", f"{row.wrong_cases} of {row.cases}")
-            if few
-            else (per_cent(row.error_original.value), per_cent(row.error_generated.value))
-        )
-        plot: Child = None
-        if not few:
-            plot = change_plot([row.difference], axis) if told else el("span", row.difference.why, class_="mut small")
-        shown = named_row(
-            linked(row.label, link),
-            el("td", original, class_="n", data_what="original"),
-            el("td", linked(generated, wrong), class_="n", data_what="generated"),
-            el("td", plot, class_="plot-cell"),
-            el(
-                "td",
-                points(row.difference.value),
-                el("small", ends_of(row.difference, True), class_="mut") if told else None,
-                class_="n",
-                title=f"p = {p_words(row.p_adjusted)}, corrected over all classes" if told else None,
-            ),
-            el("td", linked(f"{row.cases:,}", link), class_="n", data_what="n"),
-            class_=None if told else "untold",
-        )
-        drawn.append((row.cases, shown))
-    counts = Counts("wrong", [(row.label, row.wrong_cases, row.cases) for row in ordered])
-    head = [("class", ""), ("original", "n"), ("generated", "n"), ("change", "plot-cell"), ("points", "n"), ("n", "n")]
-    return folded_table("By class", "error; those that lose most first", head, drawn, counts, "classes")
+    together = held.together
+    return {
+        "classes": [(row.cases, (row, change_plot([row.difference], axis))) for row in rows],
+        "worst_classes": worst_few("wrong", [(row.label, row.wrong_cases, row.cases) for row in rows]),
+        "confusions": _confusions(after.labels, (before.shares, after.shares), there, links),
+        "sources": together.all_wrong + together.some_wrong + together.none_wrong,
+        "columns": _columns(found, rows_standing(one.cases for one in held.classes), len(there)),
+    }
 
 
 def _class_place(row: ClassRow) -> tuple[float | str, ...]:
@@ -157,61 +71,63 @@ def _class_place(row: ClassRow) -> tuple[float | str, ...]:
     return True, -row.wrong_cases, row.cases, row.label
 
 
-def _confusions(held: Effectiveness, links: Links) -> Html | None:
-    before, after = held.confusion
-    there = [number for number in range(len(after.labels)) if after.images[number]]
-    return confusions("Where answers go", "per cent", after.labels, (before.shares, after.shares), there, links)
+def _of_segmenter(found: Evaluated, held: SegmentationEffect, losses: LossEffect, links: Links) -> dict[str, Any]:
+    matrices = (held.confusion_original, held.confusion_generated)
+    there = [number for number in range(len(held.classes)) if np.isfinite(held.confusion_generated[number]).any()]
+    lost = {one.name: one for one in losses.classes}
+    changes = {one.name: change_of(one) for one in held.classes}
+    ordered = sorted(held.classes, key=lambda one: (changes[one.name].value is None, changes[one.name].value, one.name))
+    axis = change_axis(changes.values())
+    rows: list[tuple[int, tuple[object, ...]]] = []
+    for one in ordered:
+        change, its_loss = changes[one.name], lost.get(one.name)
+        cases = held.cases if its_loss is None else its_loss.cases
+        rows.append((cases, (one, change, change_plot([change], axis), its_loss)))
+    # A class that is protected by a name of several classes of the masks.
+    rows += [(one.cases, (None, None, None, one)) for one in lost.values() if one.name not in changes]
+    most_lost = sorted(losses.classes, key=lambda one: -one.lost)
+    return {
+        "classes": rows,
+        "worst_classes": worst_few("lost in", [(one.name, one.lost, one.cases) for one in most_lost]),
+        "confusions": _confusions(found.labels, matrices, there, links),
+        "columns": _columns(found, len(held.classes), len(there)),
+    }
 
 
-def _sources(held: Effectiveness, links: Links) -> Html:
-    def link(kind: CellKind, number: int) -> str | None:
-        return links.opened(Cell(kind)) if number else None
+def change_of(one: SegmentedClass) -> Figure:
+    """The IoU of a class on generated images less that on originals, without an interval."""
+    if one.iou_original is None or one.iou_generated is None:
+        return Figure(None, why="it is not there")
+    return Figure(one.iou_generated - one.iou_original)
 
-    flips = held.flips
-    rows: list[tuple[str, Child]] = [
-        ("newly wrong", linked(f"{flips.newly_wrong:,}", link("newly wrong", flips.newly_wrong))),
-        ("newly right", linked(f"{flips.newly_right:,}", link("newly right", flips.newly_right))),
+
+def _confusions(
+    labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int], links: Links
+) -> dict[str, object]:
+    """Confusion matrices of originals and generated images, for the labels `there`; of many, those that lose most."""
+    before, after = shares
+    chosen, left_out = list(there), ""
+    if len(there) > MOST_LABELS:
+        lost = np.nan_to_num(np.diagonal(before) - np.diagonal(after), nan=-1.0)
+        chosen = sorted(sorted(there, key=lambda number: -lost[number])[:MOST_LABELS])
+        left_out = f"; the {MOST_LABELS} of {len(there)} classes that lose most"
+    tables = [
+        confusion_table("original", labels, before, chosen, links.opened, "any other", "confusion before"),
+        confusion_table("generated", labels, after, chosen, links.opened, "any other"),
     ]
-    if flips.p_value is not None:
-        rows.append(("McNemar, exact", f"p = {p_words(flips.p_value)}"))
-    if held.factor.value is not None:
-        interval = (
-            ends_of(held.factor) if held.factor.low is None else f"{held.factor.low:.1f} to {held.factor.high:.1f}"
-        )
-        rows.append(("error, times the original", f"{held.factor.value:.1f} ({interval})"))
-    else:
-        rows.append(("error, times the original", f"{CANNOT_TELL}: {held.factor.why}"))
-    if held.left_out:
-        rows.append(("cannot be compared", linked(f"{held.left_out:,}", links.opened(Cell("left out")))))
-    together, words = held.together, ("all wrong", "some wrong", "none wrong")
-    sources = together.all_wrong + together.some_wrong + together.none_wrong
-    return sources_box("Sources and flips", sources, words, together, rows, links)
+    return {"tables": tables if there else (), "left_out": left_out, "wide": len(chosen) > MOST_NARROW}
 
 
-def _calibration(held: Effectiveness) -> Html:
-    named = list(zip(("original", "generated"), held.calibration, strict=True))
-    legend = [
-        el(
-            "li",
-            el("i", class_="second" if number else "first"),
-            f"{name}: ",
-            el("b", per_cent(one.expected_error)),
-            class_="key",
-        )
-        for number, (name, one) in enumerate(named)
-    ]
-    return box(
-        "Is it as sure as it is right?",
-        el(
-            "div",
-            calibration_plot(named),
-            el(
-                "div",
-                small("Across: how sure. Up: how often right. Below the line it is too sure."),
-                el("p", explained("Expected calibration error"), class_="small"),
-                el("ul", legend, class_="legend"),
-            ),
-            class_="calibration-box",
-        ),
-        id="calibration",
-    )
+def _columns(found: Evaluated, classes: int, labels: int) -> str:
+    """How three columns stand: tables with `classes` rows, matrices with `labels` rows, the rest below the shorter."""
+    wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), beside) for beside in (True, False))
+    return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
+
+
+def _left_is_shorter(found: Evaluated, classes: int, labels: int, beside: bool) -> bool:
+    """Estimate whether the tables take less height than the matrices, which stand `beside` each other or not."""
+    table = first_table(found)
+    edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
+    tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
+    matrices = (1 if beside or labels <= MOST_NARROW else 2) * (labels + 4) + 3
+    return tables <= matrices + 10 + (12 if found.validity is not None else 0)

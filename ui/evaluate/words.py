@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,6 +18,8 @@ EVALUATE = "/evaluate/"
 CANNOT_TELL = "cannot tell"
 MINUS = "\N{MINUS SIGN}"
 OPENS = "Open these images"
+_FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
+"""What is a figure in the words of an answer, or an interval in brackets."""
 
 
 @dataclass(frozen=True)
@@ -146,3 +149,12 @@ def clipped(figure: Figure) -> Figure:
     if figure.low is None or figure.high is None:
         return figure
     return replace(figure, low=max(-1.0, figure.low), high=min(1.0, figure.high))
+
+
+def strong_figures(answer: str) -> list[Child]:
+    """The words, with the figures in them made strong, but for their intervals."""
+    pieces = _FIGURES.split(answer)
+    return [
+        el("b", minus(piece)) if place % 2 and not piece.startswith("(") else minus(piece) if place % 2 else piece
+        for place, piece in enumerate(pieces)
+    ]

@@ -25,9 +25,8 @@ from tests.services.evaluation.test_results import judged
 from tests.support.evaluation_cases import BIRDS, scenes_that_are_read
 from tests.support.made_once import MadeOnce
 from tests.support.study_desk import crew, rules
-from ui.evaluate.parts import validity_card, validity_table
+from ui.evaluate.result import result_part
 from ui.evaluate.words import Links
-from ui.markup import join
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +97,7 @@ def test_workers_who_always_say_yes_do_not_make_faults_valid(workspace: Workspac
     assert f"{100 * (figure.value or 0):.1f} % of all test cases are wrong and valid (" in answer
     assert f"On {invalid} of these images ({100 * invalid / len(truth):.1f} %) people reached no consensus" in answer
     assert "Without control items" not in answer and "selected sample" not in answer
-    page = join([validity_card(evaluated, Links()), validity_table(evaluated)])
+    page = result_part(evaluated, Links())
     assert page.count(f"{len(truth)} images judged") == 2
     rows = {row["figure"]: row for row in csv.DictReader(io.StringIO(file_of(evaluated, "csv").decode()))}
     plain = {row["figure"]: row for row in json.loads(file_of(evaluated, "json"))["figures"]}
@@ -142,7 +141,7 @@ def test_a_study_of_accepted_images_alone_is_named_and_gives_bounds(
     assert f"By {len(accepted)} judged images, a selected sample (all of them accepted" in evaluated.answer
     assert f"between {ends} of all test cases are wrong and valid, as no other image was judged." in evaluated.answer
     assert f"between {ends}: no other image was judged" in file_of(evaluated, "markdown").decode()
-    assert "Cannot be told more closely: no other image was judged." in join(validity_card(evaluated, Links()))
+    assert "Cannot be told more closely: no other image was judged." in result_part(evaluated, Links())
 
 
 def test_two_studies_that_contradict_each_other_give_no_figure(
