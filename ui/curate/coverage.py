@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
@@ -33,10 +34,10 @@ from services.curation.views import View, gallery_address
 from ui.curate.frame import curate_page
 from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
-from ui.explore.parts import button, here_link, muted, press, short_model, text_line
+from ui.explore.parts import pill, short_model
 from ui.frame import signed_in
-from ui.markup import Child, Html, el
 from ui.replies import FRESH
+from ui.templating import render
 
 By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)
@@ -50,10 +51,9 @@ _PAGE = "/curate/coverage"
 _BY_NAME = "name"
 """The order of lines by their names; else it is that of a column, by its value, or "" by how many images there are."""
 _BY_WORDS: Mapping[By, str] = {"images": "images", "accepted": "accepted", "wrong": "newly wrong"}
-# There may be thousands of these, so they are the same for all: the script says which cell is meant when it is entered.
-_MORE = press("+", data_plan=True, title="Make more")
-_EMPTY = el("td", press("none", data_plan=True), class_="gone")
-_NOTHING = el("td", el("span", "–", class_="mut"), class_="gone")
+_Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
+"""Whether a plan can fill it, its figures (None without an image), how strongly it is coloured, whether that hangs on
+few images, the address of its images, all that is known of it, and its shares in words."""
 
 
 @dataclass(frozen=True)
@@ -123,157 +123,40 @@ def _begun(command: PlanCell, begun: BegunPlan) -> dict[str, Any]:
 def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str:
     """The page as a document."""
     model = look.model if look.model in table.models else next(iter(table.models), "")
-    content: Child
-    if not table.images:
-        content = el(
-            "div",
-            el("p", "There are no images yet, so nothing is covered."),
-            muted("Images come from ", el("a", "Explore", href="/"), ", a run at a time."),
-            class_="empty",
-        )
-    else:
-        content = (_gaps(look, gaps(table)), _table(look, table, model), _notes(table, model))
+    shown = {spot: figures_of(cell, model) for spot, cell in table.cells.items()}
+    most = max((figures.images for figures in shown.values()), default=1)
+    missing = gaps(table) if table.images else ()
+    content = render(
+        "curate/coverage.html",
+        look=look,
+        changed=partial(replace, look),
+        table=table,
+        model=model,
+        grids=GRIDS,
+        by_words=_BY_WORDS,
+        longest_find=LONGEST_FIND,
+        name_of=name_of,
+        gaps=[(gap, _images_of(look, gap.line.value, gap.place.value)) for gap in missing],
+        gap_words=_gap_words(missing),
+        lines=[_line(look, table, head, shown, most, model) for head in _in_order(look, table, shown)],
+        counted_words=_counted_words(table),
+        few=FEW,
+    )
     return curate_page(
         "Coverage",
         "coverage",
-        _toolbar(look, table, model),
         content,
-        el("dialog", el("div", id="plan"), id="plan-dialog", class_="card", aria_labelledby="plan-title"),
-        status=el("span", count_of(table.images, "image"), class_="pill"),
+        status=pill(count_of(table.images, "image")),
         signed_in=signed,
         sheets=("curate-coverage.css",),
         scripts=("curate-coverage.js",),
     )
 
 
-# What is chosen
-
-
-def _toolbar(look: Look, table: CoverageTable, model: str) -> Html:
-    grids = [
-        _choice(words, replace(look, grid=grid, sort="", find=""), look.grid == grid)
-        for words, grid in (("Class × edit type", GRIDS[0]), ("Weather × time of day", GRIDS[1]))
-    ]
-    bys = [_choice(_BY_WORDS[by], replace(look, by=by), look.by == by) for by in BYS]
-    keep = [el("input", type="hidden", name=name, value=value) for name, value in replace(look, find="").pairs]
-    what = table.facets[0]
-    find = el(
-        "form",
-        keep,
-        text_line(
-            name="find",
-            id="find-line",
-            value=look.find,
-            placeholder=f"find a {what}",
-            aria_label=f"Find a {what}",
-            maxlength=LONGEST_FIND,
-        ),
-        action=_PAGE,
-        role="search",
-    )
-    return el(
-        "div",
-        el("nav", grids, class_="switch", aria_label="Table"),
-        el("span", "coloured by", class_="mut small"),
-        el("nav", bys, class_="switch", aria_label="Colour"),
-        _models(look, table, model),
-        el("span", class_="grow"),
-        find,
-        class_="toolbar",
-    )
-
-
-def _choice(words: str, then: Look, on: bool) -> Html:
-    return here_link(words, then.address, on)
-
-
-def _models(look: Look, table: CoverageTable, model: str) -> Html | None:
-    if len(table.models) < 2:
-        return el("span", short_model(model, {}), class_="mut small", title="The model under test") if model else None
-    keep = [el("input", type="hidden", name=name, value=value) for name, value in replace(look, model="").pairs]
-    options = [el("option", short_model(name, {}), value=name, selected=name == model) for name in table.models]
-    return el(
-        "form",
-        keep,
-        el("select", options, name="model", id="model", aria_label="Model under test"),
-        el("button", "Show", type="submit", class_="btn s"),
-        action=_PAGE,
-    )
-
-
-# What is missing
-
-
-def _gaps(look: Look, found: tuple[Gap, ...]) -> Html | None:
-    if not found:
-        return None
-    return el(
-        "details",
-        el("summary", el("h2", "What is missing"), el("span", _gap_words(found), class_="mut small")),
-        el("ol", [_gap(look, gap) for gap in found], class_="gaps"),
-        class_="card part missing-part",
-        open=True,
-        data_keep="missing",
-    )
-
-
 def _gap_words(found: tuple[Gap, ...]) -> str:
     without = sum(gap.lacks == "images" for gap in found)
     kinds = ((without, "no image"), (len(found) - without, "none that was accepted"))
-    said = [f"{number} {'has' if number == 1 else 'have'} {words}" for number, words in kinds if number]
-    return f"Of these cells {', '.join(said)}. Those where one would expect most stand first."
-
-
-def _gap(look: Look, gap: Gap) -> Html:
-    line, place = gap.line.value, gap.place.value
-    if gap.cell is None:
-        words: Child = "no image"
-        see = None
-    else:
-        number = gap.cell.entries
-        open_ones = gap.cell.reviews.get("open", 0)
-        words = f"none accepted of {number:,}" + (f", {open_ones:,} open" if open_ones else "")
-        see = el("a", f"See {number:,}", href=_images_of(look, line, place), class_="btn s")
-    more = button("Make some" if gap.cell is None else "Make more", "", "s", data_line=line, data_place=place)
-    return el(
-        "li",
-        el("b", line, " × ", place),
-        el("small", words, class_="mut"),
-        el("span", see, more, class_="acts"),
-        class_="gap",
-    )
-
-
-# The table
-
-
-def _table(look: Look, table: CoverageTable, model: str) -> Html:
-    if not table.lines:
-        said = (
-            f"No {table.facets[0]} has “{look.find}” in its name." if look.find else "No image has an edit of either."
-        )
-        clear = el("a", "Show all", href=replace(look, find="").address) if look.find else None
-        return el("div", el("p", said, " ", clear), class_="empty")
-    shown = {spot: figures_of(cell, model) for spot, cell in table.cells.items()}
-    most = max((figures.images for figures in shown.values()), default=1)
-    lines = _in_order(look, table, shown)
-    body = [_line(look, table, head, shown, most, model) for head in lines]
-    return el(
-        "div",
-        el(
-            "table",
-            el("caption", f"Images by {table.facets[0]} and {table.facets[1]}", class_="unseen"),
-            el("thead", el("tr", _corner(look, table), [_head(look, head, table) for head in table.places])),
-            el("tbody", body),
-            class_=f"cells by-{look.by}",
-            id="cells-table",
-            data_grid=look.grid,
-        ),
-        class_="card table-frame",
-        tabindex=0,
-        role="region",
-        aria_label="Coverage table",
-    )
+    return ", ".join(f"{number} {'has' if number == 1 else 'have'} {words}" for number, words in kinds if number)
 
 
 def _in_order(look: Look, table: CoverageTable, shown: Mapping[tuple[str, str], Figures]) -> tuple[Head, ...]:
@@ -294,80 +177,32 @@ def _figure(figures: Figures | None, by: By) -> float | None:
     return figures.accepted.value if by == "accepted" else figures.wrong.value
 
 
-def _corner(look: Look, table: CoverageTable) -> Html:
-    by_name = look.sort == _BY_NAME
-    then = replace(look, sort=_BY_NAME if not by_name else "", rising=False)
-    words = "by number" if by_name else "by name"
-    line, place = table.facets
-    return el(
-        "th",
-        el("span", f"{line} ↓"),
-        el("span", f"{place} →"),
-        el("a", words, href=then.address, title=f"Order the lines {words}", class_="small"),
-        scope="col",
-        class_="corner",
-    )
-
-
-def _head(look: Look, head: Head, table: CoverageTable) -> Html:
-    spot = f"in {head.value}"
-    here = look.sort == spot
-    then = replace(look, sort=spot, rising=here and not look.rising)
-    sorting: str | None = None
-    if here:
-        sorting = "ascending" if look.rising else "descending"
-    name = name_of(head.value, table.facets[1])
-    arrow = " ▲" if here and look.rising else " ▼" if here else ""
-    return el(
-        "th",
-        el(
-            "a",
-            name,
-            arrow,
-            href=then.address,
-            title=f"Order by {_BY_WORDS[look.by]} in here",
-        ),
-        el("small", f"{head.images:,}"),
-        scope="col",
-        aria_sort=sorting,
-        data_place=head.value,
-    )
-
-
 def _line(
     look: Look, table: CoverageTable, head: Head, shown: Mapping[tuple[str, str], Figures], most: int, model: str
-) -> Html:
-    name: Child = name_of(head.value, table.facets[0])
-    if head.value or table.grid == GRIDS[0]:  # else those with an edit of neither would be shown as well
-        see = gallery_address(ImageFilter(facets={table.facets[0]: (head.value,)}))
-        name = el("a", name, href=see, title=f"See all {head.images:,}")
-    cells = [
-        _cell(look, table, head, place, shown.get((head.value, place.value)), most, model) for place in table.places
-    ]
-    return el(
-        "tr",
-        el("th", name, el("small", f"{head.images:,}"), scope="row"),
-        cells,
-        data_line=head.value,
+) -> tuple[Head, str, list[_Cell]]:
+    """A line, the address of all its images ("" where no filter finds them), and its cells."""
+    # Without a value, those with an edit of neither would be shown as well.
+    finds = head.value or table.grid == GRIDS[0]
+    see = gallery_address(ImageFilter(facets={table.facets[0]: (head.value,)})) if finds else ""
+    return (
+        head,
+        see,
+        [_cell(look, table, head, place, shown.get((head.value, place.value)), most, model) for place in table.places],
     )
 
 
 def _cell(
     look: Look, table: CoverageTable, line: Head, place: Head, figures: Figures | None, most: int, model: str
-) -> Html:
+) -> _Cell:
     plans = _can_be_planned(table, line, place)
     if figures is None:
-        return _EMPTY if plans else _NOTHING
+        return plans, None, 0, False, "", "", ()
     what = f"{name_of(line.value, table.facets[0])} × {name_of(place.value, table.facets[1])}"
-    level, unsure = _level(figures, look.by, most)
-    told: list[Child] = [
-        el("b", f"{figures.images:,}", el("small", f" {figures.open:,} open") if figures.open else None)
-    ]
-    told.append(el("i", _share(figures.accepted, "accepted", "none decided")))
+    shares = [_share(figures.accepted, "accepted", "none decided")]
     if model:
-        told.append(el("i", _share(figures.wrong, "newly wrong", "cannot tell" if figures.read else "not read")))
-    link = el("a", told, href=_images_of(look, line.value, place.value), title=_told(what, figures, model))
-    return el("td", link, _MORE if plans else None, data_level=level, class_="unsure" if unsure else None)
+        shares.append(_share(figures.wrong, "newly wrong", "cannot tell" if figures.read else "not read"))
+    images = _images_of(look, line.value, place.value)
+    return plans, figures, *_level(figures, look.by, most), images, _told(what, figures, model), shares
 
 
 def _can_be_planned(table: CoverageTable, line: Head, place: Head) -> bool:
@@ -416,43 +251,23 @@ def _told(what: str, figures: Figures, model: str) -> str:
     return " ".join(said)
 
 
-def _notes(table: CoverageTable, model: str) -> Html:
-    """What is not shown, and how the cells are to be read."""
+def _counted_words(table: CoverageTable) -> str:
+    """What is not shown, and in how many cells an image counts."""
     line, place = table.facets
     named = [(table.lines, table.all_lines, PLURALS[line]), (table.places, table.all_places, PLURALS[place])]
     shown = [(sum(bool(head.value) for head in heads), number, words) for heads, number, words in named]
     left = [f"the {some:,} most common of {number:,} {words}" for some, number, words in shown if some < number]
     if table.grid == GRIDS[0]:
-        first = "An image with several edit types or classes counts in each: cells do not add up to the numbers at the "
-        first += "names."
+        counted = "An image with several edit types or classes counts in each: "
+        counted += "cells do not add up to the numbers at the names."
     elif table.neither:
-        first = (
+        counted = (
             f"An image stands in one cell; {count_of(table.neither, 'image', 'has')} an edit of neither, "
-            "which this table "
-        )
-        first += "leaves out."
-    else:
-        first = "An image stands in one cell."
-    if left:
-        find = f" Find any {line} by its name above." if shown[0][0] < shown[0][1] else ""
-        first = f"Shown are {' and '.join(left)}.{find} {first}"
-    notes = [
-        f"A share is told of {FEW} images or more; of fewer it is said as it is counted, and the cell is hatched where "
-        "it is coloured by it. Hold the pointer over a cell for its 95 % interval.",
-        "Accepted: of the images that somebody decided about. Open ones are told beside the number.",
-    ]
-    if model:
-        notes.append(
-            f"Newly wrong: {short_model(model, {})} gets the image wrong though it gets its source right. The share is "
-            "of the images that it gets right or newly wrong, without those that were wrong before or cannot be told."
+            "which this table leaves out."
         )
     else:
-        notes.append("No model under test has read any of these images: nothing is said of what it gets wrong.")
-    notes.append("Arrow keys go from cell to cell, Enter shows its images, M makes more, / finds.")
-    return el(
-        "details",
-        el("summary", first, " ", el("u", "How to read this")),
-        el("ul", [el("li", note) for note in notes], class_="mut small"),
-        class_="reading",
-        id="reading",
-    )
+        counted = "An image stands in one cell."
+    if not left:
+        return counted
+    find = f" Find any {line} by its name above." if shown[0][0] < shown[0][1] else ""
+    return f"Shown are {' and '.join(left)}.{find} {counted}"

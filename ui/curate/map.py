@@ -20,25 +20,16 @@ from services.commands import Commands
 from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MakeMap, MapName, MapPoints, StopMap
 from services.curation.meaning import Meaning
-from services.curation.views import View, gallery_address
+from services.curation.views import View
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
-from ui.explore.parts import acts, button, key, press, short_model, small, value_row
 from ui.frame import signed_in
-from ui.markup import Html, el
+from ui.markup import join
 from ui.replies import FRESH, fetched, fetched_at, page_at
+from ui.templating import render
 
 COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "tag", "batch", "profile", "method")
 """Facets that points can be coloured by."""
-KEYS = (
-    (("←", "→", "↑", "↓"), "move"),
-    (("+", "−"), "nearer, further"),
-    (("0",), "all of it"),
-    (("L",), "lasso, or not"),
-    (("V",), "pick all in sight"),
-    (("Enter",), "open what is picked"),
-    (("Esc",), "pick nothing"),
-)
 
 
 def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> None:
@@ -113,96 +104,8 @@ def packed(points: MapPoints) -> bytes:
 def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning, signed: bool = False) -> str:
     """The page as a document; its points come later."""
     shown = View(view.filter)
+    data = {"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)}
     models = tuple(gallery.totals(View()).models)
-    data = json.dumps({"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)})
-    return curate_page(
-        "Map",
-        "map",
-        _side(shown, models),
-        _stage(),
-        el("template", data, id="first"),
-        signed_in=signed,
-        sheets=("curate-map.css",),
-        scripts=("curate-map.js",),
-    )
-
-
-def _side(view: View, models: tuple[str, ...]) -> Html:
-    options = [el("option", name.capitalize(), value=name) for name in COLOURS]
-    options += [el("option", f"Model {short_model(name, {})}", value=f"model:{name}") for name in models]
-    filtered = el("p", "Only what fits the filter of the gallery. ", el("a", "All images", href="/curate/map"))
-    lines = [value_row([key(name) for name in names], words) for names, words in KEYS]
-    return el(
-        "aside",
-        el("div", el("h2", "Colour"), el("select", options, id="colour", aria_label="Colour by"), class_="group"),
-        el("div", id="legend", class_="legend", role="group", aria_label="What the colours mean"),
-        filtered if view.pairs else None,
-        el(
-            "div",
-            el("h2", "Places"),
-            el(
-                "div",
-                press("PCA", class_="tab on", data_map="pca", aria_pressed="true"),
-                press("UMAP", class_="tab", data_map="umap", aria_pressed="false"),
-                class_="tabs",
-                role="group",
-                aria_label="Which map",
-            ),
-            small("", id="about-map"),
-            el("progress", id="map-progress", max=100, hidden=True, aria_label="making the map"),
-            acts(
-                button("Make it", "", "s", id="make-map"),
-                button("Stop", "", "s q", id="stop-map", hidden=True),
-                id="making",
-                hidden=True,
-            ),
-            class_="group",
-        ),
-        small("", id="embedding", role="status"),
-        el("details", el("summary", "Keys"), el("table", lines), class_="keys-of-map"),
-        class_="card map-side",
-    )
-
-
-def _stage() -> Html:
-    tools = el(
-        "div",
-        button(["Lasso", key("L")], "", "s", id="lasso", aria_pressed="false", title="Draw around images to pick them"),
-        button("+", "", "s", id="nearer", aria_label="Nearer"),
-        button("−", "", "s", id="further", aria_label="Further"),
-        button("All", "", "s", id="fit", title="Show all of the map"),
-        class_="tools",
-        role="toolbar",
-        aria_label="Tools of the map",
-    )
-    picked = el(
-        "div",
-        el("b", "", id="picked-count", aria_live="polite"),
-        el("a", "Open in the grid", href=gallery_address(), class_="btn p", id="open-picked"),
-        button("None", "", "q", id="pick-none"),
-        id="picked",
-        class_="picked card",
-        hidden=True,
-    )
-    return el(
-        "section",
-        el(
-            "div",
-            el("h1", el("b", "", id="point-count"), " ", el("span", "", id="point-words")),
-            tools,
-            class_="toolbar",
-        ),
-        el(
-            "div",
-            el("canvas", id="points"),
-            el("canvas", id="over"),
-            el("p", "Loading the map …", id="empty", class_="empty"),
-            el("figure", el("img", alt=""), el("figcaption"), id="shown", class_="card", hidden=True),
-            picked,
-            id="stage",
-            tabindex=0,
-            role="application",
-            aria_label="Map of the images: arrows move, plus and minus zoom, L is the lasso",
-        ),
-        class_="middle",
-    )
+    content = render("curate/map.html", view=shown, models=models, colours=COLOURS, first=join(json.dumps(data)))
+    sheets, scripts = ("curate-map.css",), ("curate-map.js",)
+    return curate_page("Map", "map", content, signed_in=signed, sheets=sheets, scripts=scripts)
