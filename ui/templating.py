@@ -14,12 +14,12 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.runtime import Context
 
+from core.figures import percent
 from core.words import count_of
 from ui.addresses import in_browser
 from ui.explore import parts
 from ui.markup import Html, attributes, join
-from ui.study import fields
-from ui.study.words import when
+from ui.study import addresses, fields, words
 
 _UI = Path(__file__).parent
 
@@ -27,8 +27,9 @@ _UI = Path(__file__).parent
 def render(name: str, /, **values: object) -> Html:
     """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`.
 
-    Templates call the functions of `ui.explore.parts` and `ui.study.fields` by their names. Text is escaped, None is
-    nothing, and a list is its items one after another. A name that has no value is an error.
+    Templates call the functions of `ui.explore.parts` and of `fields`, `words` and `addresses` in `ui.study` by their
+    names. Text is escaped, None is nothing, and a list is its items one after another. A name that has no value is an
+    error.
     `href`, `src` and `action` that are not fixed words take `| at`, so that they hold below the path of a proxy.
     """
     return Html(_environment().get_template(name).render(values))
@@ -46,8 +47,9 @@ def _environment() -> Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    environment.globals |= {**functions(parts), **functions(fields)}
-    environment.globals |= {"attributes": attributes, "count_of": count_of, "when": when}
+    for module in (parts, fields, words, addresses):
+        environment.globals |= functions(module)
+    environment.globals |= {"attributes": attributes, "count_of": count_of, "percent": percent}
     environment.filters |= {"at": _at, "thousands": "{:,}".format}
     return environment
 

@@ -9,7 +9,7 @@ from ui.curate.sets_words import SETS
 from ui.evaluate.words import evaluate_address
 from ui.explore.parts import acts, bar, button, el, left, muted, notice, problem
 from ui.markup import Child, Html
-from ui.study.frame import study_address
+from ui.study.addresses import study_address
 
 WHAT = (
     "Sixty drawn scenes become test cases, reviews, test sets, evaluations and a study with simulated votes. It takes "

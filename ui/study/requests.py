@@ -24,12 +24,19 @@ from ui.annotate.shown import shown_feedback, shown_item, shown_study
 from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
-from ui.study.disagreements import decide_address
-from ui.study.frame import study_address
-from ui.study.items_form import given_shown, items_shown, training_shown
+from ui.study.addresses import decide_address, study_address
+from ui.study.items_form import items_shown
 from ui.study.questions_form import questions_card
 from ui.study.run_page import codes_part
-from ui.study.setup import Assumptions, missing_part, plain, plan_figures, read_assumptions, texts_card
+from ui.study.setup import (
+    Assumptions,
+    given_parts,
+    missing_part,
+    plain,
+    plan_figures,
+    read_assumptions,
+    texts_card,
+)
 from ui.study.words import image_url
 
 EVEN_SO, LOOK = "even-so", "look"
@@ -140,9 +147,7 @@ def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] 
         "part-plan": plan_figures(study.rules, plain(items), page.plan),
         "part-missing": missing_part(study, draft.troubles, draft.findings),
         "part-items": items_shown(items),
-        "part-control": given_shown(items, "control", "control"),
-        "part-quiz": given_shown(items, "quiz", "quiz"),
-        "part-training": training_shown(study.rules, items),
+        **{f"part-{name}": part for name, part in given_parts(study.rules, items).items()},
     }
     if "questions" in {*redraw, *page.redraw}:
         parts["part-questions"] = questions_card(study.rules, draft.problems, draft.classes)
@@ -167,7 +172,7 @@ def _new_code(command: decisions.RenewCode, made: life_cycle.NewCode, page: Show
 
 def _adjudicated(command: decisions.Adjudicate, done: decisions.Adjudicated, page: Shown) -> Reply:
     after = done.next
-    return {"next": decide_address(done.report, after) if after else study_address(command.study, "adjudication")}
+    return {"next": decide_address(command.study, after) if after else study_address(command.study, "adjudication")}
 
 
 def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:

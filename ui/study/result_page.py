@@ -8,13 +8,12 @@ from core.figures import percent
 from core.studies import Study, StudyData
 from core.study_report import Agreement, StudyReport
 from core.words import count_of
-from ui.explore.parts import bar, box, button, heading, icon, muted, notice
-from ui.markup import Child, Html, el, fingerprint
-from ui.study.disagreements import disagreements_box, remarks
+from ui.markup import Html, el, fingerprint
+from ui.study.disagreements import disagreements_box
 from ui.study.figures import agreement_box, by_question, questions_in_detail, slices, timeline
-from ui.study.frame import study_address
 from ui.study.words import ends, figure, same_share, share
 from ui.study.workers import workers_box
+from ui.templating import render
 
 EXPORTS = (
     ("study.zip", "The whole study", "votes, results, rules and pictures, with a manifest"),
@@ -37,10 +36,12 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
     """The parts of the page by name, in their order; None where there is nothing to show."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     times = [vote.submitted for vote in data.votes if vote.kind == "item" and vote.worker not in excluded]
+    items = {item.id: item for item in data.items}
+    tiles = [_validity(report), _discarded(report), _agreement(report.agreement), _excluded(report)]
     return {
         "progress": progress(report),
-        "notes": notes(report),
-        "tiles": tiles(report),
+        "notes": render("study/notes.html", notes=report.notes) if report.notes else None,
+        "tiles": render("study/tiles.html", tiles=tiles),
         "questions": by_question(report),
         "divided": disagreements_box(report, data),
         "slices": slices(report),
@@ -48,8 +49,8 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
         "agreement": agreement_box(report),
         "timeline": timeline(report, sorted(times)),
         "workers": workers_box(report),
-        "comments": _comments(report, data),
-        "methods": methods(paragraph),
+        "comments": render("study/comments.html", report=report, items=items) if report.comments else None,
+        "methods": render("study/methods.html", paragraph=paragraph),
     }
 
 
@@ -76,150 +77,74 @@ def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
     return {name: {"stamp": fingerprint(part or Html("")), "html": part or ""} for name, part in found.items()}
 
 
-def export_menu(study: Study) -> Html:
-    """What can be taken away."""
-    links = [
-        el(
-            "a",
-            el("b", name),
-            el("small", words, class_="mut"),
-            href=study_address(study.id, f"export/{file}"),
-            download=True,
-        )
-        for file, name, words in EXPORTS
-    ]
-    return el(
-        "details",
-        el("summary", icon("down"), "Export", class_="btn p"),
-        el("div", links, class_="menu-items"),
-        class_="menu exports",
-        id="export",
-    )
-
-
-def copy_methods() -> Html:
-    """The button in the head of the page."""
-    return button("Copy methods paragraph", data_copy_from="#methods-text")
-
-
-def methods(paragraph: str) -> Html:
-    """The paragraph, ready to paste."""
-    return el(
-        "section",
-        heading("Methods paragraph", button("Copy", look="s", data_copy_from="#methods-text", id="copy-methods")),
-        el("p", paragraph, id="methods-text", class_="methods"),
-        class_="card box",
-        id="part-methods",
-    )
-
-
-def _comments(report: StudyReport, data: StudyData) -> Html | None:
-    """Texts that workers wrote beside their answers."""
-    return box("Comments", remarks(report, report.comments, data), id="part-comments") if report.comments else None
+def result_buttons(study: Study) -> Html:
+    """The buttons in the head of the page, with a menu of what can be taken away."""
+    return render("study/result_buttons.html", study=study, exports=EXPORTS, away=False)
 
 
 def progress(report: StudyReport) -> Html:
     """How much is in, and how it came in."""
     needed = report.items * report.study.rules.votes
-    words = [
-        el("b", f"{report.votes_counted:,} of {needed:,} votes"),
-        f" count · {report.complete:,} of {count_of(report.items, 'image')} complete",
-    ]
-    if report.votes_excluded:
-        words.append(f" · {count_of(report.votes_excluded, 'vote')} of excluded workers left out")
-    if report.votes_surplus:
-        words.append(
-            f" · {count_of(report.votes_surplus, 'vote')} beyond the first {report.study.rules.votes} left out"
-        )
-    return el(
-        "div",
-        bar(report.votes_counted / needed if needed else 0.0, "votes counted"),
-        el("span", words, class_="small"),
-        class_="r-progress",
-        id="part-progress",
+    return render(
+        "study/progress.html",
+        report=report,
+        needed=needed,
+        share=report.votes_counted / needed if needed else 0.0,
     )
 
 
-def notes(report: StudyReport) -> Html | None:
-    """What a reader has to know before they trust a figure."""
-    if not report.notes:
-        return None
-    return el("div", [notice(text) for text in report.notes], class_="notes", id="part-notes")
+Tile = tuple[str, str, str, list[str]]
+"""A figure that a lead looks at first: its name, its title, the figure, and lines about it."""
 
 
-def tiles(report: StudyReport) -> Html:
-    """The four figures that a lead looks at first."""
-    return el(
-        "div",
-        _validity(report),
-        _discarded(report),
-        _agreement_tile(report.agreement),
-        _excluded(report),
-        class_="r-tiles",
-        id="part-tiles",
-    )
-
-
-def _tile(title: str, figure_text: str, *lines: Child, name: str) -> Html:
-    return el(
-        "section",
-        el("h2", title),
-        el("p", figure_text, class_="figure"),
-        [muted(line) for line in lines if line],
-        class_="card figure-tile",
-        id=f"tile-{name}",
-    )
-
-
-def _validity(report: StudyReport) -> Html:
+def _validity(report: StudyReport) -> Tile:
     rate, before, apart = report.images.rate, report.images_before, report.images_adjudicated
     if not any(result.question.valid for result in report.questions):
-        return _tile("Valid images", "not asked", "no question asks whether an image is valid", name="valid")
+        return "valid", "Valid images", "not asked", ["no question asks whether an image is valid"]
     if rate.value is None:
-        return _tile("Valid images", "no figure yet", rate.words.removeprefix("undefined: "), name="valid")
-    lines: list[Child] = [ends(report.images)]
+        return "valid", "Valid images", "no figure yet", [rate.words.removeprefix("undefined: ")]
+    lines = [ends(report.images)]
     if same_share(report.images, before):
         lines.append("the same before exclusions" if report.exclusions else "")
     else:
         lines.append(f"before exclusions {share(before)}, n = {before.rate.n}")
     if apart is not None:
         lines.append(f"with your adjudications {share(apart)}, n = {apart.rate.n}, not part of the result")
-    return _tile("Valid images", percent(rate.value), *lines, name="valid")
+    return "valid", "Valid images", percent(rate.value), lines
 
 
-def _discarded(report: StudyReport) -> Html:
+def _discarded(report: StudyReport) -> Tile:
     part = report.images
-    lines: list[Child] = []
+    lines = []
     if part.bounds.missing and part.bounds.worst is not None and part.bounds.best is not None:
-        lines.append(
-            f"worst {percent(part.bounds.worst)}, best {percent(part.bounds.best)} if all of them were counted"
-        )
+        worst, best = percent(part.bounds.worst), percent(part.bounds.best)
+        lines.append(f"worst {worst}, best {best} if all of them were counted")
     elif part.rate.n:
         lines.append("every image with all its votes has a consensus")
     if part.short:
         lines.append(f"{count_of(part.short, 'image')} of them with too few votes")
     if part.waiting:
         lines.append(f"{count_of(part.waiting, 'image')} still waiting for votes")
-    return _tile("No consensus", f"{part.discarded + part.short:,}", *lines, name="discarded")
+    return "discarded", "No consensus", f"{part.discarded + part.short:,}", lines
 
 
-def _agreement_tile(found: Agreement) -> Html:
+def _agreement(found: Agreement) -> Tile:
     if found.ac1.value is None:
-        return _tile("Agreement", "no figure yet", found.words, name="agreement")
-    measures = [f"raw {found.raw.words}", f"alpha {figure(found.alpha.words)}"]
+        return "agreement", "Agreement", "no figure yet", [found.words]
+    measures = f"raw {found.raw.words} · alpha {figure(found.alpha.words)}"
     if found.ordinal is not None:
-        measures.append(f"ordinal alpha {figure(found.ordinal.words)}")
-    reason = ""
+        measures += f" · ordinal alpha {figure(found.ordinal.words)}"
+    lines = [measures]
     if found.prevalence is not None and found.alpha.value is not None and found.ac1.value - found.alpha.value > 0.1:
-        reason = f"{percent(found.prevalence)} of votes are “{found.frequent}”: alpha is low by construction"
-    return _tile("Agreement", f"AC1 {found.ac1.words}", " · ".join(measures), reason, name="agreement")
+        lines.append(f"{percent(found.prevalence)} of votes are “{found.frequent}”: alpha is low by construction")
+    return "agreement", "Agreement", f"AC1 {found.ac1.words}", lines
 
 
-def _excluded(report: StudyReport) -> Html:
+def _excluded(report: StudyReport) -> Tile:
     total = sum(1 for worker in report.workers if worker.votes or worker.exclusion or worker.controls.n)
     out = len(report.exclusions)
     rule = sum(exclusion.by == "rule" for exclusion in report.exclusions)
-    lines: list[Child] = []
+    lines = []
     if out:
         lines.append(f"workers · {count_of(report.votes_excluded, 'vote')} left out")
         if rule < out:
@@ -234,4 +159,4 @@ def _excluded(report: StudyReport) -> Html:
         lines.append("no control item was answered yet")
     else:
         lines.append("this study has no control items")
-    return _tile("Excluded by controls" if rule == out else "Excluded", f"{out} of {total}", *lines, name="excluded")
+    return "excluded", "Excluded by controls" if rule == out else "Excluded", f"{out} of {total}", lines

@@ -24,15 +24,17 @@ from ui.explore.parts import Size
 from ui.frame import page, signed_in
 from ui.markup import Child, Html, el
 from ui.replies import FRESH, attached, fetched, page_at, page_number, shown, watched
+from ui.study.addresses import study_address
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
-from ui.study.frame import study_address, study_head
+from ui.study.frame import study_head
 from ui.study.items_form import item_window, thumbs
 from ui.study.listing import list_page, log_page, new_page
 from ui.study.requests import add_requests
-from ui.study.result_page import copy_methods, export_menu, layout, parts, sent
-from ui.study.run_page import actions, progress_part, run_page
-from ui.study.setup import Assumptions, dialogs, example_window, plain, plan_figures, read_assumptions, setup_page
+from ui.study.result_page import layout, parts, result_buttons, sent
+from ui.study.run_page import progress_part, run_page
+from ui.study.setup import Assumptions, example_window, plain, plan_figures, read_assumptions, setup_page
 from ui.study.workers import all_workers, control_items_box, worker_page
+from ui.templating import render
 
 ALL_STUDIES = ("All studies", "/study/")
 SHEETS, SCRIPTS = ("results-study.css",), ("results-study.js",)
@@ -253,17 +255,18 @@ def _results_page(analyses: Analyses, study: Study, signed_in: bool) -> str:
     found = analyses.of(study.id)
     shown = layout(parts(found.report, found.data, found.methods))
     content = el("div", shown, data_study=study.id, **_live(study, "results"))
-    acts = (el("span", actions(study), copy_methods(), export_menu(study), class_="r-acts"),)
     # The script for pause and close stands before ours, with the window in which it asks.
-    return _document(study, "results", signed_in, [content, dialogs()], acts, ("study-acts.js",))
+    return _document(
+        study, "results", signed_in, [content, render("study/dialogs.html")], result_buttons(study), ("study-acts.js",)
+    )
 
 
 def _document(
-    study: Study, tab: str, signed: bool, content: Child, acts: Sequence[Child] = (), scripts: Sequence[str] = ()
+    study: Study, tab: str, signed: bool, content: Child, acts: Child = None, scripts: Sequence[str] = ()
 ) -> str:
     return page(
         study.name,
-        study_head(study, tab, *acts),
+        study_head(study, tab, acts),
         content,
         signed_in=signed,
         sheets=SHEETS,
