@@ -27,6 +27,7 @@ class Latest(Generic[V]):
         """Keep a value, drop the oldest of too many, and return it."""
         with self._lock:
             self._kept[key] = value
+            self._kept.move_to_end(key)
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)
         return value

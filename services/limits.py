@@ -9,9 +9,10 @@ from __future__ import annotations
 import ipaddress
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 
+from core.latest import Latest
 from core.words import count_of
 
 REMEMBERED = 1_000
@@ -43,7 +44,7 @@ class Limiter:
         self._clock = clock
         self._failures: deque[tuple[float, str]] = deque()
         self._times: dict[str, deque[float]] = {}
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known = Latest[bool](REMEMBERED)
         self._lock = threading.Lock()
 
     def check(self, key: str) -> None:
@@ -53,7 +54,7 @@ class Limiter:
             mine = self._times.get(key)
             if mine is not None and len(mine) >= self.attempts:
                 raise TooMany(mine[-self.attempts] + self.seconds - now)
-            if key not in self._known and len(self._failures) >= self.in_all:
+            if not self._known.get(key) and len(self._failures) >= self.in_all:
                 raise TooMany(self._failures[-self.in_all][0] + self.seconds - now)
 
     def failed(self, key: str) -> None:
@@ -68,11 +69,7 @@ class Limiter:
 
     def passed(self, key: str) -> None:
         """After a try that was right. Its own earlier failures still count: who knows one code may guess another."""
-        with self._lock:
-            self._known[key] = None
-            self._known.move_to_end(key)
-            if len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
+        self._known.put(key, True)
 
     def held(self) -> int:
         """How many failures are remembered, for tests of the bound."""

@@ -29,6 +29,8 @@ class LeadSignIn:
         self.script = workspace.tokens.get
         """Return the script's token of a text, or None."""
         self._sessions = workspace.studies.sessions
+        self.sign_out = self._sessions.close
+        """End the session of a token, if there is one."""
         opened_with, self._password = self._sessions.secret(OPENED_WITH) or "", ""
         if password:
             self._password = opened_with if matches(password, opened_with) else hashed(password, cost)
@@ -58,7 +60,3 @@ class LeadSignIn:
         self._limiter.passed(key)
         self.refusals.note("signed in", "the study lead", address)
         return self._sessions.open("lead", hours=HOURS)
-
-    def sign_out(self, token: str) -> None:
-        """End the session of a token, if there is one."""
-        self._sessions.close(token)

@@ -122,6 +122,8 @@ class Gallery:
         """`asked` is called whenever somebody looks: what is done behind the scenes makes way."""
         self._workspace, self._meaning, self._asked = workspace, meaning, asked
         self._near_duplicates, self._map = near_duplicates, image_map
+        self.entry = workspace.catalogue.get
+        """Return one image. Raises UserError for an unknown one."""
         self._held = Latest[Held | _Listed](MOST_HELD)
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
 
@@ -168,10 +170,6 @@ class Gallery:
     def thumbnails(self, entries: Sequence[CatalogueEntry]) -> list[bytes]:
         """The WebP files of their thumbnails, b"" for each that is not made yet."""
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
-
-    def entry(self, entry_id: int) -> CatalogueEntry:
-        """One image. Raises UserError for an unknown one."""
-        return self._workspace.catalogue.get(entry_id)
 
     def count(self, view: View) -> Count:
         """How many images a view has."""

@@ -18,7 +18,7 @@ from core.errors import UserError
 from core.images import image_sha, png_of, read_image
 from core.masks import parse_classes, read_mask, with_own_numbers
 from core.settings import Settings
-from core.stored_runs import EditedShare, Run, RunSummary
+from core.stored_runs import Run, RunSummary
 from core.types import StageName, Task, TaskKind, failed
 from pipeline.checks.texts import task_checks
 from pipeline.driver import Driver
@@ -138,9 +138,14 @@ class RunService:
         self._workspace, self._driver, self._jobs = workspace, driver, jobs
         self.changing = threading.RLock()
         """Held from reading a value or the settings of a run to saving what a person made of them."""
-        self.pixels = lru_cache(maxsize=256)(self._pixels)
+        images = workspace.images
+        self.pixels = lru_cache(maxsize=256)(lambda sha: image_sha(images.load(sha)))
+        """Return the sha of a stored image's pixels, by which the stages know it; that of the file is another one."""
         self.size = lru_cache(maxsize=256)(self._size)
-        self.notice = lru_cache(maxsize=256)(self._notice)
+        self.notice = lru_cache(maxsize=256)(lambda sha: notice_for(profile, images.load(sha)))
+        """Return what the profile says of a stored image that its models were not made for; "" if they know such."""
+        self.edited = workspace.runs.edited
+        """Return how many values of each stage people changed, by profile and stage. Looks at all that was saved."""
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
@@ -200,17 +205,9 @@ class RunService:
         """The source image of a run."""
         return self._workspace.images.load(run.source_sha)
 
-    def _pixels(self, source_sha: str) -> str:
-        """The sha of a stored image's pixels, by which the stages know it; that of the file is another one."""
-        return image_sha(self._workspace.images.load(source_sha))
-
     def _size(self, source_sha: str) -> tuple[int, int]:
         with Image.open(self._workspace.images.path(source_sha)) as image:
             return image.size
-
-    def _notice(self, source_sha: str) -> str:
-        """What the profile says of a stored image that its models were not made for; "" for one that they know."""
-        return notice_for(self.profile, self._workspace.images.load(source_sha))
 
     # The list of runs
 
@@ -228,10 +225,6 @@ class RunService:
             removed=self._workspace.runs.search(LISTED_REMOVED, removed=True),
             jobs={job.run_id: job for job in reversed(self._jobs.active())},
         )
-
-    def edited(self) -> tuple[EditedShare, ...]:
-        """How many of the values of each stage people changed, by profile and stage. Looks at all that was saved."""
-        return self._workspace.runs.edited()
 
     def latest(self) -> tuple[RunSummary, ...]:
         """The latest runs, the one that was worked on last first."""

@@ -36,7 +36,7 @@ class Outdated:
         self._workspace = workspace
         # A request asks for every image of its run: pictures are compared by hashes that are worked out once.
         self._wanted = lru_cache(maxsize=64)(self._wanted_shas)
-        self._held = lru_cache(maxsize=1024)(self._held_sha)
+        self._held = lru_cache(maxsize=1024)(lambda sha: image_sha(workspace.images.load(sha)))
 
     def reasons(self, run: Run, size: tuple[int, int]) -> dict[int, str]:
         """The outdated test cases by their id, each with the reason in a few words. `size` is that of the source."""
@@ -82,6 +82,3 @@ class Outdated:
         mask = NamedMask(self._workspace.images.load(mask_sha), dict(classes))
         made = method_of(method).mask_artifacts(settings, mask, size)
         return {name: image_sha(image) for name, image in made.items()}
-
-    def _held_sha(self, artifact_sha: str) -> str:
-        return image_sha(self._workspace.images.load(artifact_sha))

@@ -209,6 +209,8 @@ class AnnotationService:
 
     def __init__(self, studies: Studies) -> None:
         self._studies = studies
+        self.judging = studies.assignments.judging
+        """Return the stored images that are a worker's to judge now, by study."""
 
     def places(self, worker: str) -> tuple[ListedStudy, ...]:
         """The studies of a worker that have begun or will, what can be worked on first."""
@@ -360,10 +362,6 @@ class AnnotationService:
         if sha is None:
             raise NotYours
         return sha
-
-    def judging(self, worker: str) -> dict[str, set[str]]:
-        """The stored images that are this worker's to judge now, by study."""
-        return self._studies.assignments.judging(worker)
 
     def example(self, study_id: str, number: int, worker: str) -> str:
         """The stored image of an example of a study that this worker belongs to, from 0. Raises NotYours."""

@@ -115,6 +115,8 @@ class AnnotatorSessions:
 
     def __init__(self, studies: Studies) -> None:
         self._studies = studies
+        self.code_again = studies.workers.code_of_browser
+        """Return the code of a worker who has just joined from a browser, for a page that was loaded again; else ""."""
         self._codes, self._links = _Tries(), _Tries()
         # A link lets in as many workers as it likes: so many from one address in an hour are a class, more a script.
         self._joins = Limiter(attempts=500, seconds=3600, in_all=5000)
@@ -195,10 +197,6 @@ class AnnotatorSessions:
         worker = self._studies.panels.join(study.id, participant, browser)
         self._joins.failed(key)
         return Joined(study.id, worker, "", self._studies.sessions.open("worker", worker, self.HOURS))
-
-    def code_again(self, worker: str, browser: str) -> str:
-        """The code of a worker who has just joined from this browser, for a page that was loaded again; else ""."""
-        return self._studies.workers.code_of_browser(worker, browser)
 
     def sign_out(self, token: str) -> None:
         """End a session; an unknown one changes nothing."""

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictInt
 
 from core.catalogue import Order, PageKey
+from core.csv_tables import cells
 from core.errors import UserError
 from core.image_filter import UNREAD, ImageFilter
 from core.settings import Settings
@@ -223,6 +224,8 @@ class StudyDrafts:
 
     def __init__(self, workspace: Workspace, ask_model: AskModel) -> None:
         self._workspace, self._studies, self._ask_model = workspace, workspace.studies, ask_model
+        self.items = workspace.studies.items
+        """Return the items of a study, of all kinds."""
         self._lock = threading.RLock()
         self._masks = RunMasks(workspace)
         self.disguise = Disguises(workspace)
@@ -248,17 +251,15 @@ class StudyDrafts:
         troubles = (*unread, *problems_of(study.rules))
         # `findings` says what is missing of sound rules only.
         found = findings(study.rules, items, self.known_workers())
-        return DraftState(study, items, troubles, len(unread), found, self.models(), self.recipes())
+        return DraftState(
+            study, items, troubles, len(unread), found, self.models(), recipes_in(self._workspace.catalogue)
+        )
 
     def known_workers(self) -> tuple[Worker, ...]:
         """All who ever took part in a study of this workspace."""
         studies = self._studies
         known = {worker.id: worker for study in studies.all() for worker in studies.workers.of_study(study.id)}
         return tuple(known.values())
-
-    def items(self, study_id: str) -> tuple[Item, ...]:
-        """Of all kinds."""
-        return self._studies.items(study_id)
 
     def item(self, study_id: str, item_id: int) -> Item:
         """One of them. Raises Missing."""
@@ -271,10 +272,6 @@ class StudyDrafts:
         """Models under test that have looked at a test case; the one that has looked at most first."""
         first = self._workspace.catalogue.most_read()
         return (first, *sorted(set(self._workspace.catalogue.models()) - {first})) if first else ()
-
-    def recipes(self) -> tuple[tuple[str, str], ...]:
-        """Names and titles of the recipes that test cases of this workspace were made by."""
-        return recipes_in(self._workspace.catalogue)
 
     def possible_examples(self, study_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Pictures that can be examples, as (words, shas): source images, and test cases that are not judged here."""
@@ -317,8 +314,7 @@ class StudyDrafts:
         items = self._studies.items(study.id)
         title = f"{study.name[: draft_form.LONGEST_NAME - 6]}, copy"
         copy = self._studies.create(title, replace(study.rules, version=0, seed=_seed()))
-        names = [field.name for field in fields(NewItem)]
-        self._studies.add_items(copy, [NewItem(**{name: getattr(item, name) for name in names}) for item in items])
+        self._studies.add_items(copy, [_new(item) for item in items])
         return copy
 
     def change(
@@ -355,9 +351,7 @@ class StudyDrafts:
         template = TEMPLATES.get(sent.template)
         if template is None:
             raise UserError(_NO_TEMPLATE)
-        fresh = template.rules()
-        names = ("questions", "template", "show_source", "show_captions", "instructions", "consent")
-        taken: dict[str, Any] = {name: getattr(fresh, name) for name in names}
+        taken = cells(template.rules(), "questions template show_source show_captions instructions consent")
         return self.change(sent, lambda rules: replace(rules, **taken))
 
     def add_example(self, sent: AddExample) -> DraftState:
@@ -385,7 +379,10 @@ class StudyDrafts:
             if sent.kind != "item" and not right:
                 raise UserError("Say the right answer to at least one question.", field="expected")
             known = sent.kind != "item"
-            new = replace(_new(item), kind=sent.kind, expected=right if known else {}, why=sent.why if known else "")
+            origin = {name: value for name, value in item.origin.items() if name != MADE}
+            new = replace(
+                _new(item, origin), kind=sent.kind, expected=right if known else {}, why=sent.why if known else ""
+            )
             if item.kind == "item":
                 new = replace(new, group="")
             elif sent.kind == "item":
@@ -519,6 +516,6 @@ def _seed() -> int:
     return secrets.randbelow(10**6)
 
 
-def _new(item: Item) -> NewItem:
-    origin = {name: value for name, value in item.origin.items() if name != MADE}
-    return NewItem(**{column.name: getattr(item, column.name) for column in fields(NewItem)} | {"origin": origin})
+def _new(item: Item, origin: Mapping[str, Any] | None = None) -> NewItem:
+    own = {column.name: getattr(item, column.name) for column in fields(NewItem)}
+    return NewItem(**own if origin is None else own | {"origin": origin})

@@ -59,6 +59,10 @@ class SetExports:
     def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
         self._workspace = workspace
         self._queue = WorkQueue(changes, _let_go)
+        self.view, self.cancel, self.close = self._queue.view, self._queue.cancel, self._queue.close
+        """Look at an export, stop it or take its zip away, or stop all and take all zips away. The first two raise
+        Missing for one that is not known any more.
+        """
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
         """How many wait for each export that nobody wants but who waits for it."""
@@ -102,10 +106,6 @@ class SetExports:
         """The exports of a version that are made, or are there; the latest first."""
         return self._queue.of(version.id) if version.id else ()
 
-    def view(self, number: int) -> WorkView:
-        """How far an export is. Raises Missing for what is not known any more."""
-        return self._queue.view(number)
-
     def ready(self, number: int) -> ReadyExport:
         """The zip of an export. Raises UserError where it is not done."""
         view = self._queue.view(number)
@@ -116,14 +116,6 @@ class SetExports:
             self.cancel(number)
             raise Missing("The file of this export is gone: export the version again.")
         return found
-
-    def cancel(self, number: int) -> None:
-        """Stop an export, or take its zip away. Raises Missing."""
-        self._queue.cancel(number)
-
-    def close(self) -> None:
-        """Stop what is being written, and take all zips away."""
-        self._queue.close()
 
     def _export(self, version: SetVersion, layout: str, on_count: OnCount) -> ReadyExport:
         name = f"{file_stem(version.set_name, 'test-set')}-v{version.place}-{layout}"
