@@ -12,15 +12,7 @@ from typing import Any, Literal
 
 from core.csv_tables import Kind, csv_text, facts
 from core.model_identity import ModelIdentity
-from evaluation.report import (
-    Row,
-    latex,
-    markdown,
-    rows,
-    segmentation_latex,
-    segmentation_markdown,
-    segmentation_rows,
-)
+from evaluation import report
 from services.evaluation.types import Evaluated, ModelComparison, SubjectView
 from services.studies.exports import parquet
 
@@ -43,12 +35,12 @@ COLUMNS: dict[str, Kind] = {
 """Of the tables of all figures: the fields of `Row`."""
 
 
-def rows_of(found: Evaluated) -> Iterator[Row]:
+def rows_of(found: Evaluated) -> Iterator[report.Row]:
     """All figures, one a row."""
     if found.effectiveness is not None:
-        yield from rows(found.effectiveness, found.validity, found.sensitivity)
+        yield from report.rows(found.effectiveness, found.validity, found.sensitivity)
     if found.segmentation is not None and found.losses is not None:
-        yield from segmentation_rows(found.segmentation, found.losses, found.validity, found.sensitivity)
+        yield from report.segmentation_rows(found.segmentation, found.losses, found.validity, found.sensitivity)
 
 
 def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[str, Any]:
@@ -107,17 +99,19 @@ def json_text(facts: dict[str, Any]) -> str:
 def _markdown(found: Evaluated) -> str:
     title, tables = found.subject.title, {f"By {name}": held for name, held in found.sensitivity.items()}
     if found.segmentation is not None and found.losses is not None:
-        return segmentation_markdown(found.model, title, found.segmentation, found.losses, found.validity, tables)
+        return report.segmentation_markdown(
+            found.model, title, found.segmentation, found.losses, found.validity, tables
+        )
     assert found.effectiveness is not None
     tables.pop("By class", None)
-    return markdown(found.model, title, found.effectiveness, found.validity, tables)
+    return report.markdown(found.model, title, found.effectiveness, found.validity, tables)
 
 
 def _latex(found: Evaluated) -> str:
     if found.segmentation is not None and found.losses is not None:
-        return segmentation_latex(found.model, found.segmentation, found.losses)
+        return report.segmentation_latex(found.model, found.segmentation, found.losses)
     assert found.effectiveness is not None
-    return latex(found.model, found.effectiveness)
+    return report.latex(found.model, found.effectiveness)
 
 
 def _confusion(found: Evaluated) -> list[dict[str, Any]]:

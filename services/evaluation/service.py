@@ -24,23 +24,8 @@ from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report
 from pipeline.profiles.profile import Profile
 from services.changes import Changes
 from services.commands import Commands
+from services.evaluation import commands as acts
 from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
-from services.evaluation.commands import (
-    STUDY_IMAGES,
-    BeginPredictions,
-    CancelControlSet,
-    CancelPredictions,
-    DraftEvaluationStudy,
-    ForetellFaults,
-    ListEvaluationSubjects,
-    ListModelsUnderTest,
-    MakeControlSet,
-    OnModel,
-    RankTestCases,
-    ShowControlSet,
-    ShowEvaluation,
-    ShowPredictions,
-)
 from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of, image_counts
 from services.evaluation.mask_validity import MaskChecks, MaskValidity
@@ -108,20 +93,22 @@ class EvaluationService:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done and asked here."""
-        commands.add(ListEvaluationSubjects, lambda _: {"subjects": [_subject_facts(one) for one in self.subjects()]})
-        commands.add(ListModelsUnderTest, self._list_models)
-        commands.add(BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
-        commands.add(CancelPredictions, lambda sent: cancelled(self.work, sent.work))
-        commands.add(ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
-        commands.add(MakeControlSet, lambda sent: work_facts(self.make_control(sent.subject, sent.key)))
-        commands.add(CancelControlSet, lambda sent: cancelled(self._controls.work, sent.work))
-        commands.add(ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
-        commands.add(DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
-        commands.add(RankTestCases, lambda asked: ranking_facts(self.rank(self.asked(asked), asked.most)))
         commands.add(
-            ForetellFaults, lambda asked: caption_ranking_facts(self.rank_captions(self.asked(asked), asked.runs))
+            acts.ListEvaluationSubjects, lambda _: {"subjects": [_subject_facts(one) for one in self.subjects()]}
         )
-        commands.add(ShowEvaluation, self._show)
+        commands.add(acts.ListModelsUnderTest, self._list_models)
+        commands.add(acts.BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
+        commands.add(acts.CancelPredictions, lambda sent: cancelled(self.work, sent.work))
+        commands.add(acts.ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
+        commands.add(acts.MakeControlSet, lambda sent: work_facts(self.make_control(sent.subject, sent.key)))
+        commands.add(acts.CancelControlSet, lambda sent: cancelled(self._controls.work, sent.work))
+        commands.add(acts.ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
+        commands.add(acts.DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
+        commands.add(acts.RankTestCases, lambda asked: ranking_facts(self.rank(self.asked(asked), asked.most)))
+        commands.add(
+            acts.ForetellFaults, lambda asked: caption_ranking_facts(self.rank_captions(self.asked(asked), asked.runs))
+        )
+        commands.add(acts.ShowEvaluation, self._show)
 
     def close(self) -> None:
         """Stop what is read and drawn; it goes on where it was when it is begun again."""
@@ -169,7 +156,7 @@ class EvaluationService:
 
     # Asking a model
 
-    def asked(self, sent: OnModel) -> EvaluationQuestion:
+    def asked(self, sent: acts.OnModel) -> EvaluationQuestion:
         """What a command asks. Raises UserError for a model that there is not."""
         subject = sent.subject
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing)
@@ -319,11 +306,13 @@ class EvaluationService:
 
     # A study of validity
 
-    def study_plan(self, asked: EvaluationQuestion, judged: int = STUDY_IMAGES) -> StudyPlan:
+    def study_plan(self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES) -> StudyPlan:
         """What a study of so many images would say. Raises UserError where none can be drafted."""
         return plan_study(self._figures(asked), judged)
 
-    def draft_study(self, asked: EvaluationQuestion, judged: int = STUDY_IMAGES, create: Create | None = None) -> str:
+    def draft_study(
+        self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
+    ) -> str:
         """The id of a new draft with such a sample; `create` saves it. Raises UserError as `study_plan`."""
         found = self._figures(asked)
         return draft_study(self._workspace, found, plan_study(found, judged), self._stored(asked.model).key, create)
@@ -425,12 +414,12 @@ class EvaluationService:
                 wanted = found_here(self._workspace, UnderTestSettings.model_validate(asked.settings))
                 yield choice(wanted, kind, False, asked.model)
 
-    def _show(self, sent: ShowEvaluation) -> dict[str, Any]:
+    def _show(self, sent: acts.ShowEvaluation) -> dict[str, Any]:
         asked = self.asked(sent)
         beside = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
         return facts_of(self.evaluate(asked), self.compare(asked, beside) if beside else None)
 
-    def _wanted(self, sent: OnModel, subject: Subject) -> UnderTestSettings:
+    def _wanted(self, sent: acts.OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
             return self.choice(sent.key, subject).settings
         if sent.source == "profile":
@@ -442,7 +431,7 @@ class EvaluationService:
             return wanted
         return chosen_model(sent)
 
-    def _list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
+    def _list_models(self, sent: acts.ListModelsUnderTest) -> dict[str, Any]:
         models = []
         for one in self.models(sent.subject):
             stored = self.predicting.stored(one.settings)

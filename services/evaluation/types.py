@@ -9,14 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from core.evaluation_results import (
-    Effectiveness,
-    LossEffect,
-    MappingReport,
-    PairedDifference,
-    SegmentationEffect,
-    Weighing,
-)
+from core import evaluation_results as results
 from core.image_filter import ImageFilter
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
@@ -93,7 +86,7 @@ class EvaluationQuestion:
     model: UnderTestSettings
     mapping: str = ""
     """The text of a file of one's own that maps labels to classes (CSV, or TOML with [labels]); "" for none."""
-    weighing: Weighing = "source"
+    weighing: results.Weighing = "source"
     """What weighs the same in the figures."""
 
 
@@ -147,7 +140,7 @@ class ClassMapping:
     """What the labels of the subject are for the model, as it is shown before anything is computed."""
 
     identity: ModelIdentity
-    report: MappingReport
+    report: results.MappingReport
     problem: str = ""
     """Why nothing can be compared, in one sentence; "" where something can."""
     sample: str = ""
@@ -181,7 +174,7 @@ class ModelComparison:
     model: str
     answer: str
     """Which is better, in a few sentences."""
-    paired: PairedDifference
+    paired: results.PairedDifference
 
 
 @dataclass(frozen=True)
@@ -193,7 +186,7 @@ class Evaluated:
     kind: TaskKind
     identity: ModelIdentity | None
     """None for predictions that were stored without one."""
-    mapping: MappingReport
+    mapping: results.MappingReport
     pending: Pending
     """Figures are of what was read; `pending.left` is what is missing."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
@@ -205,11 +198,11 @@ class Evaluated:
     """In a few sentences."""
     notes: tuple[str, ...]
     """What a person has to know, each one sentence."""
-    effectiveness: Effectiveness | None = None
+    effectiveness: results.Effectiveness | None = None
     """Of a classifier."""
-    segmentation: SegmentationEffect | None = None
+    segmentation: results.SegmentationEffect | None = None
     """Of a segmenter."""
-    losses: LossEffect | None = None
+    losses: results.LossEffect | None = None
     """Of a segmenter: how often it loses a class, which is what counts as wrong of it."""
     labels: tuple[str, ...] = ()
     """Of the subject, in the order of tables and confusion matrices; of a segmenter the groups that it tells apart."""

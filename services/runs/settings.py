@@ -18,17 +18,8 @@ from core.validation_messages import reason
 from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
+from services import edit_conflicts
 from services.commands import KnownStage, parts_of
-from services.edit_conflicts import (
-    LARGEST_ID,
-    PageWrites,
-    StateEdit,
-    changed_settings,
-    prompt_by_others,
-    prompt_conflict,
-    settings_by_others,
-    settings_conflict,
-)
 from services.runs.life_cycle import RunService
 from services.runs.state import StageNotes
 from storage.workspace import Workspace
@@ -37,7 +28,7 @@ Plain = dict[str, Any]
 """Settings as plain data: a section each, in it a value for each setting."""
 
 
-class ChangeSetting(StateEdit, name="setting"):
+class ChangeSetting(edit_conflicts.StateEdit, name="setting"):
     """Change one setting of a run."""
 
     setting: str = Field(max_length=100, description="Section and name, such as generation.steps")
@@ -49,7 +40,7 @@ class ChangeSetting(StateEdit, name="setting"):
         return section_card(str(data.get("setting") or "").partition(".")[0]) or ""
 
 
-class DefaultSettings(StateEdit, name="default-settings"):
+class DefaultSettings(edit_conflicts.StateEdit, name="default-settings"):
     """Put the profile's settings of some sections back."""
 
     sections: Annotated[tuple[str, ...], BeforeValidator(parts_of)] = Field(
@@ -63,19 +54,19 @@ class DefaultSettings(StateEdit, name="default-settings"):
         return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
 
 
-class TakePreset(StateEdit, name="preset", stage_of_command="generation"):
+class TakePreset(edit_conflicts.StateEdit, name="preset", stage_of_command="generation"):
     """Take the settings that a preset of the profile names; all others stay."""
 
     preset: str = Field(max_length=100, description="The name of the preset")
 
 
-class ReuseSeed(StateEdit, name="reuse-seed", stage_of_command="generation"):
+class ReuseSeed(edit_conflicts.StateEdit, name="reuse-seed", stage_of_command="generation"):
     """Make the next images with the seed of a test case."""
 
-    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
+    case: int = Field(ge=0, le=edit_conflicts.LARGEST_ID, description="The test case")
 
 
-class SavePrompt(StateEdit, name="prompt-save"):
+class SavePrompt(edit_conflicts.StateEdit, name="prompt-save"):
     """Give a language stage of a run a prompt template of its own."""
 
     stage: KnownStage = Field(description="The stage")
@@ -83,7 +74,7 @@ class SavePrompt(StateEdit, name="prompt-save"):
     template: str = Field(description="The template, with the variables that its stage fills in")
 
 
-class PutPromptBack(StateEdit, name="prompt-back"):
+class PutPromptBack(edit_conflicts.StateEdit, name="prompt-back"):
     """Put the profile's prompt of a stage back."""
 
     stage: KnownStage = Field(description="The stage")
@@ -96,7 +87,7 @@ class RunSettings:
     def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = workspace, runs, driver, notes
         self._profile = runs.profile
-        self.writes = PageWrites()
+        self.writes = edit_conflicts.PageWrites()
 
     def change_setting(self, command: ChangeSetting) -> None:
         """Raises UserError for a setting that is unknown or not read, and for a value that it does not take."""
@@ -138,10 +129,10 @@ class RunSettings:
         case = case_of(self._workspace, command.run, command.case)
         self._change_generation(command, {"seed_mode": "fixed", "seed": case.lineage.seed})
 
-    def _change_generation(self, command: StateEdit, changes: Mapping[str, Any]) -> None:
+    def _change_generation(self, command: edit_conflicts.StateEdit, changes: Mapping[str, Any]) -> None:
         self.change(command, lambda plain: plain["generation"].update(changes))
 
-    def change(self, command: StateEdit, change: Callable[[Plain], None]) -> None:
+    def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
         """Save what `change` makes of the latest settings; the lock keeps a second page from doing so in between.
 
         Whoever comes second is told what the first one changed, at the card that the own change belongs to. Raises
@@ -154,9 +145,9 @@ class RunSettings:
             changed = copy.deepcopy(old)
             change(changed)
             settings = self._valid(recipe, changed, before).model_dump(mode="json")
-            mine = changed_settings(old, settings)
+            mine = edit_conflicts.changed_settings(old, settings)
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
-            others = settings_by_others(states, self.writes.by(command.tab))
+            others = edit_conflicts.settings_by_others(states, self.writes.by(command.tab))
             number = self._workspace.runs.set_settings(command.run, {**run.settings, **settings})
             stages = [stage for section, _ in mine if (stage := recipe.section_card(section)) is not None]
             # Also where what is saved is set again: what was refused before is given up by that.
@@ -167,7 +158,7 @@ class RunSettings:
             for stage in dict.fromkeys(stages):
                 news = [other for other in others if recipe.section_card(other.section) == stage]
                 if news:
-                    self._notes.tell(command.run, stage, settings_conflict(news, mine))
+                    self._notes.tell(command.run, stage, edit_conflicts.settings_conflict(news, mine))
 
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
         """What the profile cannot draw with is refused where that is changed; elsewhere the gate says it."""
@@ -206,14 +197,14 @@ class RunSettings:
             prompts = {slot: text for slot, text in run.prompts.items() if slot != name}
             prompts |= {name: template} if template else {}
             states = self._workspace.runs.states(command.run, command.state) if command.state else ()
-            other = prompt_by_others(states, self.writes.by(command.tab), name)
+            other = edit_conflicts.prompt_by_others(states, self.writes.by(command.tab), name)
             number = self._workspace.runs.set_prompts(command.run, prompts)
             self._notes.solved(command.run, command.stage)
             if number is None:
                 return
             self.writes.note(number, command.tab)
             if other is not None:
-                self._notes.tell(command.run, command.stage, prompt_conflict(other))
+                self._notes.tell(command.run, command.stage, edit_conflicts.prompt_conflict(other))
 
 
 def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:

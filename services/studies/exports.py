@@ -21,22 +21,11 @@ from core.study_report import StudyReport
 from core.version import version
 from services.runs.edited_share import FILE as EDITED
 from services.runs.edited_share import edited_csv
+from study import tables
 from study.figure_rows import FIGURE_COLUMNS, figure_rows
 from study.methods import paragraph
 from study.panel import PAYMENT_COLUMNS, payment_rows, people_columns, people_rows
 from study.results import analyse
-from study.tables import (
-    ANSWER_COLUMNS,
-    RESULT_COLUMNS,
-    VOTE_COLUMNS,
-    WORKER_COLUMNS,
-    answer_rows,
-    item_columns,
-    item_rows,
-    result_rows,
-    vote_rows,
-    worker_rows,
-)
 from study.truth import TRUTH_COLUMNS, pixels_of, sight
 from study.turk import turk_columns, turk_rows
 
@@ -119,14 +108,14 @@ def people_csv(study: StudyExport) -> bytes:
 
 
 EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
-    "votes.csv": (_CSV, lambda study: _csv(vote_rows(study.data), VOTE_COLUMNS)),
-    "answers.csv": (_CSV, lambda study: _csv(answer_rows(study.data), ANSWER_COLUMNS)),
+    "votes.csv": (_CSV, lambda study: _csv(tables.vote_rows(study.data), tables.VOTE_COLUMNS)),
+    "answers.csv": (_CSV, lambda study: _csv(tables.answer_rows(study.data), tables.ANSWER_COLUMNS)),
     "turk.csv": (_CSV, lambda study: _csv(turk_rows(study.data), turk_columns(study.data.study.rules))),
     "results.csv": (_CSV, lambda study: _csv(figure_rows(study.report), FIGURE_COLUMNS)),
     "results.parquet": (_PARQUET, lambda study: parquet(figure_rows(study.report), FIGURE_COLUMNS)),
     "results.json": (_JSON, results_json),
-    "outcomes.csv": (_CSV, lambda study: _csv(result_rows(study.data), RESULT_COLUMNS)),
-    "outcomes.parquet": (_PARQUET, lambda study: parquet(result_rows(study.data), RESULT_COLUMNS)),
+    "outcomes.csv": (_CSV, lambda study: _csv(tables.result_rows(study.data), tables.RESULT_COLUMNS)),
+    "outcomes.parquet": (_PARQUET, lambda study: parquet(tables.result_rows(study.data), tables.RESULT_COLUMNS)),
     "truth.csv": (_CSV, truth_csv),
     "payment.csv": (_CSV, payment_csv),
     "people.csv": (_CSV, people_csv),
@@ -153,7 +142,7 @@ def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
         RECORDS: _dumped(records),
         "study.json": _dumped(_about(study.data, history)),
         EDITED: edited_csv(workspace, [item.origin["run"] for item in study.data.items if "run" in item.origin]),
-        "workers.csv": _csv(worker_rows(study.data), WORKER_COLUMNS),
+        "workers.csv": _csv(tables.worker_rows(study.data), tables.WORKER_COLUMNS),
         "log.csv": _csv(
             [{"time": e.created, "event": e.event, "detail": e.detail, "worker": e.worker} for e in entries],
             ("time", "event", "detail", "worker"),
@@ -183,8 +172,8 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
             yield put(name, EXPORTS[name][1](study))
         for name, data in more.items():
             yield put(name, data)
-        rows = item_rows(study.data, image_of, source_of)
-        yield put("items.csv", _csv(rows, item_columns(study.data.study.rules)))
+        rows = tables.item_rows(study.data, image_of, source_of)
+        yield put("items.csv", _csv(rows, tables.item_columns(study.data.study.rules)))
         for name, sha in pictures.items():
             yield put(name, study.workspace.images.path(sha).read_bytes())
         about = {

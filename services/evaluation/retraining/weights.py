@@ -17,15 +17,7 @@ from core.errors import UserError
 from core.model_sections import in_bytes
 from core.types import from_plain
 from core.words import count_of
-from evaluation.retraining.stored_training import (
-    REMOVED,
-    KeptState,
-    is_trained,
-    kept_state,
-    remove_training,
-    require_whole,
-    weights_in,
-)
+from evaluation.retraining import stored_training as stored
 from evaluation.retraining.training import ABOUT
 from services.evaluation.retraining.results import RetrainingResult
 from storage.workspace import Workspace
@@ -102,7 +94,7 @@ def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeig
     for arm in found.arms:
         own = [one for one in found.trainings if one.arm == arm.name and one.score is not None]
         best = max(own, key=lambda one: (one.score or 0.0, -one.seed), default=None)
-        file = weights_in(workspace.trainings / best.folder) if best is not None else None
+        file = stored.weights_in(workspace.trainings / best.folder) if best is not None else None
         if best is not None and best.score is not None and file is not None:
             weights.append(ArmWeights(arm.name, best.seed, best.score, file.stat().st_size, file))
     return tuple(weights)
@@ -113,7 +105,7 @@ def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tup
     weights = next((one for one in best_weights(workspace, found) if one.arm == arm), None)
     if weights is None:
         raise UserError("The weights of this arm are not there any more: train it again.")
-    require_whole(weights.file)
+    stored.require_whole(weights.file)
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{Path(found.model).stem} {arm}").strip("-").lower()[:80]
     return f"{stem}.safetensors", weights.file
 
@@ -132,13 +124,13 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
     return tuple(sorted(trainings, key=lambda one: one.used, reverse=True))
 
 
-def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[KeptState, str], ...]:
+def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
     """The trainings of a model with some images of which nothing came yet, each with when it was used last. `about` is
     that of `Marked`.
     """
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
-    states = ((kept_state(folder), _used(folder)) for folder in folders)
+    states = ((stored.kept_state(folder), _used(folder)) for folder in folders)
     return tuple((state, used) for state, used in states if state is not None)
 
 
@@ -150,11 +142,11 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
         if one.why_kept or _used(folder) != one.used:  # as it is now: looking at all of them takes a while
             continue
         try:
-            remove_training(folder)
+            stored.remove_training(folder)
         except UserError:  # somebody began with it just now
             continue
         removed.append(one)
-    for left in workspace.trainings.glob(f"{REMOVED}*"):  # by somebody who was stopped
+    for left in workspace.trainings.glob(f"{stored.REMOVED}*"):  # by somebody who was stopped
         shutil.rmtree(left, ignore_errors=True)
     return tuple(removed)
 
@@ -208,7 +200,7 @@ def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping
     """A training as it lies there; `use` and `latest` as `_uses` has them."""
     marked, created = use or (_marked(folder), "")
     is_latest = use is not None and created == latest[use[0].about]
-    state, used = kept_state(folder), _used(folder)
+    state, used = stored.kept_state(folder), _used(folder)
     if is_latest:
         why_kept = "of the latest retraining"
     elif marked is None:
@@ -218,7 +210,7 @@ def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping
     elif used >= latest[marked.about]:
         why_kept = "used since the latest retraining"
     else:
-        why_kept = "it is being trained" if is_trained(folder) else ""
+        why_kept = "it is being trained" if stored.is_trained(folder) else ""
     shown = marked or Marked("", "", "", "", *((state.arm, state.seed) if state is not None else ("", 0)))
     return KeptTraining(
         *(folder.name, shown.model, shown.title, shown.split, shown.arm, shown.seed),
