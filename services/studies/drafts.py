@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
@@ -224,6 +225,8 @@ class StudyDrafts:
 
     def __init__(self, workspace: Workspace, ask_model: AskModel) -> None:
         self._workspace, self._studies, self._ask_model = workspace, workspace.studies, ask_model
+        self.recipes = partial(recipes_in, workspace.catalogue)
+        """Return names and titles of the recipes that test cases of this workspace were made by."""
         self.items = workspace.studies.items
         """Return the items of a study, of all kinds."""
         self._lock = threading.RLock()
@@ -251,9 +254,7 @@ class StudyDrafts:
         troubles = (*unread, *problems_of(study.rules))
         # `findings` says what is missing of sound rules only.
         found = findings(study.rules, items, self.known_workers())
-        return DraftState(
-            study, items, troubles, len(unread), found, self.models(), recipes_in(self._workspace.catalogue)
-        )
+        return DraftState(study, items, troubles, len(unread), found, self.models(), self.recipes())
 
     def known_workers(self) -> tuple[Worker, ...]:
         """All who ever took part in a study of this workspace."""
