@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from core.latest import Latest
 from core.studies import Adjudication, StudyData
 from core.study_report import StudyReport
 from storage.studies.studies import Studies
@@ -54,7 +54,7 @@ class Analyses:
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         """Around all that follows, and around the locks of the studies."""
-        self._kept = Latest[Analysis](KEPT)
+        self._kept: OrderedDict[str, Analysis] = OrderedDict()
         self._changes = 0
         """How often something was changed that has to be seen: an analysis that was begun before is not kept."""
 
@@ -69,7 +69,7 @@ class Analyses:
             found = self._analysed(study_id, stamp)
             with self._lock:
                 if self._changes == changes:
-                    self._kept.put(study_id, found)
+                    self._keep(study_id, found)
             return found
 
     def is_current(self, found: Analysis) -> bool:
@@ -81,7 +81,7 @@ class Analyses:
         because a worker's record counts in all of them."""
         with self._lock:
             self._changes += 1
-            self._kept = Latest[Analysis](KEPT)
+            self._kept.clear()
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
         """Puts a decision into what is kept, so that a person who decides one after another need not wait."""
@@ -96,7 +96,7 @@ class Analyses:
                 else case
                 for case in kept.report.disagreements
             )
-            self._kept.put(study_id, replace(kept, report=replace(kept.report, disagreements=cases)))
+            self._keep(study_id, replace(kept, report=replace(kept.report, disagreements=cases)))
 
     @staticmethod
     def _still_good(kept: Analysis, stamp: Stamp) -> bool:
@@ -111,6 +111,13 @@ class Analyses:
         data = self._load(study_id)
         report = analyse(data)
         return Analysis(data, report, stamp, time.monotonic(), time.thread_time() - started)
+
+    def _keep(self, study_id: str, found: Analysis) -> None:
+        """Under the lock."""
+        self._kept[study_id] = found
+        self._kept.move_to_end(study_id)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
 
     def _lock_of(self, study_id: str) -> threading.Lock:
         with self._lock:

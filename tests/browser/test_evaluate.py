@@ -20,7 +20,8 @@ from playwright.sync_api import expect
 from core.settings import UnderTestSettings
 from core.test_sets import SetEntry
 from services.curation.views import View
-from services.evaluation.service import OnModel, model_choice_key
+from services.evaluation.commands import OnModel
+from services.evaluation.service import model_choice_key
 from services.evaluation.types import Cell, EditRow, EvaluationQuestion
 from services.runs.predictions import Predictor
 from tests.services.evaluation.test_predictions import Counted

@@ -14,23 +14,18 @@ from core.types import TaskKind
 from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
-from services.evaluation.facts import file_of
-from services.evaluation.retraining.jobs import Retrainings, TrainedModel
-from services.evaluation.service import (
-    LOOKING,
+from services.evaluation.commands import (
     BeginPredictions,
     CancelControlSet,
     CancelPredictions,
     DraftEvaluationStudy,
-    EvaluationService,
     MakeControlSet,
     OnModel,
     ShowEvaluation,
-    about,
-    about_control,
-    model_choice_key,
-    title_of,
 )
+from services.evaluation.facts import file_of
+from services.evaluation.retraining.jobs import Retrainings, TrainedModel
+from services.evaluation.service import LOOKING, EvaluationService, about, about_control, model_choice_key, title_of
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
 from services.work_queue import WorkView

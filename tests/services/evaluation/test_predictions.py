@@ -21,7 +21,8 @@ from core.predictions import Doubt, Guess, PredictedBatch, Prediction
 from core.settings import UnderTestSettings
 from evaluation.models import ModelUnderTest
 from pipeline.profiles.profile import load_profile
-from services.evaluation.service import BeginPredictions, EvaluationService, ShowPredictions
+from services.evaluation.commands import BeginPredictions, ShowPredictions
+from services.evaluation.service import EvaluationService
 from services.evaluation.stored_predictions import _PixelCounts
 from services.evaluation.subjects import Images, read_cases
 from services.evaluation.types import EvaluationQuestion, Subject

@@ -11,8 +11,9 @@ import pytest
 from core.errors import UserError
 from core.studies import Item
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from services.evaluation.commands import DraftEvaluationStudy
 from services.evaluation.facts import file_of
-from services.evaluation.service import DraftEvaluationStudy, EvaluationQuestion, EvaluationService
+from services.evaluation.service import EvaluationQuestion, EvaluationService
 from services.studies.drafts import QUIZ, StudyDrafts
 from services.studies.life_cycle import StartStudy, StudyLifeCycle
 from storage.workspace import Workspace

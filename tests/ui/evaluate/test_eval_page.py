@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.evaluation.service import OnModel
+from services.evaluation.commands import OnModel
 from services.evaluation.types import EditRow, EditTable, Subject, SubjectView
 from tests.services.evaluation.test_results import BIRDS, read_all, service_of
 from tests.support.evaluation_cases import fill, scenes_that_are_read
