@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ui.markup import el
+from ui.markup import Html
+from ui.templating import render
 from ui.theme import ASSETS, MISSING
 
 SHEETS = ("studio.css", "annotate.css")
@@ -24,31 +25,13 @@ POLICY = (
 """The Content-Security-Policy: its own scripts, pictures and addresses, nothing written into the page, no frame."""
 
 
-def annotate_page(preview: str = "") -> str:
+def annotate_page(preview: str = "") -> Html:
     """The whole document. `preview`: a study's id; the page then shows its preview and records nothing."""
 
     def address(name: str) -> str:
         # The stamp makes a browser fetch a file again only when it was changed.
         return f"/annotate/assets/{name}?v={int((ASSETS / name).stat().st_mtime)}"
 
-    first, later = SCRIPTS[:2], SCRIPTS[2:]
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="robots", content="noindex"),
-        el("title", "Judging images"),
-        el("link", rel="icon", href=address("favicon.svg")),
-        [el("link", rel="stylesheet", href=address(name)) for name in SHEETS],
-        # Before the first paint: the second says whether the page is dark.
-        [el("script", src=address(name)) for name in first],
-        [el("script", src=address(name), defer=True) for name in later],
+    return render(
+        "annotate/page.html", address=address, sheets=SHEETS, scripts=SCRIPTS, missing=MISSING, preview=preview
     )
-    body = el(
-        "body",
-        # The scripts put something else in its place. It shows only if they have not come after some seconds.
-        el("div", el("p", MISSING, class_="no-script late"), id="app", class_="studio annotate"),
-        el("noscript", el("p", "This page needs JavaScript: please switch it on for it.", class_="no-script")),
-        data_preview=preview or None,
-    )
-    return f"<!doctype html>\n{el('html', head, body, lang='en')}"
