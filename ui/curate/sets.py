@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -11,6 +12,7 @@ from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Red
 
 from core.errors import UserError
 from core.image_filter import ImageFilter
+from core.progress import OnCount
 from core.test_sets import SetVersion, TestSet
 from core.words import count_of
 from services.commands import Commands, Missing
@@ -204,26 +206,20 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
 
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         kind = data.pop("kind", "")
+        run: Callable[[OnCount], object]
         if kind == SplitTestSet.name:
             split = SplitTestSet.of(_shares(data))
-            number = services.work.start(
-                kind, services.set_of(split.test_set).id, lambda on_count: services.drafts.split(split, on_count)
-            )
+            about, run = services.set_of(split.test_set).id, partial(services.drafts.split, split)
         elif kind == ReleaseTestSet.name:
             release = ReleaseTestSet.of(_thresholds(data))
-            number = services.work.start(
-                kind,
-                services.set_of(release.test_set).id,
-                lambda on_count: services.drafts.release(release, on_count),
-            )
+            about, run = services.set_of(release.test_set).id, partial(services.drafts.release, release)
         else:
-            version = services.version_of(VerifyTestSet.of(data).version)
-            number = services.work.start(
-                VerifyTestSet.name,
+            kind, version = VerifyTestSet.name, services.version_of(VerifyTestSet.of(data).version)
+            about, run = (
                 version.test_set,
                 lambda on_count: (services.versions.verify(version, on_count), services.orphans()),
             )
-        return _work_facts(services.work.wait(number, PATIENCE))
+        return _work_facts(services.work.wait(services.work.start(kind, about, run), PATIENCE))
 
     def export(data: dict[str, Any]) -> Mapping[str, Any]:
         version = services.version_of(str(data.get("version", "")))

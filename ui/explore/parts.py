@@ -73,12 +73,6 @@ def thumb_url(sha: str) -> str:
     return f"/thumbs/{sha}.webp"
 
 
-def list_line(name: str, about: str, address: str, look: str, *between: Child, when: str) -> Html:
-    """A line of a list that leads to a page: what it is, what stands `between`, and when it was."""
-    what = el("span", el("b", name), el("small", about, class_="mut"), class_="what")
-    return el("a", what, *between, el("small", when, class_="mut when"), href=address, class_=f"card {look}")
-
-
 def work_line(words: Html, act: Html, share: float | None, shown: bool = True) -> list[Child]:
     """How far work is, in words and as a bar, with what can be done about it."""
     return [acts(words, el("span", class_="grow"), act), bar(share) if shown else None]
@@ -190,14 +184,6 @@ def head_table(head: Sequence[Child], rows: Child, **attributes: Attribute) -> H
 def facts(named: Iterable[tuple[Child, Child]]) -> Html:
     """Names with their values."""
     return el("dl", [[el("dt", name), el("dd", value)] for name, value in named], class_="facts-list")
-
-
-def first_steps(title: str, lead: str, steps: Iterable[tuple[str, str]], begin: Child, look: str) -> Html:
-    """The card of a list that is empty: what its things are, the steps to one, and how to begin."""
-    lines = [el("li", el("b", name), el("span", words, class_="mut")) for name, words in steps]
-    return el(
-        "section", el("h2", title), muted(lead), el("ol", lines, class_="steps"), begin, class_=f"card part {look}"
-    )
 
 
 def first_rows(head: Sequence[Child], rows: Sequence[Html], shown: int, **attributes: Attribute) -> list[Child]:
