@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import Request
 
-from ui.explore.parts import button, icon
-from ui.markup import Child, Html, el, join
+from ui.markup import Child, Html
 from ui.templating import render
 from ui.theme import ASSETS, LEAD, MISSING, asset_address
 
@@ -37,15 +36,7 @@ def header(here: str, *status: Child, tools: Child = None, **attributes: str) ->
 
     `here` is a name of NAVIGATION, whose link takes `attributes`. The way out is seen on a page that is "locked".
     """
-    return render(
-        "header.html",
-        pages=NAVIGATION,
-        here=here,
-        link=attributes,
-        tools=tools,
-        status=join(*status),
-        theme_switch=theme_switch(),
-    )
+    return render("header.html", pages=NAVIGATION, here=here, link=attributes, tools=tools, status=status)
 
 
 def document(
@@ -63,7 +54,7 @@ def document(
     return render(
         "document.html",
         title=title,
-        content=join(*body),
+        content=body,
         icon_address=asset_address("favicon.svg", assets),
         sheets=[asset_address(name, assets) for name in ("studio.css", "study.css", *sheets)],
         first=_FIRST,
@@ -82,31 +73,15 @@ def page(
     scripts: Sequence[str] = (),
 ) -> str:
     """Return a page of the lead as a document. `here` is a name of NAVIGATION, `ends` the status in the header."""
-    return document(
-        title,
-        el("noscript", el("p", "This page needs JavaScript: please switch it on for it.", class_="problem")),
-        header(here, ends),
-        el("main", join(*content)),
-        sheets=sheets,
-        scripts=(LEAD, *scripts),
-        locked=signed_in,
-    )
+    body = render("page.html", header=header(here, ends), content=content)
+    return document(title, body, sheets=sheets, scripts=(LEAD, *scripts), locked=signed_in)
 
 
 def not_there(words: str, signed_in: bool, back: tuple[str, str]) -> str:
     """A page that says why there is none, with a link `back`: its words and its address."""
-    link = el("p", el("a", back[0], href=back[1]))
-    content = el("section", el("h1", "Not there"), el("p", words), link, class_="card part")
-    return page("Not there", content, here="", signed_in=signed_in)
+    return page("Not there", render("not_there.html", words=words, back=back), here="", signed_in=signed_in)
 
 
 def signed_in(request: Request) -> bool:
     """Whether the lead has signed in, so that pages show a way out: the guard says so."""
     return bool(getattr(request.state, "signed_in", False))
-
-
-def theme_switch() -> Html:
-    """The button for light or dark."""
-    return button(
-        icon("half"), look="s q icon-only", data_theme_switch=True, aria_label="Light or dark", title="Light or dark"
-    )

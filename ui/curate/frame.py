@@ -9,19 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ui.explore.parts import here_link
 from ui.frame import document, header
-from ui.markup import Child, Html, el, join
+from ui.markup import Child, el, join
+from ui.templating import render
 from ui.theme import LEAD
 
 Tab = Literal["images", "coverage", "map", "sets"]
-PAGES: tuple[tuple[Tab, str, str], ...] = (
-    ("images", "Images", "/curate/"),
-    ("coverage", "Coverage", "/curate/coverage"),
-    ("map", "Map", "/curate/map"),
-    ("sets", "Test sets", "/curate/sets"),
-)
-"""The pages of Curate: name, words, address."""
 
 
 def curate_page(
@@ -36,14 +29,9 @@ def curate_page(
     """Return a page of Curate as a document. `status` stands in its header, `sheets` and `scripts` in `ui/assets`."""
     return document(
         title,
-        header("curate", status, tools=_pages(tab)),
+        header("curate", status, tools=render("curate/pages.html", tab=tab)),
         el("main", join(*content), class_=f"curate {tab}"),
         sheets=("curate.css", *sheets),
         scripts=(LEAD, *scripts),
         locked=signed_in,
     )
-
-
-def _pages(tab: Tab) -> Html:
-    links = [here_link(words, address, name == tab, current="page", data_page=name) for name, words, address in PAGES]
-    return el("nav", links, class_="sub", aria_label="Pages of Curate")

@@ -99,6 +99,11 @@ def icon_button(name: str, words: str, **attributes: Attribute) -> Html:
     return button(icon(name), "", "s q icon-only", **{"aria_label": words, "title": words, **attributes})
 
 
+def theme_switch() -> Html:
+    """The button for light or dark."""
+    return icon_button("half", "Light or dark", data_theme_switch=True)
+
+
 def toggle(text: Child, do: str, on: bool, **attributes: Attribute) -> Html:
     """A chip that is pressed in or not."""
     look = "chip on" if on else "chip"

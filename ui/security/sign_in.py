@@ -15,12 +15,11 @@ from core.errors import UserError
 from services.limits import TooMany
 from services.passwords import beyond_this_machine
 from services.sign_in import HOURS, LeadSignIn
-from ui.explore.parts import muted
-from ui.frame import document, theme_switch
-from ui.markup import Html, el
+from ui.frame import document
 from ui.replies import FRESH
 from ui.security.guard import COOKIE, SIGN_IN, SIGN_OUT, Guard
 from ui.security.request_limits import BadRequest, BodyLimit
+from ui.templating import render
 from ui.theme import ASSETS
 
 SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "kept.js", "theme.js", "favicon.svg")
@@ -129,38 +128,6 @@ async def _form(request: Request) -> Callable[[str], str] | None:
 
 
 def _page(wanted: str, problem: str = "", status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
-    card = _sign_in_card(local(wanted), problem)
+    card = render("security/sign_in.html", next=local(wanted), problem=problem)
     text = document("Sign in", card, sheets=("sign-in.css",), scripts=("kept.js", "theme.js"), assets=f"{SIGN_IN}/")
     return HTMLResponse(text, status, headers=(headers or {}) | FRESH)
-
-
-def _sign_in_card(wanted: str, problem: str) -> Html:
-    told = el("p", problem, class_="problem", role="alert", id="problem") if problem else None
-    form = el(
-        "form",
-        el("h1", "Sign in"),
-        muted("This studio asks for the study lead's password."),
-        # Password managers keep a password under a name.
-        el("input", type="text", name="name", value="study lead", autocomplete="username", hidden=True),
-        el("input", type="hidden", name="next", value=wanted),
-        el("label", "Password", for_="password"),
-        el(
-            "input",
-            type="password",
-            name="password",
-            id="password",
-            required=True,
-            autofocus=True,
-            autocomplete="current-password",
-            aria_invalid="true" if problem else None,
-            aria_describedby="problem" if problem else None,
-        ),
-        told,
-        el("button", "Sign in", type="submit", class_="btn p"),
-        el("p", "You were invited to judge images? ", el("a", "Go to the annotators' page", href="/annotate/"), "."
-           " Your code or link is all you need there.", class_="mut small apart"),
-        method="post",
-        action=SIGN_IN,
-        class_="card",
-    )  # fmt: skip
-    return el("main", el("p", el("b", "DILLEMA Studio"), theme_switch(), class_="brand"), form, class_="sign-in")
