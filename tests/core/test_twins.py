@@ -29,6 +29,7 @@ def measured() -> dict[str, Rate]:
     return {one.what: one for one in rates(16)}
 
 
+@pytest.mark.slow
 def test_copies_of_each_kind_are_found(measured: dict[str, Rate]) -> None:
     assert measured.keys() > LEAST.keys() and set(CHANGES) < measured.keys()
     missed = {
@@ -39,6 +40,7 @@ def test_copies_of_each_kind_are_found(measured: dict[str, Rate]) -> None:
     assert measured["10 % brighter"].either >= 0.95 * measured["10 % brighter"].pairs
 
 
+@pytest.mark.slow
 def test_other_scenes_are_not_taken_for_copies(measured: dict[str, Rate]) -> None:
     assert measured["scenes of chance"].pairs == 32 * 31 / 2 and measured["scenes of chance"].either == 0
     assert measured["roads of the same things and light, placed anew"].either <= 1

@@ -134,6 +134,7 @@ def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World
         assert found.claims <= 0.025 + 3 * (0.025 * 0.975 / 300) ** 0.5
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_miou_covers_where_few_sources_with_unequal_areas_are_wrong() -> None:
     """It covered 91 % while the source that was not seen had the mean area of each class."""
     covers = measured("mean IoU", World(100, "skewed", 0.02, 0.7), 1000).covers

@@ -49,6 +49,7 @@ def test_a_segmenter_finds_what_is_protected_only_where_it_does(
     assert (outcome.standing, outcome.words) == (standing, words)
 
 
+@pytest.mark.slow  # torchvision is loaded
 def test_a_classifier_is_right_by_the_classes_that_a_label_is_mapped_to() -> None:
     """As evaluations map labels: by the words alone no bird of ImageNet but the “crane bird” would be a bird."""
     from torchvision.models import ResNet50_Weights

@@ -311,6 +311,7 @@ def test_workers_who_always_say_yes_are_seen_by_control_items() -> None:
     assert every.at_least.value == every.by_strata.value == every.at_most.value
 
 
+@pytest.mark.slow  # crowd-kit is loaded
 def test_what_votes_say_agrees_with_crowd_kit() -> None:
     """Without control items: Dawid and Skene's answers by another library."""
     import pandas

@@ -198,6 +198,7 @@ def test_missing_weights_are_named_before_anything_loads(tmp_path: Path) -> None
         _ = models.embedder
 
 
+@pytest.mark.slow  # transformers is loaded
 def test_without_network_the_paper_profile_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))

@@ -55,6 +55,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[s
     return folder, pairs
 
 
+@pytest.mark.slow  # torch is loaded
 def test_no_flip_or_crop_of_a_source_is_on_another_side(copied: tuple[Path, list[tuple[str, str]]]) -> None:
     folder, pairs = copied
     with Workspace(folder) as workspace:
@@ -93,6 +94,7 @@ def test_no_flip_or_crop_of_a_source_is_in_another_split(copied: tuple[Path, lis
             drafts.release(ReleaseTestSet(test_set=set_id))
 
 
+@pytest.mark.slow
 def test_a_label_that_is_on_one_side_only_is_told(tmp_path: Path) -> None:
     with workspace_in(tmp_path / "workspace") as workspace:
         for number in range(24):
@@ -113,6 +115,7 @@ def test_a_label_that_is_on_one_side_only_is_told(tmp_path: Path) -> None:
         service.close()
 
 
+@pytest.mark.slow
 def test_a_result_of_the_released_version_says_that_copies_were_not_looked_for(
     copied: tuple[Path, list[tuple[str, str]]],
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,27 @@ class Lead:
         return self.commands.send(name, data)
 
 
-@pytest.fixture
-def lead(tmp_path: Path) -> Iterator[Lead]:
-    with workspace_in(tmp_path / "workspace") as workspace:
-        object_runs(workspace, 4, wrong=(1, 6, 14))
+@contextmanager
+def leading(folder: Path) -> Iterator[Lead]:
+    """The services of studies on a new workspace in `folder`, without an image."""
+    with workspace_in(folder) as workspace:
         commands = Commands()
         services = StudyServices(workspace, commands, lambda run, model: None)
         yield Lead(workspace, services.analyses, services.life_cycle, commands)
+
+
+@pytest.fixture
+def lead(tmp_path: Path) -> Iterator[Lead]:
+    with leading(tmp_path / "workspace") as made:
+        object_runs(made.workspace, 4, wrong=(1, 6, 14))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lead]:
+    """For what is refused before anything is looked at."""
+    with leading(tmp_path_factory.mktemp("refusing") / "workspace") as made:
+        yield made
 
 
 def test_a_study_goes_from_draft_to_decision_without_a_page(lead: Lead) -> None:
@@ -98,9 +113,9 @@ def test_what_a_command_will_do_is_said_before_and_changes_nothing(lead: Lead) -
     ],
 )
 def test_an_error_names_its_field_in_a_sentence(
-    lead: Lead, name: str, data: dict[str, Any], field: str, words: str
+    refusing: Lead, name: str, data: dict[str, Any], field: str, words: str
 ) -> None:
     with pytest.raises(Malformed) as caught:
-        lead.send(name, study="0" * 16, **data)
+        refusing.send(name, study="0" * 16, **data)
     assert caught.value.field == field and words in str(caught.value)
     assert isinstance(caught.value, UserError) and str(caught.value).endswith(".")
