@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined, pass_context
 from jinja2.ext import Extension
@@ -38,7 +39,7 @@ def render(name: str, /, **values: object) -> Html:
 @cache
 def _environment() -> Environment:
     features = {folder.parent.name: FileSystemLoader(folder) for folder in _UI.glob("*/templates")}
-    environment = Environment(
+    environment = _Templates(
         loader=ChoiceLoader([FileSystemLoader(_UI / "templates"), PrefixLoader(features)]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -52,6 +53,17 @@ def _environment() -> Environment:
     environment.globals |= {"attributes": attributes, "count_of": count_of, "percent": percent}
     environment.filters |= {"at": _at, "thousands": "{:,}".format}
     return environment
+
+
+class _Templates(Environment):
+    """Gives each template the values of all of them as one dict.
+
+    Jinja copies them whenever it fills in a template, and its own chain of two dicts takes 0.2 ms for that.
+    """
+
+    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
+        """Return the values of all templates: none has values of its own."""
+        return self.globals
 
 
 @pass_context
