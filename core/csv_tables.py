@@ -89,7 +89,6 @@ def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
 
 
 def _written(value: Cell) -> str:
-    """Return a cell as text."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -114,7 +113,6 @@ def as_written(text: str) -> str:
 
 
 def _begins(found: re.Match[str]) -> bool:
-    """Return True if a cell could begin at the match."""
     return not found.start() or not _PARTS.isdisjoint(found[0])
 
 

@@ -167,7 +167,6 @@ def _open(data: bytes) -> Image.Image:
 
 
 def _guess(data: bytes) -> str:
-    """Name the type of an unsupported file by its first bytes."""
     if data[4:8] == b"ftyp":
         brand = data[8:12].decode("latin-1")
         return {"avif": "an AVIF image", "heic": "a HEIC image", "mif1": "a HEIC image"}.get(brand, "a video")
@@ -234,7 +233,6 @@ def _has_16_bits(image: Image.Image, data: bytes) -> bool:
 
 
 def _brightest(image: Image.Image) -> int:
-    """Return the highest value of the channels, transparency aside."""
     channels = zip(image.getbands(), image.split(), strict=True)
     return max(int(np.asarray(channel).max()) for name, channel in channels if name != "A")
 

@@ -219,7 +219,6 @@ def overlay(mask: Image.Image) -> Image.Image:
 
 
 def _numbers(data: bytes) -> Image.Image:
-    """The class numbers of a file, mode L, not yet judged."""
     image = opened(data)
     if image.format in ("JPEG", "WEBP", "GIF"):
         raise UserError(f"A mask cannot be a {image.format} file, which mixes neighbouring classes: save it as PNG.")

@@ -124,7 +124,6 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def _text(kind: bytes, body: bytes) -> str:
-    """Return the text of a chunk's body without its keyword."""
     if kind == b"tEXt":
         return _bounded(body).decode("latin-1")
     if kind == b"zTXt":

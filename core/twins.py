@@ -117,7 +117,6 @@ def _resembling(
 
 
 def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) -> Pairs:
-    """Those of the pairs that are twins."""
     likely = _likely(looks, pairs, others)
     worth = np.flatnonzero(likely.any(axis=1))
 
@@ -181,7 +180,6 @@ def _lacking(ranges: Sequence[Looks], cells: Looks) -> NDArray[np.float64]:
 
 
 def _near(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
-    """What `_likely` asks of cells, asked of pixels."""
     lacking = sorted(float((_away(*pair, REACH) > COARSE_TOLERANCE).mean()) for pair in ((one, other), (other, one)))
     return lacking[0] <= COARSE_LACKING[0] and lacking[1] <= COARSE_LACKING[1]
 

@@ -69,7 +69,6 @@ def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
 
 
 def _bare(words: object) -> str:
-    """Remove the quotation marks that pydantic puts around names."""
     return str(words).replace("'", "")
 
 
@@ -117,7 +116,6 @@ def _bare_type(annotation: Any) -> Any:
 
 
 def _choices(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models that a value of this type may be."""
     bare = _bare_type(annotation)
     parts = [_bare_type(part) for part in _types(bare)] if get_origin(bare) in (UnionType, typing.Union) else [bare]
     return [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]

@@ -365,8 +365,6 @@ def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabe
 
 
 class _Model:
-    """The classes of a model, to be found by their names."""
-
     def __init__(self, classes: Sequence[str]) -> None:
         self.classes = tuple(classes)
         self.known_as, self._rows = recognised(classes)
@@ -418,7 +416,6 @@ class _Model:
         return MappedLabel(label, (), None, "no class of the model fits")
 
     def named(self, model_class: str | int) -> tuple[int, ...]:
-        """The classes that a person names. Raises UserError, without saying where."""
         if isinstance(model_class, int):
             found = MappedLabel("", (model_class,) if 0 <= model_class < len(self.classes) else (), None)
         else:
@@ -446,11 +443,9 @@ class _Model:
         return MappedLabel(found.label, (), None, said)
 
     def kinds_of(self, label: str) -> list[int]:
-        """The classes that are kinds of a label in scenes."""
         return sorted({number for kind in kinds_of(label) for number in self._same.get(kind, ())})
 
     def same_as(self, label: str) -> list[int]:
-        """The classes that are the same thing as a label in scenes."""
         return sorted(self._same.get(one_name_of(label), ()))
 
     def whole_of(self, one: MappedLabel) -> MappedLabel:
@@ -515,7 +510,6 @@ class _Model:
         return replace(found, note=f"{note}; {found.note}" if found.doubtful else note, doubtful=True)
 
     def _by_data_set(self, label: str, stated: SetMeaning) -> MappedLabel:
-        """The classes of what a well-known data set means by a label."""
         plainly = self.find(label)
         if plainly.classes and not plainly.doubtful and {*plainly.classes} == self._with_ids(stated.wordnet):
             return plainly
@@ -553,7 +547,6 @@ class _Model:
         return sorted(known, key=lambda one: not self._with_ids(one.wordnet))
 
     def _named_few(self, ids: Sequence[str]) -> str:
-        """Names of the classes with ids, for a sentence."""
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:

@@ -71,6 +71,5 @@ def comparison_answer(names: tuple[str, str], found: PairedDifference, wrong: st
 
 
 def _turned(gap: Figure) -> Figure:
-    """The same difference, taken the other way round."""
     assert gap.value is not None and gap.low is not None and gap.high is not None
     return Figure(-gap.value, -gap.high, -gap.low, gap.n, gap.sources)

@@ -61,20 +61,17 @@ class World:
 
 
 def _error(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The share of wrong test cases."""
     shares, _ = _drawn(world, chance, repetitions, world.error)
     return _figures(shares), world.error
 
 
 def _error_by_case(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The same, where each test case weighs the same."""
     shares, sizes = _drawn(world, chance, repetitions, world.error)
     columns = zip(shares.T, sizes.T.astype(np.float64), strict=True)
     return [MeansOfSources(one[:, None], size).figure(lambda of: of[..., 0], 0) for one, size in columns], world.error
 
 
 def _error_of_class(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The error of a class in the table of classes."""
     shares, _ = _drawn(world, chance, repetitions, world.error)
     return _groups(shares.T, 0.0), world.error
 
@@ -97,7 +94,6 @@ def _difference(world: World, chance: np.random.Generator, repetitions: int) -> 
 
 
 def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Generated over original, of the same."""
     rank = chance.random((world.sources, repetitions))
     after = (1 + world.error) / 2
     generated, _ = _drawn(world, chance, repetitions, after, rank)
@@ -190,7 +186,6 @@ def _drawn(
 
 
 def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
-    """The mean of each column, or the mean of it less that of another."""
     columns = shares.shape[1]
     if less is None:
         means = MeansOfSources(shares)

@@ -81,7 +81,6 @@ def _figures(
     fate: np.random.Generator,
     with_loss: bool,
 ) -> dict[TrainingFigure, Figure]:
-    """The figures of one drawn comparison."""
     sources, images = int(source.max()) + 1, len(source)
     alike = fate.normal(size=sources)[source], fate.normal(size=images)
     of_seeds = [fate.normal(size=seeds) for _ in accuracies]

@@ -163,7 +163,6 @@ def _sample(
 
 
 def _voted(held: Judged, crew: Crew, rng: np.random.Generator, asked: Numbers, valid: Flags) -> Judged:
-    """The study with the votes of a crew on the images `asked`, and on control items."""
     workers = len(crew.right)
     voters = np.argsort(rng.random((len(asked), workers)), axis=1)[:, : crew.votes]
     hard = ~valid[asked] & (rng.random(len(asked)) < crew.hard)

@@ -140,7 +140,6 @@ def no_control_words(read: int | None) -> str:
 
 
 def _counts(sources: NDArray[np.int64], answers: Answers) -> tuple[Floats, Floats]:
-    """How many answers there are of each source, and how many of them are wrong."""
     place = np.searchsorted(sources, answers.source)
     return _counted(place, np.ones(len(place)), len(sources)), _counted(place, answers.right == WRONG, len(sources))
 

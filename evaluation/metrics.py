@@ -175,7 +175,6 @@ def hold(
 
 
 def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
-    """What hangs together, and covers at least that share of the image."""
     import cv2
 
     count, numbers = cv2.connectedComponents(where.astype(np.uint8))

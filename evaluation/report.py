@@ -98,7 +98,6 @@ def _weakest(edits: Sequence[SensitivityRow]) -> Iterator[str]:
 
 
 def _weighed(found: Effectiveness | SegmentationEffect) -> str:
-    """How the figures weigh their images, where that makes a difference."""
     split = f"split {found.split}; " if found.split else ""
     return f"({split}{EQUAL[found.weighing]})"
 
@@ -493,5 +492,4 @@ def _cell(figure: Figure, sign: bool = False) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name that opens no cell and no markup."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

@@ -149,7 +149,6 @@ def segmentation_effect(
     cases_of = np.bincount(cases.source, minlength=int(both.max(initial=-1)) + 1)
 
     def weights(name: str) -> Floats:
-        """Of each image of a set. Images of one source share its weight."""
         source, _ = sets[name]
         alike = np.bincount(source, minlength=len(cases_of))[source]
         if weighing == "source":

@@ -239,7 +239,6 @@ def _figure(value: float, low: Floats, high: Floats, n: int, sources: int) -> Fi
 
 
 def _bounds(low: Floats, high: Floats, n: int, sources: int, why: str) -> Figure:
-    """Bounds, widened by their own uncertainty, in place of a value that nobody can tell."""
     return replace(_figure(float(np.nanmedian(low)), low, high, n, sources), value=None, why=why)
 
 
@@ -307,7 +306,6 @@ class _Table:
 
     @property
     def pools(self) -> int:
-        """Number of pools."""
         return len(self.of_wrong)
 
     @cached_property
@@ -327,7 +325,6 @@ class _Table:
 
     @cached_property
     def mass(self) -> Floats:
-        """The masses of all sources, as shares."""
         whole: Floats = self.masses.sum(axis=0) / len(self.sources)
         return whole
 
@@ -361,17 +358,14 @@ class _Table:
 
     @cached_property
     def share_valid(self) -> Floats:
-        """Of each pool."""
         return ratio(self._by_pool(self.chance_valid * self.asked_weight), self._by_pool(self.asked_weight))
 
     @property
     def wrong_share(self) -> float:
-        """Wrong images of all."""
         return float(self.mass[: self.pools][self.of_wrong].sum() + self.mass[self.pools])
 
     @property
     def value(self) -> float:
-        """Wrong and valid images of all."""
         return float((self.mass[: self.pools] * self.share_valid)[self.of_wrong].sum())
 
     @property
@@ -419,7 +413,6 @@ class _Table:
 
     @property
     def mended(self) -> float:
-        """Wrong and valid images of all by the score, mended by the votes."""
         wrong, pools = self.of_wrong, self.pools
         scored = self.mass[pools + 2 : -1]
         judged = ratio(self._by_pool(self.score[self.asked] * self.asked_weight), self._by_pool(self.asked_weight))

@@ -85,7 +85,6 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def _texts(classes: Mapping[int, str]) -> dict[str, str]:
-    """The classes of a mask as JSON has them."""
     return {str(number): name for number, name in sorted(classes.items())}
 
 
@@ -108,7 +107,6 @@ def _regions(picture: Picture, ids: Mapping[str, int]) -> Iterator[dict[str, Any
 
 
 def _whole(picture: Picture, ids: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The label of an image as a region that is all of it."""
     if not picture.example.label:
         return []
     width, height = picture.size
@@ -202,7 +200,6 @@ class CocoSource(Source):
         return list(self._lists) if split is None else [split] if split in self._lists else []
 
     def _images_of(self, split: str) -> tuple[list[_Table], list[_Table]]:
-        """The lists whose images are taken, and those whose captions go with them."""
         tables = [self._tables.get(name) for name in self._lists.get(split, ())]
         tables = [table for table in tables if table.places]
         of_kind = {kind: [table for table in tables if table.kind == kind] for kind in ("", "keypoints", "caption")}
@@ -214,7 +211,6 @@ class CocoSource(Source):
         return taken, of_kind["caption"]
 
     def _scanned(self, name: str) -> _Table:
-        """Go through a list once."""
         table, names, image_ids = _Table(name), list[str](), list[str]()
         try:
             with self.files.path(name).open("rb") as file:
@@ -356,8 +352,6 @@ class CocoSource(Source):
 
 @dataclass
 class _Table:
-    """A list of images, of whose entries the places are known."""
-
     name: str
     problem: str = ""
     kind: str = ""
@@ -419,11 +413,9 @@ class _Table:
             self.told.append("It has more categories than a mask can hold: masks are left out.")
 
     def is_shared(self, identity: str) -> bool:
-        """True if several images have this id."""
         return bool(identity) and len(self.ids.all(identity)) > 1
 
     def of_image(self, identity: str) -> list[tuple[int, int]]:
-        """Place and size of each annotation of an image."""
         return [(self._at[at], self._bytes[at]) for at in self._by_image.all(identity)]
 
 

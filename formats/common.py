@@ -83,7 +83,6 @@ def _is_valid(name: str, value: Any) -> bool:
 
 
 def _as_text(value: Any) -> str:
-    """Numbers and times that JSON does not have."""
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

@@ -215,14 +215,12 @@ class Draft:
         return tuple(sorted(self._files, key=lambda file: str(file["name"])))
 
     def _completed(self, examples: Sequence[Example]) -> Iterable[Example]:
-        """Return the examples with captions, edits and facts."""
         if self._complete is None:
             return examples
         starts = range(0, len(examples), _DETAILED_AT_ONCE)
         return chain.from_iterable(self._complete(examples[start : start + _DETAILED_AT_ONCE]) for start in starts)
 
     def _loaded(self, example: Example, named: Named | None) -> Picture:
-        """Read the files of an example, check them, and write them if they have names."""
         mask = None if example.mask is None else _read(example.mask, example.name)
         image = _read(example.image, example.name)
         if hashlib.sha256(image).hexdigest() != example.sha:
@@ -315,7 +313,6 @@ def read_manifest(data: bytes) -> dict[str, Any] | None:
 
 
 def _has(example: Example, name: str) -> bool:
-    """True if the example has details of a kind."""
     match name:
         case "labels":
             return bool(example.label)

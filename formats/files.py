@@ -263,8 +263,6 @@ class Folder:
 
 
 class _Archive:
-    """A zip or a plain tar, whose list of names is kept."""
-
     def __init__(self, file: Path, scratch: Path | None, report: Report) -> None:
         self.name = file.name
         self.names: tuple[str, ...] = ()
@@ -334,7 +332,6 @@ class _Archive:
         report_hidden(self.name, self._hidden, self._report)
 
     def _blocks(self, name: str) -> Iterator[bytes]:
-        """All of a file, some at a time. Raises UserError for a damaged one."""
         raise NotImplementedError
 
 
@@ -509,7 +506,6 @@ def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[ta
 
 
 def _plain_tar(file: Path, scratch: Path) -> Path:
-    """The tar without its compression."""
     unpacked = _unpacker(file)
     if unpacked is None:
         return file

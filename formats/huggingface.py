@@ -112,7 +112,6 @@ class RowSource(Source):
         self._tables = Latest(self._open, max(16, len(every)) if in_place else 1)
 
     def _listed(self) -> Iterator[tuple[str, list[str]]]:
-        """The files of each split."""
         if self.files.has("dataset_dict.json"):
             splits = self._json("dataset_dict.json").get("splits")
             yield from ((split, self._saved(str(split))) for split in (splits if isinstance(splits, list) else ()))
@@ -125,7 +124,6 @@ class RowSource(Source):
                     yield _split_of(path), [path]
 
     def _saved(self, inside: str) -> list[str]:
-        """The files of a data set of `save_to_disk` in a folder."""
         place = joined(inside, "state.json")
         listed = self._json(place).get("_data_files")
         entries = [entry for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)]
@@ -135,7 +133,6 @@ class RowSource(Source):
         return tables
 
     def _json(self, name: str) -> dict[str, Any]:
-        """The JSON object in a file, empty for another value. Raises UserError for what is no JSON."""
         try:
             value = json.loads(self.files.read(name))
         except (ValueError, RecursionError) as error:
@@ -235,7 +232,6 @@ class RowSource(Source):
     def _found(
         self, name: str, split: str, number: int, values: dict[str, Any], columns: _Columns, tally: Tally
     ) -> Found:
-        """The item of a row."""
         where, problem = f"{name}, row {number + 1}", ""
         kept = {column: value for column, value in values.items() if column not in (columns.image, columns.mask)}
         kept = with_class_names(kept, columns.named)
@@ -269,7 +265,6 @@ class RowSource(Source):
         )
 
     def _data(self, name: str, cell: Any) -> bytes | str | None:
-        """The bytes in a cell, or the file beside the table that it names; None for neither."""
         data = cell.get("bytes") if isinstance(cell, dict) else cell
         if isinstance(data, bytes):
             return data
@@ -286,8 +281,6 @@ class RowSource(Source):
 
 
 class _Columns:
-    """Which columns of a table hold what."""
-
     def __init__(self, schema: pyarrow.Schema, options: Mapping[str, str], in_place: bool) -> None:
         self.named = class_names(schema)
         self.image = _given("image", options, schema) or self._image_of(schema, features_of(schema))

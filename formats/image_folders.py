@@ -272,7 +272,6 @@ class PlainFolder(Source):
         return replace(found, row=Row(caption=words))
 
     def _tell_others(self, texts: set[str], tally: Tally) -> None:
-        """Tell which files are not read."""
         stems = {posixpath.splitext(name)[0] for name in self._images}
         keys = {_key(name) for name in self._images}
         for name in self.files.names:
@@ -377,7 +376,6 @@ def _key(name: str) -> tuple[str, str]:
 
 
 def _folder_labels(files: Files, report: Report) -> dict[str, str]:
-    """The labels that an export's folders stand for."""
     if CLASSES not in files.names:
         return {}
     try:

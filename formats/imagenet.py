@@ -40,8 +40,6 @@ _OPEN_TARS = 8
 
 
 class _Names:
-    """What the classes are called, and which of them the validation images are of."""
-
     def __init__(self, synsets: Mapping[str, str], truth: tuple[str, ...] = ()) -> None:
         shared = Counter(synsets.values())
         self.labels = {wnid: words if shared[words] == 1 else f"{words}, {wnid}" for wnid, words in synsets.items()}
@@ -199,7 +197,6 @@ class _ClassTars:
         return stamp_of(self._path)
 
     def _list(self, wnid: str, report: Report) -> Mapping[str, tuple[int, int]]:
-        """Place and size of each image of a class, in the order of their names."""
         inner = Report()
         try:
             with self._path.open("rb") as file:

@@ -210,7 +210,6 @@ def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
 
 
 def _finds(layout: Layout, files: Files, options: Mapping[str, str]) -> bool:
-    """True if a format finds an image."""
     try:
         return next(layout.source(files, Report(), options, False).find(), None) is not None
     except (UserError, OSError):
@@ -267,5 +266,4 @@ def _claimed(files: Files) -> str:
 
 
 def _by_lists(name: str) -> bool:
-    """True for a format that lists its images in a file."""
     return name in ("csv", "parquet", "coco", "imagefolder", "webdataset", "yolo")

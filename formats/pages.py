@@ -269,7 +269,6 @@ def _licences(test_set: TestSet) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a person's words in one line, with markup escaped."""
     escaped = " ".join(text.split())
     for mark in "\\`*_[]<>#|":
         escaped = escaped.replace(mark, f"\\{mark}")

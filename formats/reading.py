@@ -118,7 +118,6 @@ def _count(source: Source) -> int:
 
 
 def _whole(source: Source, report: Report) -> Iterator[Found]:
-    """The items that nothing is known against, their splits those of the studio."""
     tally = Tally(report)
     for found in source.find():
         if found.problem:
@@ -197,7 +196,6 @@ def _examples(
 
 
 def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labels: Collection[str] | None) -> _Loaded:
-    """Put the pictures of an example right and in place."""
     if labels is not None and found.label and found.label not in labels:
         return _Loaded(found, f"Its label “{found.label[:80]}” is not a known one: correct it, or add the label.")
     try:
@@ -246,7 +244,6 @@ def _write(into: Path, data: bytes) -> str:
 
 
 def _twice(found: Found, known: _Seen) -> str:
-    """Why a second file of one content is not taken."""
     if found.label != known.label:
         return f"It shows the same as {known.file}, which has the label “{known.label}” and not “{found.label}”."
     if found.split != known.split:

@@ -23,8 +23,6 @@ from formats.types import Found, Report, Row
 
 
 class _Record(Row):
-    """A line of `records.jsonl`: the row of an example, and where its files are."""
-
     file: str = ""
     mask_file: Any = None
     width: Any = None
@@ -75,7 +73,6 @@ class RecordedSource(Source):
         return self._joined(self._inner.at(key), Report())
 
     def _joined(self, one: Found, report: Report) -> Found:
-        """The item with what its record says of it."""
         line = by_form(self._places, one.file)
         if line is None or (one.row is not None and one.row.sha256):
             return one
@@ -124,7 +121,6 @@ def _where(line: Line) -> str:
 
 
 def _whole_numbers(numbers: Any) -> dict[int, int] | None:
-    """A mapping of class numbers that came from a file; None for what is none."""
     if not isinstance(numbers, dict):
         return None
     try:

@@ -308,7 +308,6 @@ class ShiftSource(Source):
         return replace(found, mask=lambda size: _first_channel(mask(size)), classes=names)
 
     def _group(self, place: str) -> tuple[Files, Files | None, Mapping[str, Mapping[str, str]]]:
-        """Images, masks and sequences of a view."""
         if place not in self._groups:
             images, masks = self._opened(place, "img"), self._opened(place, "semseg")
             if images is None:

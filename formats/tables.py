@@ -174,7 +174,6 @@ class TableSource(Source):
         return self._seen
 
     def _found(self, row: _Row, tally: Tally) -> Found | None:
-        """The item of a row; None, told, for a row that names no image."""
         folder = posixpath.dirname(row.table)
         image, mask = (self._file(named, folder) for named in (row.image, row.mask))
         for column, named in row.more.items():
@@ -224,7 +223,6 @@ class TableSource(Source):
                 )
 
     def _is_near(self, name: str) -> bool:
-        """True if an image is one that the tables should name."""
         return True
 
 
@@ -245,8 +243,6 @@ class MetadataSource(TableSource):
 
 
 class _Index:
-    """What a run through the tables tells of all rows."""
-
     def __init__(self) -> None:
         self.keys = Places()
         self.tables, self.places = array("I"), array("Q")
@@ -266,8 +262,6 @@ class _Index:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of a table: what it names, and what it says."""
-
     table: str
     where: str
     place: int
@@ -281,7 +275,6 @@ class _Row:
 
 
 def _named(values: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """The file that the first filled one of some columns names, in any case."""
     by_name = {column.casefold(): value for column, value in reversed(list(values.items()))}
     return next(
         (
@@ -294,8 +287,6 @@ def _named(values: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 
 class _Rows:
-    """The rows of a table, each with the place where it begins. Those that cannot be read are told."""
-
     def __init__(self, files: Files, table: str, report: Report, tally: Tally, label: str) -> None:
         self._files, self._table, self._report, self._tally, self._label = files, table, report, tally, label
         self._is_csv = table.lower().endswith(_CSV)
@@ -315,7 +306,6 @@ class _Rows:
             self._report.refuse(self._table, "It is not in UTF-8: save it as “CSV UTF-8”.")
 
     def at(self, place: int) -> _Row | None:
-        """The row at a place."""
         if self._table.endswith(".parquet"):
             return next(islice(self._columns(), place, None), None)
         with self._open() as file:

@@ -153,7 +153,6 @@ class YoloSource(Source):
 
     @staticmethod
     def _sibling(name: str, folder: str, ending: str) -> str | None:
-        """The file of the same name in the folder beside `images`."""
         parts = name.split("/")
         at = next((at for at in range(len(parts) - 2, -1, -1) if parts[at].lower() == "images"), None)
         if at is None:

@@ -212,8 +212,6 @@ class Driver:
 
 
 class _RecipeRun:
-    """A request that is being carried out on one source."""
-
     def __init__(
         self, driver: Driver, recipe: Recipe, store: Store, emit: Emit, cancelled: threading.Event | None
     ) -> None:
@@ -225,7 +223,6 @@ class _RecipeRun:
         """Parts of earlier replies for later stages."""
 
     def stage(self, name: StageName, request: Request, later: tuple[StageName, ...]) -> None:
-        """Run a stage, unless its value is fresh. `later` are the stages that follow in this request."""
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
         prompts, values = driver.prompts(recipe, request.prompts), store.values()
         stage, made_by = recipe.stage(name), driver.producers(recipe, prompts, settings)
@@ -280,7 +277,6 @@ class _RecipeRun:
         self._emit(StageDone(name, value, unchanged=inputs.before is not None and value.value == inputs.before))
 
     def draw(self, request: Request, worklist: Worklist | None) -> None:
-        """Draw the images of the worklist, or else those of the request."""
         if worklist is None:
             worklist = FixedWorklist(self._lacking(request) if request.images is None else request.images)
         if not worklist.waiting():
@@ -389,15 +385,12 @@ class _Image:
 
 @dataclass(eq=False)
 class _Batch:
-    """A batch that is being filled."""
-
     size: int
     key: Hashable
     images: dict[int, _Image] = field(default_factory=dict)
     """Images by place."""
 
     def place_for(self, image: PlannedImage) -> int | None:
-        """Return the place of an image, or None if there is no room for it."""
         if image.batch is not None:
             return None if image.batch.place in self.images else image.batch.place
         return next((place for place in range(self.size) if place not in self.images), None)
@@ -555,7 +548,6 @@ class Drawing:
         self._driver.speeds.add(self._description.effort(prepared.settings, prepared.source.image.size), seconds)
 
     def _stop_if_dropped(self, images: list[_Image]) -> None:
-        """Raise _Dropped if none of these images is wanted any more."""
         stop_if(self._cancelled)
         if {image.taken for image in images} <= set(self._worklist.dropped()):
             raise _Dropped

@@ -34,8 +34,6 @@ Ask = Callable[[Sequence[Any]], Sequence[Any]]
 
 @dataclass
 class _Waiting:
-    """The requests of one thread."""
-
     number: int
     kind: str
     wanted: Sequence[Any]

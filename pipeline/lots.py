@@ -88,7 +88,6 @@ def _run_phase(
     tell: EmitOf,
     cancelled: threading.Event | None,
 ) -> list[tuple[int, Exception]]:
-    """Run the stages of one kind of model. Return the works that failed, with their errors."""
     waiting, ended = deque(asked), list[tuple[int, Exception]]()
     over: list[Exception] = []
     """The error that ends all work."""
@@ -133,7 +132,6 @@ def _run_phase(
 
 
 def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
-    """Return True if the model of these stages takes several requests at once. Loads it if there is work for it."""
     if len(asked) < 2 or not any(_is_due(driver, *one[1:]) for one in asked):
         return False
     if producer == "captioner":

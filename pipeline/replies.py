@@ -114,7 +114,6 @@ def with_json_repaired(answer: str, names: Collection[str]) -> str:
 
 
 def _without_channels(text: str) -> tuple[str, list[str]]:
-    """Return the text of the final channel, or a text without channels unchanged, and the thoughts."""
     messages = list(_CHANNEL.finditer(text))
     if not messages:
         bare = _BARE_CHANNELS.match(text)
@@ -125,7 +124,6 @@ def _without_channels(text: str) -> tuple[str, list[str]]:
 
 
 def _without_tags(text: str) -> tuple[str, list[str]]:
-    """Return the text outside of tags for thoughts, and the thoughts."""
     answer, thoughts, at, inside = "", list[str](), 0, False
     for tag in _TAG.finditer(text):
         between, at = text[at : tag.start()], tag.end()

@@ -129,7 +129,6 @@ def level(value: float) -> str:
 
 
 def _measure(ratings: Ratings, figure: Callable[[list[Counter[str]]], float | str]) -> Measure:
-    """Counts the answers of every item with two or more and puts a figure, or the words for none, into its frame."""
     paired = [Counter(item) for item in ratings if len(item) >= 2]
     if not paired:
         return Measure(None, NO_PAIRS, 0, 0.0)
@@ -178,7 +177,6 @@ def _words(
     ordinal: Measure | None,
     frequent: tuple[str, float] | None,
 ) -> str:
-    """One or two sentences on all figures of a question."""
     if frequent is None:
         return "No vote counts yet."
     if observed.value is None or first.value is None:

@@ -72,7 +72,6 @@ def habit_of(questions: Sequence[Question], drawn: random.Random) -> dict[str, s
 
 
 def _answer(behaviour: Behaviour, question: Question, true: str, drawn: random.Random) -> str:
-    """The true answer, or what error and bias make of it."""
     options = question.answers()
     if drawn.random() < abs(behaviour.bias):
         high = options[-1] if question.kind == "scale" else options[0]

@@ -158,5 +158,4 @@ def _false(
 
 
 def _lacks(item: NewItem, name: str) -> bool:
-    """Whether an item that says what it shows does not show this class."""
     return bool(item.classes) and name.casefold() not in {shown.casefold() for shown in item.classes}

@@ -54,7 +54,6 @@ def figure_rows(report: StudyReport) -> list[Row]:
 
 
 def _question(result: QuestionResult) -> Iterator[Row]:
-    """All figures of one question."""
     name = result.question.id
     if result.question.valid:
         yield _slice("valid", name, "after exclusions", "all", result.after)

@@ -124,5 +124,4 @@ def bounds(valid: int, decided: int, missing: int) -> Bounds:
 
 
 def _ends(low: float, high: float) -> str:
-    """The ends of an interval in percent, rounded outwards at neither end."""
     return f"{100 * low:.1f} to {100 * high:.1f}"

@@ -113,7 +113,6 @@ def _expected(given: Answers, questions: Mapping[str, Question]) -> Answers:
 
 
 def _parts(text: str, what: str) -> tuple[str, ...]:
-    """Names parted by semicolons."""
     parts = tuple(dict.fromkeys(part.strip() for part in text.split(";") if part.strip()))
     if len(parts) > MAX_PARTS or any(len(part) > LONGEST_PART for part in parts):
         raise ValueError(f"its {what} are more than {MAX_PARTS}, or one has more than {LONGEST_PART} characters")
@@ -136,7 +135,6 @@ def _origin(text: str) -> dict[str, Any]:
 
 
 def _too_deep(value: Any) -> bool:
-    """Whether lists and objects stand in each other more than `DEEPEST_ORIGIN` times."""
     level = [value]
     for _ in range(DEEPEST_ORIGIN):
         inside = [list(held.values()) if isinstance(held, dict) else held for held in level]

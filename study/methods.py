@@ -28,7 +28,6 @@ def paragraph(report: StudyReport) -> str:
 
 
 def _state(report: StudyReport) -> str:
-    """The state of the study in a sentence."""
     return {"draft": "a draft", "running": "still running", "paused": "paused"}[report.study.state]
 
 
@@ -38,7 +37,6 @@ def _brought(report: StudyReport) -> bool:
 
 
 def _protocol(report: StudyReport) -> list[str]:
-    """What was judged, by how many, on which questions, under which consensus."""
     rules = report.study.rules
     asked = [question for question in rules.questions if not question.follows]
     sentences = [
@@ -70,7 +68,6 @@ def _protocol(report: StudyReport) -> list[str]:
 
 
 def _who_they_were(report: StudyReport) -> list[str]:
-    """How far workers are known to be different people."""
     if _brought(report):
         return []
     had = report.conditions
@@ -138,7 +135,6 @@ def _manner(report: StudyReport) -> list[str]:
 
 
 def _described(question: Question) -> str:
-    """A question with its possible answers."""
     if question.kind == "scale":
         ends = f", from {question.low} to {question.high}" if question.low and question.high else ""
         answers = f"1 to 5{ends}"
@@ -151,7 +147,6 @@ def _described(question: Question) -> str:
 
 
 def _people(rules: Rules) -> list[str]:
-    """Who could take part."""
     required = rules.eligibility
     approved = f"an approval rate above {_share(required.min_approval)}"
     if not required.min_finished and not required.min_approval:
@@ -184,7 +179,6 @@ def _training(report: StudyReport) -> list[str]:
 
 
 def _controls(report: StudyReport) -> list[str]:
-    """The control policy and how it went."""
     policy = report.study.rules.controls
     if not policy.share and not report.controls.n:
         return ["There were no control items."]
@@ -205,7 +199,6 @@ def _controls(report: StudyReport) -> list[str]:
 
 
 def _collected(report: StudyReport) -> list[str]:
-    """Votes, workers and every exclusion with its reason."""
     if not report.votes_cast or report.first is None or report.last is None:
         return ["No vote has been collected."]
     voted = [worker for worker in report.workers if worker.votes]
@@ -248,7 +241,6 @@ def _collected(report: StudyReport) -> list[str]:
 
 
 def _results(report: StudyReport) -> list[str]:
-    """The rates with intervals, discards and bounds, question by question, and the agreement."""
     if not report.votes_counted:
         return []
     sentences = []
@@ -274,7 +266,6 @@ def _results(report: StudyReport) -> list[str]:
 
 
 def _result(result: QuestionResult, several: bool, consensus: int) -> str:
-    """What one question found."""
     name = f"“{result.question.id}”" if several else "Result"
     if result.question.kind == "text":
         return f"{name}: {count_of(len(result.remarks), 'answer')} in free text."
@@ -303,7 +294,6 @@ def _result(result: QuestionResult, several: bool, consensus: int) -> str:
 
 
 def _rate(name: str, after: Slice, before: Slice) -> str:
-    """A validity rate with what was discarded, the bounds, and the rate before exclusions if it differs."""
     sentence = f"{name}: "
     if after.rate.value is None:
         sentence += f"the share of valid images is {after.rate.words}"
@@ -325,7 +315,6 @@ def _rate(name: str, after: Slice, before: Slice) -> str:
 
 
 def _agreement(found: Agreement) -> str:
-    """All measures, with what they were computed on."""
     if found.raw.value is None:
         return f"Agreement is {found.raw.words}."
     measures = [
@@ -344,7 +333,6 @@ def _agreement(found: Agreement) -> str:
 
 
 def _adjudicated(report: StudyReport) -> list[str]:
-    """What a person decided, kept apart."""
     apart = report.images_adjudicated
     results = [result for result in report.questions if result.adjudicated is not None]
     if apart is None or not results:
@@ -355,18 +343,15 @@ def _adjudicated(report: StudyReport) -> list[str]:
 
 
 def _figure(measure: Measure) -> str:
-    """A figure, or why there is none."""
     return measure.words if measure.value is not None else f"undefined ({measure.words.removeprefix('undefined: ')})"
 
 
 def _when(first: datetime, last: datetime) -> str:
-    """The days of the votes, at the beginning of a sentence."""
     start, end = (f"{day.day} {day:%B %Y}" for day in (first, last))
     return f"On {start}" if start == end else f"From {start} to {end}"
 
 
 def _were(number: int) -> str:
-    """The verb that fits a number."""
     return "was" if number == 1 else "were"
 
 
@@ -376,7 +361,6 @@ def _share(share: float) -> str:
 
 
 def _count(count: int, n: int) -> str:
-    """A part of a whole with its share."""
     return f"{count:,} of {n:,} ({percent(count / n)})"
 
 

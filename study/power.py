@@ -112,7 +112,6 @@ def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float =
 
 
 def _agrees(p_yes: float, rules: Rules) -> float:
-    """The chance of a consensus on yes."""
     found = survival(p_yes, rules.votes, rules.consensus)
     return found.share * found.yes
 
@@ -123,7 +122,6 @@ def _chosen(share: float) -> str:
 
 
 def _minutes(minutes: float) -> str:
-    """A time in a sentence."""
     if minutes < 1:
         return "less than a minute"
     whole = round(minutes)

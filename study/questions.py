@@ -98,7 +98,6 @@ def too_long(name: str, text: str) -> RuleProblem:
 
 
 def _question_problems(questions: Sequence[Question]) -> Iterator[RuleProblem]:
-    """Yield what is wrong with each question, checked with the sound ones before it, then with all of them together."""
     if not questions:
         yield RuleProblem("questions", "A study needs at least one question.")
     sound: dict[str, Question] = {}
@@ -115,7 +114,6 @@ def _question_problems(questions: Sequence[Question]) -> Iterator[RuleProblem]:
 
 
 def _check_question(question: Question, earlier: Mapping[str, Question]) -> None:
-    """One question and those before it."""
     name = f"Question “{question.text or question.id}”"
     if not _ID.fullmatch(question.id):
         raise ValueError(

@@ -90,7 +90,6 @@ def _of_controls(rules: Rules, items: Sequence[NewItem], controls: Sequence[NewI
 def _of_telling(
     rules: Rules, items: Sequence[NewItem], controls: Sequence[NewItem], quiz: Sequence[NewItem]
 ) -> Iterator[Finding]:
-    """By what an annotator could tell control items from others."""
     known = [*controls, *(quiz if rules.eligibility.quiz else [])]
     of_source = Counter(item.source_sha for item in items)
     shown = Counter(what_it_shows(item).image_sha for item in known)
@@ -174,7 +173,6 @@ def _without_answer(rules: Rules, items: Sequence[NewItem], field: str, name: st
 
 
 def _of_limit(rules: Rules, items: int) -> Iterator[Finding]:
-    """How many people it takes when nobody judges everything."""
     if rules.most_items and rules.most_items < items:
         people = math.ceil(items * rules.votes / rules.most_items)
         each = count_of(rules.most_items, "image")

@@ -106,7 +106,6 @@ def analyse(data: StudyData) -> StudyReport:
 
 
 def _conditions(data: StudyData, items: Sequence[Item]) -> Conditions:
-    """What items and workers had in fact."""
     rules = data.study.rules
     here = [vote for vote in data.votes if vote.kind in ("item", "control") and not vote.imported]
     voted = {vote.worker for vote in here if vote.kind == "item"}
@@ -133,7 +132,6 @@ def _question(
     by_person: Outcomes | None,
     seed: int,
 ) -> QuestionResult:
-    """All figures of one question."""
     telling, found = bool(question.valid), of_question(outcomes, question.id)
     ratings = _ratings(question, items, after)
     ordered = question.kind == "scale"
@@ -185,7 +183,6 @@ def _pooled(items: Sequence[Item], votes: Counted, questions: Sequence[Question]
 def _answers(
     question: Question, ratings: Mapping[int, Sequence[str]], outcomes: Mapping[int, ItemOutcome]
 ) -> tuple[AnswerShare, ...]:
-    """How often each possible answer was given, and how often it was the consensus."""
     agreed = [found.answer for found in outcomes.values() if found.status == "consensus"]
     return tuple(
         AnswerShare(
@@ -241,7 +238,6 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
 
 
 def _remarks(question: Question, items: Sequence[Item], votes: Counted) -> tuple[Remark, ...]:
-    """What was written in answer to a question in free text."""
     if question.kind != "text":
         return ()
     return tuple(
@@ -276,7 +272,6 @@ def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, .
 def _notes(
     data: StudyData, items: Sequence[Item], cast: Sequence[Vote], after: Counted, excluded: set[str], people: int
 ) -> tuple[str, ...]:
-    """What stands between these figures and a conclusion."""
     rules, notes = data.study.rules, []
     if not items:
         return ("This study has no images yet.",)

@@ -116,8 +116,6 @@ _SEEN: dict[bytes, str] = {}
 
 
 class _Annotator:
-    """One simulated worker with a browser's cookies."""
-
     def __init__(self, plan: Simulation, number: int, certificates: ssl.SSLContext, end: float) -> None:
         self.plan, self.number, self.end = plan, number, end
         self.behaviour, self.run = plan.crew[number], WorkerRun()
@@ -279,7 +277,6 @@ def question_of(data: Mapping[str, Any]) -> Question:
 
 
 def _sentence(reply: httpx.Response) -> str:
-    """What the server said."""
     try:
         return str(reply.json()["error"])
     except (ValueError, KeyError, TypeError):

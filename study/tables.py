@@ -93,7 +93,6 @@ def answer_rows(data: StudyData) -> list[Row]:
 
 
 def _why_not(vote: Vote, excluded: Mapping[str, str]) -> str:
-    """Why a vote is not in the result."""
     if vote.kind != "item":
         return f"{vote.kind} item"
     if vote.worker in excluded:
@@ -151,7 +150,6 @@ def result_rows(data: StudyData) -> list[Row]:
 def _dawid_skene(
     question: Question, outcomes: Mapping[int, Mapping[str, ItemOutcome]], votes: Mapping[int, Sequence[Vote]]
 ) -> dict[int, tuple[str, float | None]]:
-    """The model's answer to a question by item, and how likely it is."""
     if question.kind == "text":
         return {}
     given = [

@@ -65,7 +65,6 @@ def made_training(
 
 
 def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:
-    """Why the right answers of an item that was made are right, for the worker."""
     # Beside its source no two pictures are the same, so that this one is in another light.
     light = " Only its light is another one." if rules.show_source else ""
     about = [q.only_with for q in rules.questions if q.id in item.expected and q.only_with]

@@ -88,7 +88,6 @@ def _decided(vote: Vote, verdict: ApprovalVerdict) -> str:
 
 
 def _inputs(vote: Vote, item: Item) -> Row:
-    """What a HIT was made of."""
     return {
         "image": f"{item.public}.png",
         "source": f"{item.public}.source.png" if item.source_sha else "",

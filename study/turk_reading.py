@@ -130,7 +130,6 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
 
 
 def _check_columns(table: Table) -> None:
-    """Whether it is such a file at all."""
     missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
     if missing:
         raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
@@ -163,12 +162,10 @@ def _keys(name: str) -> tuple[str, ...]:
 
 
 def _find(name: str, known: Mapping[str, Item]) -> Item | None:
-    """The item that a cell names."""
     return next((known[key] for key in _keys(name) if key in known), None)
 
 
 def _image_column(table: Table, known: Mapping[str, Item]) -> str:
-    """The column that names the images."""
     found = {
         name: sum(_find(row.get(name, ""), known) is not None for row in table.rows[:_LOOKED_AT])
         for name in table.columns
@@ -184,7 +181,6 @@ def _image_column(table: Table, known: Mapping[str, Item]) -> str:
 
 
 def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
-    """What was decided of an assignment, and what its worker was told."""
     status, feedback = row.get("AssignmentStatus", "").casefold(), as_written(row.get("RequesterFeedback", ""))
     if status == "rejected" or row.get("Reject", ""):
         return "rejected", (feedback or row.get("Reject", ""))[:500]
@@ -258,7 +254,6 @@ def _from_json(cell: str) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """A value of JSON as the cell of a column would have it."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -293,7 +288,6 @@ def _vote(
     verdict: ApprovalVerdict,
     reason: str,
 ) -> ImportedVote:
-    """A row as a vote. Raises ValueError for what does not fit the rules."""
     worker = row.get("WorkerId", "")
     if not _WORKER.fullmatch(worker):
         raise ValueError(f"“{worker[:80]}” is no worker's name: letters, digits, and . : @ - _ only, at most 64")

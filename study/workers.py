@@ -65,7 +65,6 @@ def _figures(
     outcomes: Mapping[int, Mapping[str, ItemOutcome]],
     beside: tuple[str, ...],
 ) -> WorkerFigures:
-    """One line of the table."""
     rules = study.rules
     on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items]
     timed = [vote.seconds for vote in votes if vote.kind in ("item", "control")]

@@ -195,7 +195,6 @@ def word_meanings() -> dict[str, tuple[WordMeaning, ...]]:
 
 @cache
 def _told() -> dict[str, str]:
-    """A word for each id in `word_meanings`."""
     return {one: f"{word}: {own.told}" for word, all_ in word_meanings().items() for own in all_ for one in own.wordnet}
 
 
@@ -302,6 +301,5 @@ def kinds_of(name: str) -> frozenset[str]:
 
 
 def _rows(file: str) -> Iterator[dict[str, str]]:
-    """The rows of a table, without the lines that say where it is from."""
     with (FOLDER / file).open(encoding="utf-8", newline="") as lines:
         yield from csv.DictReader(line for line in lines if not line.startswith("#"))

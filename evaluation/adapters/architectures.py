@@ -150,7 +150,6 @@ def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: s
 
 
 def _of_torchvision(weights: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """How torchvision prepares images for some weights of its own."""
     prepare = weights.transforms()
     scaling = f"shorter side scaled to {prepare.resize_size[0]} pixels"
     if crop := getattr(prepare, "crop_size", ()):
@@ -167,7 +166,6 @@ def _of_torchvision(weights: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
 
 
 def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """How timm prepares images for a model of its own."""
     from timm.data import create_transform, resolve_model_data_config
 
     config = resolve_model_data_config(net)
@@ -222,7 +220,6 @@ def _from_file(wanted: UnderTestSettings) -> Network:
 
 
 def _misfit(net: Any, state: Mapping[str, Any]) -> str:
-    """The weights by which a checkpoint does not fit a network, in words."""
     own = net.state_dict()
     lacking, foreign = ([*one.keys() - other.keys()] for one, other in ((own, state), (state, own)))
     shaped = [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
@@ -266,7 +263,6 @@ def _chosen_library(
 
 
 def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
-    """Whether tensors have the names and shapes of an architecture's."""
     import torch
 
     with torch.device("meta"):  # compared, and no memory taken
@@ -333,7 +329,6 @@ def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
-    """The tensors of a checkpoint and what its header says."""
     import torch
     from safetensors import SafetensorError, safe_open
 

@@ -57,7 +57,6 @@ class _Answer:
     content: bytes
 
     def json(self) -> Any:
-        """None for what is no JSON."""
         try:
             return json.loads(self.content)
         except (ValueError, RecursionError):
@@ -65,13 +64,10 @@ class _Answer:
 
     @property
     def shown(self) -> str:
-        """Its beginning, in one line."""
         return " ".join(self.content[:600].decode("utf-8", "replace").split())[:120]
 
 
 class _Passing(Exception):
-    """A fault that may be over at the next try."""
-
     def __init__(self, told: UserError, wait: float | None = None, tries: int = TRIES) -> None:
         super().__init__(str(told))
         self.told, self.wait, self.tries = told, wait, tries

@@ -258,8 +258,6 @@ class OnnxAdapter:
 
 @dataclass(frozen=True)
 class _Answers:
-    """An output of a model that answers for its classes."""
-
     kind: Kind
     last: bool
     """Whether the classes of a segmenter are the last axis."""
@@ -296,7 +294,6 @@ def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
 
 
 def _one_number(found: np.ndarray) -> bool:
-    """Whether an output has one number for an image, or for each of its pixels."""
     return found.size == 1 or (found.ndim == 4 and 1 in (found.shape[1], found.shape[3]))
 
 
@@ -317,7 +314,6 @@ class _Contents:
 
 
 def _made_by(graph: Any, output: str) -> str:
-    """The operator that gives an output's numbers their range."""
     made = {name: node for node in graph.node for name in node.output}
     constants = {tensor.name for tensor in graph.initializer}
     constants |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}

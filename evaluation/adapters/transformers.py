@@ -113,7 +113,6 @@ def _config(folder: Path, called: str) -> Mapping[str, Any]:
 
 
 def _kind(config: Mapping[str, Any], called: str) -> Kind:
-    """Raises UserError for what is neither a classifier nor a segmenter."""
     named = [str(name) for name in config.get("architectures") or ()]
     kinds = {kind for name in named for ending, kind in CLASSES.items() if name.endswith(ending)}
     if len(kinds) != 1:
@@ -125,7 +124,6 @@ def _kind(config: Mapping[str, Any], called: str) -> Kind:
 
 
 def _require_one_of_all(config: Any, called: str) -> None:
-    """Raise UserError for classes with gaps in their numbers, and for a model that does not choose one of them."""
     held, purpose = config.id2label, config.problem_type
     if sorted(held) != list(range(len(held))):
         raise UserError(
@@ -185,8 +183,6 @@ def _processor(folder: Path, called: str) -> Any:
 
 
 def _scaling(held: Mapping[str, Any]) -> str:
-    """How an image processor gives an image its size, in words."""
-
     def sides(size: Any) -> str:
         return f"{size['width']} × {size['height']}" if isinstance(size, dict) and size.get("width") else ""
 
@@ -203,7 +199,6 @@ def _scaling(held: Mapping[str, Any]) -> str:
 
 
 def _shown(held: Mapping[str, Any]) -> Preprocessing:
-    """What an image processor does, by its own record."""
     size = held.get("crop_size") if held.get("do_center_crop") else held.get("size")
     whole = isinstance(size, dict) and size.get("width") and size.get("height")
     normalised = bool(held.get("do_normalize", True))

@@ -91,7 +91,6 @@ def _of_timm(wanted: UnderTestSettings) -> Weights:
 
 
 def _cached(url: str) -> Path:
-    """Where torch keeps what it fetched from an address."""
     import torch
 
     return Path(torch.hub.get_dir()).expanduser() / "checkpoints" / Path(urlsplit(url).path).name

@@ -125,7 +125,6 @@ class _Mean:
 
     @cached_property
     def ends(self) -> tuple[float, float]:
-        """The interval of the mean."""
         of_sources, share = self.table.mean(axis=0), self.value
         if share in (0.0, 1.0):
             from scipy import stats
@@ -142,7 +141,6 @@ class _Mean:
         return float(middle - away), float(middle + away)
 
     def figure(self, value: float, ends: tuple[float, float], beside: _Mean | None = None) -> Figure:
-        """A figure of it, and of another one `beside` it."""
         why = _too_few(self) or (_too_few(beside) if beside is not None else "")
         if why:
             return Figure(value, n=self.images, sources=self.sources, why=why)
@@ -150,7 +148,6 @@ class _Mean:
 
 
 def _too_few(one: _Mean, seeds: int = FEWEST_SEEDS) -> str:
-    """Why there is no interval; "" where there is one."""
     if one.seeds < seeds and one.trained:
         return f"too few trainings to say: it takes {seeds} an arm"
     if one.sources < FEWEST_SOURCES:
@@ -172,7 +169,6 @@ def _variances(table: Floats) -> Floats:
 
 
 def _reach(variances: Floats, seeds: int, sources: int) -> float:
-    """Half the width of the interval of a mean with such variances."""
     by_sources, by_seeds, left = variances
     square = _student(sources - 1) ** 2 * by_sources
     if by_seeds > left:  # what is left is in the part by sources already
@@ -182,14 +178,12 @@ def _reach(variances: Floats, seeds: int, sources: int) -> float:
 
 @lru_cache
 def _student(freedom: int) -> float:
-    """How many standard errors Student's t reaches with such degrees of freedom."""
     from scipy import stats
 
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
 
 
 def _difference(one: _Mean, other: _Mean) -> Figure:
-    """One arm less another on the same images."""
     spread = [max(part[0] + max(part[1] - part[2], 0.0), 0.0) for part in (one.variances, other.variances)]
     alike = 0.0
     if one.sources > 1 and min(spread) > 0:

@@ -204,7 +204,6 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
 
 
 def _note_other_seconds(folder: Path, whole: float) -> None:
-    """Write down how much of the seconds of a training were not those of its updates."""
     file = folder / ABOUT
     held = json.loads(file.read_text(encoding="utf-8"))
     replace_file(file, partial(Path.write_text, data=json.dumps(held | {"other_seconds": whole - held["timed"][0]})))

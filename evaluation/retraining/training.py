@@ -171,8 +171,6 @@ def train(
 
 
 class _Examples:
-    """The pixels and the targets of batches."""
-
     def __init__(self, arm: Arm, kind: TaskKind, prepare: Callable[[Image.Image], Any], seed: int) -> None:
         from torchvision.transforms import v2
 

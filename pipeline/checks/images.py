@@ -136,7 +136,6 @@ def _other_labels(task: Task, labels: Sequence[str]) -> list[str]:
 
 
 def _labelled(caption: str, label: str, name: str) -> str:
-    """The caption with a name in the place of its label."""
     spans = find_phrase(caption, label)
     return _with(caption, spans, name) if spans else f"A photo of a {name}."
 
@@ -345,7 +344,6 @@ def label_seen(
 
 
 def _with(text: str, spans: Sequence[Span], words: str) -> str:
-    """The text with other words at some places."""
     for start, end in reversed(spans):
         text = text[:start] + words + text[end:]
     return text

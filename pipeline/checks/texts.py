@@ -165,7 +165,6 @@ def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Chec
 
 
 def _nothing_lost(source: str, counterfactual: CounterfactualCaption) -> Check:
-    """Whether all sentences and all things that the source introduces are still there, whatever the edit."""
     asked = _asked(counterfactual)
     things = lost_things(source, counterfactual.text, asked)
     sentences = lost_sentences(source, counterfactual.text, asked)
@@ -182,7 +181,6 @@ def _no_repetition(source: str, text: str) -> Check:
 
 
 def _asked(counterfactual: CounterfactualCaption) -> set[str]:
-    """The words of the edits, in the singular."""
     return {
         singular(word) for edit in counterfactual.edits for word in (*tokens(edit.keyword), *tokens(edit.alternative))
     }

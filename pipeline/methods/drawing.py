@@ -82,7 +82,6 @@ class DrawingMethod(ABC, Generic[R]):
         """Draw a batch of `size`, each image of its own prepared source."""
 
     def _negative_prompt(self, settings: MethodSettings) -> str:
-        """Return the negative prompt, or "" if none is read."""
         return ""
 
     @abstractmethod
@@ -162,7 +161,6 @@ class DrawingMethod(ABC, Generic[R]):
         seconds: float,
         embedder: Embedder | None,
     ) -> TestCase:
-        """The test case of what was drawn, whose `image` has the source's size."""
         if result.image is None or image is None:
             raise result.refused or UserError("This image was refused: try another seed, or change the caption.")
         counterfactual = planned.counterfactual

@@ -72,7 +72,6 @@ class _Once(Generic[T]):
 
     @property
     def made(self) -> T | None:
-        """What was made; None while it is not."""
         return self._made
 
     @property

@@ -115,7 +115,6 @@ class ChatVisionModel:
         return [str(text).strip() for text in texts]
 
     def _shows_pictures(self) -> bool:
-        """Whether a message with a picture reads otherwise than the same one without."""
         import jinja2
 
         text = {"type": "text", "text": "What is it?"}
@@ -199,7 +198,6 @@ class ServedChatModel:
 
 
 def _first(error: Exception) -> str:
-    """The first line that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 

@@ -137,7 +137,6 @@ def cache_folder() -> Path:
 
 @contextmanager
 def _clocked(compiling: Compiling) -> Iterator[None]:
-    """Counts the seconds in which this thread compiles."""
     from torch._dynamo.callback import callback_handler
 
     thread, began = threading.get_ident(), 0.0

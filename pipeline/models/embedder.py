@@ -100,7 +100,6 @@ class Clip:
     def _remembered(
         self, keys: Sequence[tuple[str, str]], embed: Callable[[Sequence[int]], list[list[float]]]
     ) -> list[list[float]]:
-        """The vectors of these, of which `embed` gives those that are not known, by their places."""
         import torch
 
         with self._lock:
@@ -121,7 +120,6 @@ def _parts(places: Sequence[int], size: int) -> list[Sequence[int]]:
 
 
 def _filled(part: Sequence[int], size: int) -> list[int]:
-    """A part with its first as often behind it as makes it whole."""
     return [*part, *[part[0]] * (size - len(part))]
 
 

@@ -108,7 +108,6 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._compiling.add(getattr(pipe, "unet", None) or pipe.transformer)
 
     def _parts(self, base: Path) -> dict[str, int]:
-        """How many parameters each of its parts has."""
         return parameters(base, self._section.variant)
 
     def _load_beside(self) -> None:
@@ -118,7 +117,6 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """What is done to the pipeline before anything else."""
 
     def _tiny_vae(self) -> Any:
-        """A tiny VAE for previews; None where there is none."""
         return None
 
     @abstractmethod
@@ -271,7 +269,6 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return self._device != "cpu" and self._placing.offload == "none"
 
     def _offload(self) -> None:
-        """From now on one part at a time is on the GPU."""
         self._pipe.enable_model_cpu_offload()
         self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
 
@@ -287,7 +284,6 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         super().__init__(section)
 
     def _parts(self, base: Path) -> dict[str, int]:
-        """With its ControlNet."""
         role, net = self._section.net_of(self._kind)
         return super()._parts(base) | {role: sum(parameters(locate(role, net), net.variant).values())}
 
@@ -384,7 +380,6 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return self._texts.once((text, count), encode)
 
     def _windows_of(self, one: DrawRequest) -> int:
-        """How many windows its prompt takes: in a batch they are as many for all."""
         return len(self._windows(one.prompt))
 
     def _windows(self, text: str) -> list[list[int]]:

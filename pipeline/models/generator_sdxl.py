@@ -116,8 +116,6 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return torch.cat(parts, dim=-1)
 
     def _pooled(self, text: str) -> torch.Tensor:
-        """The second encoder's summary of a text, of its first window."""
-
         def encode() -> torch.Tensor:
             import torch
 

@@ -277,8 +277,6 @@ def bring(
     from huggingface_hub.file_download import http_get
 
     class Counted:
-        """What the library takes for a progress bar."""
-
         def __init__(self, *_: Any, **__: Any) -> None: ...
 
         def __enter__(self) -> Counted:
@@ -395,7 +393,6 @@ def _wanted(weights: Weights) -> dict[str, Any]:
 
 
 def _matching(weights: Weights, folder: Path) -> int:
-    """Bytes of those files in a folder that the profile names."""
     from huggingface_hub.utils import filter_repo_objects
 
     names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]

@@ -145,7 +145,6 @@ class GgufModel:
         return reply
 
     def _leave_only(self, form: Form) -> None:
-        """Make the tokens that may not come next impossible."""
         size = self._llm.ctransformers_llm_logits_size()
         logits = np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
         logits[~form.allowed(size)] = -np.inf

@@ -113,7 +113,6 @@ class ChatLanguageModel:
     def _replies(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> list[str | UserError]:
-        """The replies to what is asked at once."""
         section, refused = self._section, dict[int, UserError]()
         thinks = section.thinking > 0 and "think" in str(self._tokenizer.chat_template)
         rows: dict[int, _Row] = {}
@@ -145,7 +144,6 @@ class ChatLanguageModel:
         ]
 
     def _reply(self, request: LanguageRequest, row: _Row, settings: LanguageSettings) -> str | UserError:
-        """What a row says in the end."""
         said = str(self._tokenizer.decode(row.said, skip_special_tokens=True)).strip()
         answer, thoughts = said, ""
         if row.form is None:

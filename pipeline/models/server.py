@@ -91,7 +91,6 @@ class _Answer:
     text: str
 
     def json(self) -> Any:
-        """None for what is no JSON."""
         try:
             return json.loads(self.text)
         except ValueError:
@@ -201,7 +200,6 @@ class ChatServer:
         return reply
 
     def _tried(self, body: dict[str, Any], prompt: str) -> ServerReply:
-        """The reply, asked for again where that may help."""
         import tenacity
 
         def last(state: tenacity.RetryCallState) -> bool:
@@ -326,7 +324,6 @@ class ChatServer:
         return ""
 
     def _fault(self, answer: _Answer, prompt: str) -> Exception:
-        """What is made of a status that is no success."""
         status, who = answer.status, f"The server at {self._address}"
         said = self._masked(answer.said)[:300].rstrip(". ")
         words = f" ({status}: {said})" if said else f" ({status})"
@@ -426,7 +423,6 @@ class ChatServer:
     # The wire
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None, prompt: str, root: bool = False) -> _Answer:
-        """One request. Raises _Passing when nobody answers in time, Cancelled when the person asks to stop."""
         import httpx
 
         address = self._address.removesuffix("/v1") if root else self._address
@@ -522,7 +518,6 @@ def side_by_side(
 
 
 def _error_in(found: Any) -> Any:
-    """Return what a reply says of a failure, in itself or in its choice; None if it says nothing of one."""
     if not isinstance(found, dict):
         return None
     if found.get("error"):
@@ -558,7 +553,6 @@ def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
 
 
 def _words_of(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What the last message says, without its pictures."""
     content = messages[-1]["content"]
     if isinstance(content, str):
         return content

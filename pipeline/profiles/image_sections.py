@@ -142,8 +142,6 @@ class ControlNetGenerator(ControlledGenerator):
 
 
 class _SharedControlNet(ControlledGenerator):
-    """One that has one ControlNet for many kinds of control image."""
-
     union: Weights
     """The ControlNet."""
     kinds: tuple[ControlKind, ...] = Field(("canny",), min_length=1)
@@ -161,7 +159,6 @@ class _SharedControlNet(ControlledGenerator):
 
     @property
     def controlnets(self) -> dict[ControlKind, ControlNet]:
-        """As `by_kind`."""
         return self.by_kind()
 
     def by_kind(self) -> dict[ControlKind, ControlNet]:
@@ -170,11 +167,9 @@ class _SharedControlNet(ControlledGenerator):
         return {kind: ControlNet(**union, detector=self.detectors.get(kind)) for kind in self.kinds}
 
     def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
-        """The same for all kinds."""
         return "ControlNet union", self.union
 
     def parts(self) -> dict[str, Weights]:
-        """The ControlNet is there once for all kinds."""
         found: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
         found |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
         return found | self._more()

@@ -83,8 +83,6 @@ ONLY_FACTS = (
 
 
 class _Asked(Data):
-    """What a captioner that chats is asked."""
-
     prompt: str = ONLY_FACTS
     """The instruction beside the picture; may hold $task."""
     max_pixels: int = Field(1_000_000, ge=1_024, le=50_000_000)

@@ -153,15 +153,12 @@ class _Attempts(Generic[V]):
 
     @property
     def wanted(self) -> bool:
-        """Whether it is to be asked (again)."""
         return self._made < self._most and (self.best is None or self.best[0] > 0)
 
     def request(self) -> LanguageRequest:
-        """The next attempt."""
         return LanguageRequest(self._text, self._inquiry.seed + self._made, self._stop, self._inquiry.schema)
 
     def take(self, reply: str) -> None:
-        """What it gave."""
         seed = self._inquiry.seed + self._made
         self._made, self._reply, self._seconds = self._made + 1, whole_letters(reply), time.monotonic() - self._start
         said, schema = read_reply(reply), self._inquiry.schema
@@ -180,7 +177,6 @@ class _Attempts(Generic[V]):
             self.best = (found, value, self._reply, seed, notes)
 
     def answer(self) -> Answer[V]:
-        """When no further attempt is wanted."""
         if self.best is None:
             times = "once" if self._made == 1 else f"{self._made} times"
             message = (

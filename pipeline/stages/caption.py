@@ -82,7 +82,6 @@ def run(
 
 
 def _said(raw: str, prompt: str, seed: int, settings: CaptionSettings) -> _Said:
-    """Take the caption from a reply, without thoughts. A refusal is no caption."""
     reply = read_reply(raw)
     why = "refused to describe the image" if is_refusal(reply.answer) else ""
     if not reply.answer:
@@ -92,7 +91,6 @@ def _said(raw: str, prompt: str, seed: int, settings: CaptionSettings) -> _Said:
 
 
 def _is_other(text: str, unlike: str, task: Task) -> bool:
-    """Whether a caption says something, something else, and names what the task protects if the other one did."""
     if not text or tokens(text) == tokens(unlike):
         return False
     return not unlike or len(failed(caption_checks(text, task))) <= len(failed(caption_checks(unlike, task)))

@@ -163,7 +163,6 @@ def _offered(
 
 
 def _taken(inquiry: Inquiry[str], said: EarlyReply, text: str) -> Answer[str] | None:
-    """A caption that was said, where nothing is wrong with it."""
     try:
         value = inquiry.read(text)
     except Unreadable:
@@ -322,7 +321,6 @@ def _inquiry(caption: Caption, edits: tuple[Edit, ...], task: Task, seed: int) -
 
 
 def _tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0) -> None:
-    """So many calls are `done`, of which so many come `before` those for captions."""
     if on_progress is not None:
         captions = pace.total - before
         note = f"caption {min(done - before + 1, captions)} of {captions}" if done >= before else "choosing the edits"

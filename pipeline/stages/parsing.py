@@ -134,7 +134,6 @@ def _edits_from(
 
 
 def _plain(text: str) -> str:
-    """What finds a text in a line without quotes, whatever its spaces."""
     return r"\s+".join(re.escape(word) for word in _unquoted(text).split())
 
 
@@ -179,7 +178,6 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _texts(value: Any) -> list[str]:
-    """The texts of a list, or one that stands in its place."""
     listed = [value] if isinstance(value, str) else value
     return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
 

@@ -214,7 +214,6 @@ def _list_of_lists(section: Mapping[str, Any]) -> str:
 
 
 def _lines_of(section: Mapping[str, Any], line: str, *rules: str) -> str:
-    """As many lines of one kind as a list has items."""
     more = section.get("maxItems", 100) - 1
     return "\n".join(
         (

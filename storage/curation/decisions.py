@@ -363,7 +363,6 @@ def _decided(
     key: str,
     session: int | None = None,
 ) -> Change:
-    """Keep a decision with its rows."""
     same = len(entries) - len(changed)
     if not changed:
         return Change(0, 0, same)
@@ -387,7 +386,6 @@ def _decided_before(db: sqlite_utils.Database, key: str, kind: DecisionKind | No
 
 
 def _taken_back_before(db: sqlite_utils.Database, row: Row) -> TakenBack:
-    """What came of it then, from its rows."""
     first, again = row, True
     while first["undoes"] is not None:
         first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again
@@ -398,7 +396,6 @@ def _taken_back_before(db: sqlite_utils.Database, row: Row) -> TakenBack:
 
 
 def _entry_of(db: sqlite_utils.Database, said: Row) -> int:
-    """The image that a row of a log is about."""
     if said.get("entry") is not None:
         return int(said["entry"])
     return int(db.execute("SELECT id FROM catalogue WHERE test_case = ?", [said["test_case"]]).fetchone()[0])

@@ -99,7 +99,6 @@ def common(rows: Iterable[tuple[int, bytes]], bits: Bits) -> int:
 
 
 def _parted(rows: Iterable[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]], Numbers]:
-    """Stored chunks of bits, and the entries of all those that list their places."""
     dense: list[tuple[int, bytes]] = []
     numbers: list[int] = []
     lists: list[bytes] = []

@@ -228,7 +228,6 @@ def _get(db: sqlite_utils.Database, number: int) -> Import:
 
 
 def _row(db: sqlite_utils.Database, number: int) -> Row:
-    """An import without what has to be counted."""
     for row in list(db.query("SELECT * FROM imports WHERE id = ?", [number])):
         return row
     raise UserError(f"There is no import {number}; take one from the list.", field="number")

@@ -107,7 +107,6 @@ def _strata(db: sqlite_utils.Database, selection: Selection) -> tuple[Bits, ...]
 
 
 def _without_decision(db: sqlite_utils.Database, selection: Selection, open_ones: Bits) -> Bits:
-    """The entries of cells of class and edit type in which nobody decided about an image yet."""
     reviewed = "SELECT 1 FROM catalogue_values WHERE facet = 'review' AND value <> 'open' AND entries > 0"
     if db.execute(reviewed).fetchone() is None:
         return open_ones

@@ -96,7 +96,6 @@ class Scores(Repository):
 
 
 def _forget(db: sqlite_utils.Database) -> None:
-    """Take the scores of the run before out of the catalogue."""
     db.execute(f"DELETE FROM catalogue_numbers WHERE measure = {NUMBER}")
     query = "SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ? OR facet = ?"
     for (value,) in db.execute(query, [MEASURE, f"bin:{MEASURE}"]).fetchall():

@@ -360,12 +360,10 @@ class Walk:
             yield from self._in_bin(number, int(value), falling, start)
 
     def _few(self, falling: bool) -> list[PageKey] | None:
-        """All that has a figure, in order, where these are few."""
         having = self._selection.whole & self._having
         return self._looked_up(entry_sets.entries_of(having), falling) if entry_sets.size(having) <= _FEW else None
 
     def _looked_up(self, entries: Numbers, falling: bool) -> list[PageKey]:
-        """These, which all have a figure, in order."""
         if not len(entries):
             return []
         query = """

@@ -141,7 +141,6 @@ class Vectors(Repository):
         return _files(db, embedder)
 
     def _files_to_add(self, db: sqlite_utils.Database, embedder: str, dimensions: int) -> _Files:
-        """Where the next vectors go."""
         held = _files(db, embedder)
         if held is not None and self._whole(held) < held.vectors:
             log.warning("The vectors of %s are not whole in %s; they are worked out anew.", embedder, self.folder)
@@ -161,7 +160,6 @@ class Vectors(Repository):
         return held
 
     def _whole(self, held: _Files) -> int:
-        """How many rows both files have."""
         rows_path, entries_path = self._paths(held.id)
         try:
             sizes = rows_path.stat().st_size, entries_path.stat().st_size

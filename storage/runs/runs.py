@@ -71,8 +71,6 @@ class ImportedRun:
 
 @dataclass(frozen=True)
 class _SavedRun:
-    """The same, its files on the disk."""
-
     record: RunRecord
     source: StoredImage
     mask: StoredImage | None

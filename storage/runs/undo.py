@@ -123,7 +123,6 @@ and to put it back stands in the list of runs.
 
 
 def _told(db: sqlite_utils.Database, steps: Sequence[UndoStep]) -> tuple[UndoStep, ...]:
-    """With what the last one changed in the state, where it did."""
     if not steps or steps[-1].kind != "state":
         return tuple(steps)
     return (*steps[:-1], replace(steps[-1], changed=tuple(_changes(db, steps[-1].rows[0]))))
@@ -136,7 +135,6 @@ _AS_JSON = ("task", "settings", "prompts")
 
 
 def _changes(db: sqlite_utils.Database, state_id: int) -> dict[Path, tuple[Any, Any]]:
-    """What a state changed, each with what it was before and after it."""
     run_of = "SELECT run FROM run_states WHERE id = :id"
     query = f"SELECT * FROM run_states WHERE run = ({run_of}) AND id <= :id ORDER BY id DESC LIMIT 2"
     after, before = (_leaves(row) for row in db.query(query, {"id": state_id}))
@@ -162,7 +160,6 @@ def _leaves(row: Row) -> dict[Path, Any]:
 
 
 def _columns(leaves: Mapping[Path, Any]) -> dict[str, Any]:
-    """Put together again."""
     mask, classes = leaves[("mask",)]
     plain: dict[str, dict[str, Any]] = {column: {} for column in _AS_JSON}
     for path, value in leaves.items():

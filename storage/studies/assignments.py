@@ -321,7 +321,6 @@ class Assignments(Repository):
         return bool(list(db.query(query, {"study": study_id, "worker": worker})))
 
     def _noted(self, given: Assignment) -> Assignment:
-        """Note when an assignment was given out."""
         self._given[given.id] = monotonic()
         while len(self._given) > _MOST_NOTED:
             del self._given[next(iter(self._given))]
@@ -341,7 +340,6 @@ class Assignments(Repository):
 
 
 def _has_had_most(db: sqlite_utils.Database, study_id: str, worker: str, rules: Rules) -> bool:
-    """Whether the worker has judged as many items as the rules let one person judge."""
     query = "SELECT items_seen FROM enrolments WHERE study = ? AND worker = ?"
     return bool(rules.most_items) and db.execute(query, [study_id, worker]).fetchone()[0] >= rules.most_items
 

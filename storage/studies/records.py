@@ -163,7 +163,6 @@ class _Restoring:
         self._db.table(table).insert(dict(row))
 
     def _append(self, table: str, row: Row) -> int:
-        """A row of this study under a number of its own."""
         return insert_row(self._db, table, {**{name: row[name] for name in row if name != "id"}, **self._here})
 
     def _rules(self, text: str) -> Rules:

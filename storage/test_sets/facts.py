@@ -73,7 +73,6 @@ def facts_of(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> dic
 
 
 def _profiles(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, str]:
-    """The profile that each was made with."""
     query = """
         SELECT test_cases.id, profile FROM test_cases JOIN runs ON runs.id = test_cases.run
         WHERE test_cases.id IN (SELECT value FROM json_each(?))
@@ -82,7 +81,6 @@ def _profiles(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, str]:
 
 
 def _votes(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """What the votes of studies say of each."""
     query = """
         SELECT test_case, study, outcome, votes FROM study_items
         WHERE test_case IN (SELECT value FROM json_each(?)) AND kind = 'item' ORDER BY id

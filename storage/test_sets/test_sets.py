@@ -557,7 +557,6 @@ def _count(db: sqlite_utils.Database, version: int) -> int:
 
 
 def _missing(db: sqlite_utils.Database, images: Iterable[str]) -> frozenset[str]:
-    """Those that are not in the workspace."""
     query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT sha FROM images)"
     return frozenset(sha for (sha,) in db.execute(query, [pack(sorted(set(images)))]))
 
