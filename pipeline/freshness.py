@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.settings import Settings
-from core.types import StageName, StageValue, T, Task, Trace
+from core.types import StageName, StageValue, Task
 from pipeline.methods import method_of
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe
@@ -150,19 +150,6 @@ def stale_stages(
         elif outdated:
             stale[stage.name] = f"the stage before it ({outdated[-1]}) is stale"
     return stale
-
-
-def by_person(
-    recipe: Recipe,
-    name: StageName,
-    value: T,
-    task: Task,
-    source_sha: str,
-    values: Mapping[StageName, Any],
-    settings: Settings,
-) -> StageValue[T]:
-    """A value that a person typed, as made from what stands before it now."""
-    return StageValue(value, Trace(author="person"), inputs_key(recipe, name, task, source_sha, values, settings))
 
 
 def producers(

@@ -227,12 +227,6 @@ _OF_TWO_CLASSES = frozenset(("",))
 """The meaning of a name that two classes of a set have: it agrees with no other set's."""
 
 
-def vocabulary(title: str) -> dict[str, frozenset[str]]:
-    """The labels of a data set as it writes them, and the ids in WordNet of what each means; none where not stated."""
-    rows = [row for row in _rows("vocabularies.csv") if row["set"] == title]
-    return {row["label"]: frozenset(row["wordnet"].split()) for row in rows}
-
-
 def _joined(label: str) -> str:
     """A label, plain and without spaces: VOC has "diningtable" for COCO's "dining table"."""
     return plain(label).replace(" ", "")

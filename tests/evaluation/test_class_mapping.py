@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from core.class_tables import (
     ADE20K,
     CITYSCAPES,
     CITYSCAPES_IDS,
+    FOLDER,
     IMAGENET,
     SHIFT,
     VOC,
@@ -27,7 +29,6 @@ from core.class_tables import (
     names_of_id,
     recognised,
     train_ids,
-    vocabulary,
     word_meanings,
 )
 from core.errors import UserError
@@ -311,6 +312,13 @@ TOGETHER = {
     "the drawn world": Count(8, 2, 0, 2, 0),
 }
 """All labels of the set: its own vocabulary tells the meaning."""
+
+
+def vocabulary(title: str) -> dict[str, frozenset[str]]:
+    """The labels of a data set as it writes them, and the ids in WordNet of what each means."""
+    with (FOLDER / "vocabularies.csv").open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    return {row["label"]: frozenset(row["wordnet"].split()) for row in rows if row["set"] == title}
 
 
 @pytest.mark.parametrize("title", ALONE)

@@ -24,7 +24,7 @@ from core.types import (
     Task,
     Trace,
 )
-from pipeline.freshness import by_person, drawing_key, inputs_key, stale_stages
+from pipeline.freshness import drawing_key, inputs_key, stale_stages
 from pipeline.recipes import DILLEMA
 
 TASK = Task("classification", label="bird")
@@ -67,7 +67,7 @@ def changed(stage: StageName, value: Any) -> dict[StageName, StageValue[Any]]:
     """The values after a person changed one of them."""
     values = fresh_values()
     now: dict[StageName, Any] = {name: held.value for name, held in values.items()}
-    return values | {stage: by_person(DILLEMA, stage, value, TASK, "sha", now, SETTINGS)}
+    return values | {stage: StageValue(value, Trace("person"), inputs_key(DILLEMA, stage, TASK, "sha", now, SETTINGS))}
 
 
 def test_what_was_just_made_is_fresh() -> None:
