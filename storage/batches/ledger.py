@@ -32,10 +32,11 @@ from core.batches import (
     Wish,
     WorkState,
 )
+from core.csv_tables import cells
 from core.errors import UserError
 from core.types import CounterfactualCaption
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value, when, whole
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, unpack_value, whole
 from storage.images import Images
 from storage.runs.rows import begin_steps, change_state, insert_value, latest_state, latest_values
 from storage.runs.runs import insert_run, mask_columns
@@ -302,13 +303,10 @@ class Batches(Repository):
         )
         runs = _source_runs(db, [row["run"] for row in rows if row["run"]])
         return tuple(
-            Piece(
-                id=row["id"],
-                place=row["place"],
+            record_of(
+                Piece,
+                row,
                 item=_item(row),
-                seed=row["seed"],
-                seeds=row["seeds"],
-                tries=row["tries"],
                 counterfactual=unpack_value(CounterfactualCaption, packed)
                 if (packed := row["counterfactual"])
                 else None,
@@ -485,23 +483,14 @@ class Batches(Repository):
         return dict(db.execute(query, [batch]).fetchall())
 
     def _batch(self, row: Row) -> Batch:
-        return Batch(
-            id=row["id"],
-            name=row["name"],
-            plan=row["plan"],
-            digest=row["digest"],
-            profile=row["profile"],
-            recipe=row["recipe"],
+        return record_of(
+            Batch,
+            row,
             settings=json.loads(row["settings"]),
-            at_once=row["at_once"],
             stage=row["pass"],
             planned=row["planned"] is not None,
-            approved=when(row["approved"]) if row["approved"] else None,
-            wish=row["wish"],
             running=row["process"] is not None and self._alive(row["process"]),
             notes=tuple(json.loads(row["notes"])),
-            created=when(row["created"]),
-            finished=when(row["finished"]) if row["finished"] else None,
         )
 
 
@@ -515,12 +504,8 @@ def _add_work(
         {
             "batch": batch,
             "pass": stage,
-            "lot": one.lot,
-            "place": one.place,
-            "source": one.source,
-            "key": one.key,
+            **cells(one, "lot place source key seed"),
             "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
-            "seed": one.seed,
             "state": "skipped" if one.key in skipped else "planned",
             "reason": skipped.get(one.key, ""),
             "changed": time,

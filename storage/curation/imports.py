@@ -13,13 +13,14 @@ from typing import Any
 
 import sqlite_utils
 
+from core.csv_tables import cells
 from core.errors import UserError
 from core.images import StoredImage
 from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, unpack_value, when, whole
+from storage.engine.rows import Row, insert_row, now, record_of, unpack_value, whole
 from storage.images import keep_image
 
 _AT_ONCE = 500
@@ -211,20 +212,9 @@ class Imports(Repository):
 def _get(db: sqlite_utils.Database, number: int) -> Import:
     row = _row(db, number)
     images, made, sources = db.execute(_COUNTS, [number]).fetchone()
-    return Import(
-        id=row["id"],
-        name=row["name"],
-        source=row["source"],
-        layout=row["layout"],
-        header=json.loads(row["header"]),
-        state=row["state"],
-        created=when(row["created"]),
-        finished=when(row["finished"]) if row["finished"] else None,
-        images=images,
-        made=made,
-        sources=sources,
-        rows=dict(db.execute(_TOLD, [number]).fetchall()),
-    )
+    rows = dict(db.execute(_TOLD, [number]).fetchall())
+    header = json.loads(row["header"])
+    return record_of(Import, row, header=header, images=images, made=made, sources=sources, rows=rows)
 
 
 def _row(db: sqlite_utils.Database, number: int) -> Row:
@@ -249,17 +239,13 @@ def _entry_of(db: sqlite_utils.Database, image: str) -> tuple[int, bool]:
 
 
 def _columns(new: NewImage) -> Row:
+    texts = cells(new, "name label caption new_caption")
     return {
-        "name": whole(new.name),
+        **{column: whole(text) for column, text in texts.items()},
+        **cells(new, "split role source"),
         "image": new.image.sha,
         "mask": new.mask.sha if new.mask is not None else None,
         "mask_classes": _json({str(number): named for number, named in sorted(new.mask_classes.items())}),
-        "label": whole(new.label),
-        "split": new.split,
-        "role": new.role,
-        "source": new.source,
-        "caption": whole(new.caption),
-        "new_caption": whole(new.new_caption),
         "edits": _json([to_plain(edit) for edit in new.edits]),
         "edit_types": _json(list(new.edit_types)),
         "checks": _json([to_plain(check) for check in new.checks]),
@@ -274,21 +260,12 @@ def _json(data: Any) -> str:
 
 
 def _image(row: Row) -> ImportedImage:
-    return ImportedImage(
-        name=row["name"],
-        image=row["image"],
-        mask=row["mask"],
+    return record_of(
+        ImportedImage,
+        row,
         mask_classes={int(number): named for number, named in json.loads(row["mask_classes"]).items()},
         label=row["label_now"],
-        split=row["split"],
-        role=row["role"],
-        source=row["source"],
-        caption=row["caption"],
-        new_caption=row["new_caption"],
         edits=unpack_value(tuple[Edit, ...], row["edits"]),
         edit_types=tuple(json.loads(row["edit_types"])),
         facts=json.loads(row["facts"]),
-        entry=row["entry"],
-        made=bool(row["made"]),
-        test_case=row["test_case"],
     )
