@@ -81,6 +81,11 @@ def ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
     return np.divide(part, whole, out=np.full(np.broadcast(part, whole).shape, np.nan), where=whole > 0)
 
 
+def chosen_percent(share: float) -> str:
+    """Return a share that somebody chose in percent, without further decimals: 0.95 as "95 %"."""
+    return f"{100 * share:.4g} %"
+
+
 def percent(share: float) -> str:
     """A share as it stands in a sentence: "96.8 %", "100 %". Never rounded up to 100 % or down to 0 %."""
     if share in (0.0, 1.0):

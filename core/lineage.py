@@ -97,7 +97,6 @@ class UnreadSettings(MethodSettings):
     recorded: Mapping[str, Any] = {}
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings as recorded."""
         return dict(self.recorded)
 
 
@@ -133,16 +132,11 @@ class Lineage:
 
     def plain(self) -> dict[str, Any]:
         """Return JSON-ready data. `pipeline.methods.read_lineage` reads it back."""
+        names = "recipe method model counterfactual seed prompt negative_prompt settings seconds"
         return {
-            "recipe": self.recipe,
-            "method": self.method,
-            "model": self.model,
+            **{name: getattr(self, name) for name in names.split()},
             "counterfactual": to_plain(self.counterfactual),
-            "seed": self.seed,
-            "prompt": self.prompt,
-            "negative_prompt": self.negative_prompt,
             "settings": self.settings.plain(),
-            "seconds": self.seconds,
             **({"task": to_plain(self.task)} if self.task is not None else {}),
         }
 

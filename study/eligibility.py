@@ -4,36 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
+from core.figures import chosen_percent
+from core.stored_studies import Enrolment
 from core.studies import Exclusion, Rules, Worker
 
 StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded", "consent"]
-
-
-class EnrolmentFigures(Protocol):
-    """What is known of a worker in one study; the storage's enrolment has these."""
-
-    @property
-    def consented(self) -> bool: ...
-
-    @property
-    def quiz_seen(self) -> int: ...
-
-    @property
-    def quiz_right(self) -> int: ...
-
-    @property
-    def training_seen(self) -> int: ...
-
-    @property
-    def controls_seen(self) -> int: ...
-
-    @property
-    def controls_right(self) -> int: ...
-
-    @property
-    def exclusion(self) -> Exclusion | None: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +26,7 @@ def quiz_needed(right_share: float, quiz: int) -> int:
     return math.ceil(right_share * quiz - 1e-9)
 
 
-def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Standing:
+def standing(worker: Worker, enrolment: Enrolment, rules: Rules) -> Standing:
     """Whether a worker may vote in a study, and if not, why and what can be done.
 
     approval = approved / (approved + rejected), what is undecided left out; it has to be above `min_approval` (with
@@ -75,8 +52,8 @@ def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Stand
         if required.min_approval > 0 and approval is not None and approval <= required.min_approval:
             return Standing(
                 "not eligible",
-                f"This study asks that more than {_percent(required.min_approval)} of a worker's decided assignments "
-                f"were approved. Of yours it is {worker.approved} of {worker.finished}.",
+                f"This study asks that more than {chosen_percent(required.min_approval)} of a worker's decided "
+                f"assignments were approved. Of yours it is {worker.approved} of {worker.finished}.",
             )
     elif not required.quiz:
         return Standing(
@@ -109,20 +86,15 @@ def standing(worker: Worker, enrolment: EnrolmentFigures, rules: Rules) -> Stand
     return Standing("may vote", "")
 
 
-def _why(enrolment: EnrolmentFigures, exclusion: Exclusion, rules: Rules) -> str:
+def _why(enrolment: Enrolment, exclusion: Exclusion, rules: Rules) -> str:
     """Return why a worker was excluded, without words that only the lead knows."""
     if exclusion.by != "rule" or not enrolment.controls_seen:
         return _sentence(exclusion.reason)
     return (
         "The answers to some of the images are known, to check the votes: you answered "
         f"{enrolment.controls_right} of {enrolment.controls_seen} of these as expected, and at least "
-        f"{_percent(rules.controls.min_right)} are needed."
+        f"{chosen_percent(rules.controls.min_right)} are needed."
     )
-
-
-def _percent(share: float) -> str:
-    """A share as a worker reads it: 0.95 as "95 %"."""
-    return f"{100 * share:.4g} %"
 
 
 def _sentence(text: str) -> str:

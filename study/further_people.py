@@ -5,23 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from core.studies import Exclusion, StudyData, Vote, right
+from core.stored_studies import Enrolment
+from core.studies import StudyData, Vote, right
 from study.eligibility import standing
-
-
-@dataclass
-class _Figures:
-    """What `standing` asks of a worker. Whoever has not consented or trained yet may still do so."""
-
-    exclusion: Exclusion | None
-    quiz_seen: int = 0
-    quiz_right: int = 0
-    training_seen: int = 0
-    controls_seen: int = 0
-    controls_right: int = 0
-    consented: bool = True
 
 
 def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> int:
@@ -52,11 +39,15 @@ def _able(data: StudyData) -> set[str]:
     """The workers who may vote, or may once they have consented and passed the quiz."""
     rules, known = data.study.rules, {item.id: item for item in data.items if item.expected}
     excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
-    figures = {worker.id: _Figures(excluded.get(worker.id), training_seen=rules.training) for worker in data.workers}
+    quizzes: dict[str, list[bool]] = {worker.id: [] for worker in data.workers}
     for vote in data.votes:
-        if vote.kind == "quiz" and vote.worker in figures and vote.item in known:
-            figures[vote.worker].quiz_seen += 1
-            figures[vote.worker].quiz_right += right(known[vote.item], vote.answers, rules.questions)
+        if vote.kind == "quiz" and vote.worker in quizzes and vote.item in known:
+            quizzes[vote.worker].append(right(known[vote.item], vote.answers, rules.questions))
+    # Whoever has not consented or trained yet may still do so.
+    figures = {
+        name: Enrolment(data.study.id, name, True, sum(quiz), len(quiz), rules.training, exclusion=excluded.get(name))
+        for name, quiz in quizzes.items()
+    }
     # Whoever came in a file does not come to this page.
     elsewhere = {vote.worker for vote in data.votes if vote.imported}
     return {

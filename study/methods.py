@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from core.figures import percent
+from core.figures import chosen_percent, percent
 from core.studies import Question, Rules
 from core.study_report import Agreement, Measure, QuestionResult, Slice, StudyReport
 from core.words import count_of
@@ -148,7 +148,7 @@ def _described(question: Question) -> str:
 
 def _people(rules: Rules) -> list[str]:
     required = rules.eligibility
-    approved = f"an approval rate above {_share(required.min_approval)}"
+    approved = f"an approval rate above {chosen_percent(required.min_approval)}"
     if not required.min_finished and not required.min_approval:
         sentence = "Anybody who was invited could take part"
     elif not required.min_finished:
@@ -159,8 +159,8 @@ def _people(rules: Rules) -> list[str]:
         sentence = f"Workers needed {approved} over at least {required.min_finished} finished assignments"
     if required.quiz and required.min_finished:
         sentence += (
-            f"; a quiz of {count_of(required.quiz, 'item')}, of which {_share(required.quiz_pass)} had to be right, "
-            "stood in for a shorter record"
+            f"; a quiz of {count_of(required.quiz, 'item')}, of which {chosen_percent(required.quiz_pass)} had to be "
+            "right, stood in for a shorter record"
         )
     return [f"{sentence}."]
 
@@ -187,9 +187,10 @@ def _controls(report: StudyReport) -> list[str]:
     sentences = []
     if not _brought(report):
         sentences.append(
-            f"{_share(policy.share)} of what a worker was shown were to be control items with a known answer{shown}; a "
-            f"worker with fewer than {_share(policy.min_right)} of them right, after at least {policy.min_seen}, was "
-            "excluded by rule with all votes, and other workers were asked for replacement votes."
+            f"{chosen_percent(policy.share)} of what a worker was shown were to be control items with a known "
+            f"answer{shown}; a worker with fewer than {chosen_percent(policy.min_right)} of them right, after at least "
+            f"{policy.min_seen}, was excluded by rule with all votes, and other workers were asked for replacement "
+            "votes."
         )
     if report.controls.value is not None:
         sentences.append(
@@ -353,11 +354,6 @@ def _when(first: datetime, last: datetime) -> str:
 
 def _were(number: int) -> str:
     return "was" if number == 1 else "were"
-
-
-def _share(share: float) -> str:
-    """A share that somebody chose: 0.95 as "95 %"."""
-    return f"{100 * share:.4g} %"
 
 
 def _count(count: int, n: int) -> str:

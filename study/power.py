@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from core.figures import percent
+from core.figures import chosen_percent, percent
 from core.studies import Rules
 from core.study_report import PowerPlan
 from core.words import count_of
@@ -87,11 +87,11 @@ def plan(
     left = round(items * share)
     words = (
         f"Of {count_of(items, 'image')}, about {left} should find a consensus of {rules.consensus} in "
-        f"{rules.votes}. If {_chosen(valid)} of the images are valid and a vote is right in {_chosen(accuracy)} of "
-        f"cases, the result will be about {percent(rate)}, with a 95 % interval of {100 * low:.1f} to "
-        f"{100 * high:.1f} % ({100 * (high - low):.1f} points wide). It takes {annotators} "
+        f"{rules.votes}. If {chosen_percent(valid)} of the images are valid and a vote is right in "
+        f"{chosen_percent(accuracy)} of cases, the result will be about {percent(rate)}, with a 95 % interval of "
+        f"{100 * low:.1f} to {100 * high:.1f} % ({100 * (high - low):.1f} points wide). It takes {annotators} "
         f"annotator{'s' if annotators > 1 else ''} with {_minutes(each)} each, {items_each} images a person"
-        + (f", {_chosen(lost)} of the votes being replaced after failed control items." if lost else ".")
+        + (f", {chosen_percent(lost)} of the votes being replaced after failed control items." if lost else ".")
     )
     if annotators == rules.votes:
         words += " Nobody votes twice on an image: invite one or two more, in case somebody is excluded or stops."
@@ -114,11 +114,6 @@ def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float =
 def _agrees(p_yes: float, rules: Rules) -> float:
     found = survival(p_yes, rules.votes, rules.consensus)
     return found.share * found.yes
-
-
-def _chosen(share: float) -> str:
-    """A share that somebody chose: 0.95 as "95 %"."""
-    return f"{100 * share:.4g} %"
 
 
 def _minutes(minutes: float) -> str:

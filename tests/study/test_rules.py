@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
-from core.studies import ControlPolicy, Eligibility, Exclusion, NewItem, Question, Rules, Worker, asked, right, wording
+from core.stored_studies import Enrolment
+from core.studies import ControlPolicy, Eligibility, NewItem, Question, Rules, Worker, asked, right, wording
 from services.studies.templates import TEMPLATES, task_of
 from study.control_items import controls_wanted, judge, made_controls, next_kind
 from study.eligibility import quiz_needed, standing
@@ -169,23 +170,10 @@ def test_votes_and_consensus_that_do(votes, consensus):
 # Who may vote
 
 
-@dataclass(frozen=True)
-class Enrolment:
-    """As the storage has it."""
-
-    consented: bool = True
-    quiz_right: int = 0
-    quiz_seen: int = 0
-    training_seen: int = 0
-    controls_seen: int = 0
-    controls_right: int = 0
-    exclusion: Exclusion | None = None
-
-
 def stands(approved=0, rejected=0, rules=BIRD, blocked=False, **enrolment):
     """The standing of a worker with this record."""
     worker = Worker("heron-41", START, approved=approved, rejected=rejected, pending=99, blocked=blocked)
-    return standing(worker, Enrolment(**enrolment), rules)
+    return standing(worker, Enrolment("a study", worker.id, **{"consented": True, **enrolment}), rules)
 
 
 QUIZ = replace(BIRD, eligibility=Eligibility(quiz=5))
