@@ -20,12 +20,12 @@ from core.lineage import Failure, Lineage, TestCase
 from core.masks import NamedMask
 from core.types import CounterfactualCaption, StageName, StageValue
 from pipeline.prompting import PromptSet
-from pipeline.request import Request
+from pipeline.request import MemoryStore
 from pipeline.run_files import run_file
 from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
-class FolderStore:
+class FolderStore(MemoryStore):
     """The folder of one request, new or begun earlier; it takes what is made and writes it down.
 
     Raises UserError when the folder cannot be made or written, or holds another request.
@@ -42,10 +42,9 @@ class FolderStore:
         """`asked` is the run without values and images yet. While something is saved, `saving` holds off whatever would
         end the program.
         """
-        self._saving = saving
-        self._folder, self._asked, self._source, self._mask = folder, asked, source, mask
         held = _open(folder, asked)
-        self._values = dict(held.run.values)
+        super().__init__(source, held.run.values, named_mask(mask, asked))
+        self._saving, self._folder, self._asked, self._picture = saving, folder, asked, mask
         self._images = list(held.images)
         self._failures = list(held.failures)
         for image in self._images:
@@ -56,24 +55,9 @@ class FolderStore:
         if not self.file.exists():
             self._write()
 
-    def source(self) -> Image.Image:
-        return self._source
-
-    def mask(self) -> NamedMask | None:
-        return NamedMask(self._mask, self._asked.run.mask_classes) if self._mask is not None else None
-
-    def latest(self, request: Request) -> Request:
-        return request
-
-    def values(self) -> Mapping[StageName, StageValue[Any]]:
-        return self._values
-
-    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
-        return ()  # the same command gives the same values
-
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
         with self._saving():
-            self._values[stage] = value
+            self.held[stage] = value
             self._write()
 
     def drawn(self) -> Collection[Lineage]:
@@ -82,7 +66,7 @@ class FolderStore:
     def save_case(self, case: TestCase) -> None:
         with self._saving():
             so_far, number = self._run(complete=False), len(self._images) + 1
-            self._images.append(run_file.save_case(case, self._folder, number, so_far, self._source, self._mask))
+            self._images.append(run_file.save_case(case, self._folder, number, so_far, self._source, self._picture))
             self._write()
 
     def failures(self) -> Collection[Failure]:
@@ -124,14 +108,14 @@ class FolderStore:
     def _run(self, complete: bool) -> RunFile:
         return replace(
             self._asked,
-            run=replace(self._asked.run, values=self._values),
+            run=replace(self._asked.run, values=self.held),
             images=tuple(self._images),
             failures=tuple(self._failures),
             complete=complete,
         )
 
 
-class RepeatStore:
+class RepeatStore(MemoryStore):
     """A finished run whose images are made once more into another folder, each compared with the one on record."""
 
     def __init__(
@@ -144,32 +128,15 @@ class RepeatStore:
         compared: Callable[[Path, bool], None],
     ) -> None:
         """`compared` is called with the new file, and whether it has the same pixels."""
-        self._held, self._source, self._mask, self._folder = held, source, mask, folder
+        super().__init__(source, held.run.values, named_mask(mask, held))
+        self._run, self._picture, self._folder = held, mask, folder
         self._images: dict[tuple[CounterfactualCaption, int], RunImageFiles] = {
             (image.record.lineage.counterfactual, image.record.lineage.seed): image for image in images
         }
         self._compared = compared
 
-    def source(self) -> Image.Image:
-        return self._source
-
-    def mask(self) -> NamedMask | None:
-        return NamedMask(self._mask, self._held.run.mask_classes) if self._mask is not None else None
-
-    def latest(self, request: Request) -> Request:
-        return request
-
-    def values(self) -> Mapping[StageName, StageValue[Any]]:
-        return self._held.run.values
-
-    def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
-        return ()
-
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None:
         raise RuntimeError("a finished run keeps its values: only its images are drawn again")
-
-    def drawn(self) -> Collection[Lineage]:
-        return ()
 
     def save_case(self, case: TestCase) -> None:
         lineage = case.lineage
@@ -177,14 +144,13 @@ class RepeatStore:
         record, file = image.record, self._folder / image.file
         # With what was noted then: the same pixels are then the same file, byte for byte.
         noted = replace(case, lineage=replace(lineage, seconds=record.lineage.seconds), checks=record.checks)
-        run_file.save_image(noted, file, self._held, self._source, self._mask)
+        run_file.save_image(noted, file, self._run, self._source, self._picture)
         self._compared(file, image_sha(case.image) == record.sha256)
 
-    def failures(self) -> Collection[Failure]:
-        return ()
 
-    def save_failure(self, failure: Failure) -> None:
-        """The run stays as it is."""
+def named_mask(mask: Image.Image | None, held: RunFile) -> NamedMask | None:
+    """Return the mask of a run with the names of its classes."""
+    return NamedMask(mask, held.run.mask_classes) if mask is not None else None
 
 
 def make_folder(folder: Path) -> Path:
