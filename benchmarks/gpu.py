@@ -37,7 +37,7 @@ from pipeline.profiles.image_sections import ControlNetGenerator
 from pipeline.profiles.profile import load_profile
 from pipeline.profiles.text_sections import Blip2Captioner, ChatLanguage
 from pipeline.recipes import recipe_of
-from pipeline.seams import DrawRequest
+from pipeline.seams import DrawRequest, LanguageRequest
 
 NO_GPU = (
     "There is no GPU here that torch can use, so there is nothing to measure: --tiny tries it at tiny size on the CPU."
@@ -288,7 +288,7 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
     stages = [(name, tokens // 10 if tiny else tokens, many) for name, tokens, many in REPLIES]
 
     def reply(name: str, tokens: int) -> None:
-        chat.complete(written[name], LanguageSettings(max_new_tokens=tokens), 0)
+        chat.complete(LanguageRequest(written[name], 0), LanguageSettings(max_new_tokens=tokens))
 
     def image() -> None:
         for name, tokens, many in stages:

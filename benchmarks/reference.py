@@ -45,7 +45,7 @@ from pipeline.recipes import recipe_of
 from pipeline.request import MemoryStore, Request
 from pipeline.run_files import run_file
 from pipeline.run_files.folder import FolderStore
-from pipeline.seams import DrawRequest, Models
+from pipeline.seams import DrawRequest, LanguageRequest, Models
 from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 from services.runs.samples import Sample, read_samples
 
@@ -188,7 +188,8 @@ class ReferenceWay:
         prompt = self._prompts[name]
         for _ in range(TRIED):
             self.calls += 1
-            reply = self._language.complete(prompt.evaluate(**given), settings, next(self._seeds), prompt.stop)
+            asked = LanguageRequest(prompt.evaluate(**given), next(self._seeds), prompt.stop)
+            reply = self._language.complete(asked, settings)
             try:
                 return read(reply)
             except Unreadable:

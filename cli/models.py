@@ -30,7 +30,7 @@ from pipeline.models.inventory import ListedProfile, in_table, listed, sections
 from pipeline.models.machine import memory_in_use, this_machine
 from pipeline.profiles.image_sections import EDITOR, PREVIEW_VAE
 from pipeline.profiles.profile import Profile, load_profile, profile_names
-from pipeline.seams import DrawRequest
+from pipeline.seams import DrawRequest, LanguageRequest
 
 _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
 """Models that are tried alone; the others draw together, and are freed with them."""
@@ -266,7 +266,7 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
         return lambda: captioner.caption(picture, task, CaptionSettings(max_new_tokens=8), 0)
     if role == "language model":
         language = held.language
-        return lambda: language.complete("Name a colour.", LanguageSettings(max_new_tokens=8), 0)
+        return lambda: language.complete(LanguageRequest("Name a colour.", 0), LanguageSettings(max_new_tokens=8))
     if role == "sentence model":
         sentences = held.sentences
         return lambda: sentences.vectors(["a bird on a twig", "a boat"])

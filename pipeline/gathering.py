@@ -199,15 +199,7 @@ class _LanguageTogether:
     name: str
     gathering: Gathering
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
-        request = LanguageRequest(prompt, seed, tuple(stop), schema)
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
         (reply,) = self.complete_many([request], settings, lambda _done: None)
         if isinstance(reply, UserError):
             raise reply

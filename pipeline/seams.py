@@ -37,7 +37,6 @@ class Captioner(Protocol):
 
         `pipeline.replies.read_reply` reads the caption in the reply.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,20 @@ class BatchCaptioner(Protocol):
         """Return for each request what `caption` returns, apart from floating-point noise, or the UserError that it
         raises. Each caption depends on its own seed only. Raises errors that make all of them fail.
         """
-        ...
+
+
+@dataclass(frozen=True)
+class LanguageRequest:
+    """One prompt for a language model."""
+
+    prompt: str
+    seed: int
+    stop: tuple[str, ...] = ()
+    """Texts that end the reply."""
+    schema: Mapping[str, Any] | None = None
+    """A JSON schema for the reply, used by models that can be constrained to one: as JSON, or as lines (see
+    `pipeline.stages.reply_schema`). The reader accepts both and relies on neither.
+    """
 
 
 class LanguageModel(Protocol):
@@ -69,32 +81,12 @@ class LanguageModel(Protocol):
 
     name: str
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
         """Return the continuation, without the prompt. Raises UserError if the prompt does not fit the context.
 
         It is as the model wrote it, with thoughts and marks of a chat template: `pipeline.replies.read_reply` reads the
         answer in it.
-        `schema` is a JSON schema for the reply, used by models that can be constrained to one: as JSON, or as lines
-        (see `pipeline.stages.reply_schema`). The reader accepts both and relies on neither.
         """
-        ...
-
-
-@dataclass(frozen=True)
-class LanguageRequest:
-    """One prompt of a batch for a language model. The fields are the arguments of `LanguageModel.complete`."""
-
-    prompt: str
-    seed: int
-    stop: tuple[str, ...] = ()
-    schema: Mapping[str, Any] | None = None
 
 
 @runtime_checkable
@@ -112,7 +104,6 @@ class BatchLanguageModel(Protocol):
         Calls `on_reply` in the calling thread with the number of replies so far. An error raised there stops the work.
         Raises Cancelled, and errors that make all requests fail.
         """
-        ...
 
 
 class Embedder(Protocol):
@@ -133,11 +124,9 @@ class BatchEmbedder(Protocol):
 
     def images(self, images: Sequence[Image.Image]) -> Sequence[Sequence[float]]:
         """Return what `image` returns for each, apart from floating-point noise."""
-        ...
 
     def texts(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return what `text` returns for each, apart from floating-point noise."""
-        ...
 
 
 class Sentences(Protocol):
@@ -147,7 +136,6 @@ class Sentences(Protocol):
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return a unit vector for each text."""
-        ...
 
 
 class Detector(Protocol):
@@ -157,7 +145,6 @@ class Detector(Protocol):
 
     def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
         """Return an RGB image of any size with roughly the aspect of the RGB `image`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -193,19 +180,15 @@ class Generator(Protocol):
 
     def on(self, kind: ControlKind) -> Generator:
         """Return this generator for another kind of control image. Raises UserError if it has none."""
-        ...
 
     def preview(self) -> Image.Image | None:
         """Return a small RGB preview of the images being drawn, or None. Cheap; call it from within `on_step`."""
-        ...
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """Return the best number of images of this size to draw at once. `watched`: somebody waits for each."""
-        ...
 
     def reading_length(self, prompt: str) -> int:
         """Return the length of a prompt as the model reads it. Only prompts of one length share a batch."""
-        ...
 
     def draw(
         self,
@@ -220,7 +203,6 @@ class Generator(Protocol):
         The batch is filled up to `size`, so that the pixels of an image do not depend on the images beside it (on the
         same machine). `on_step` counts the steps of the batch.
         """
-        ...
 
 
 class Editor(Protocol):
@@ -231,11 +213,9 @@ class Editor(Protocol):
 
     def preview(self) -> Image.Image | None:
         """Like `Generator.preview`."""
-        ...
 
     def batch(self, size: tuple[int, int]) -> int:
         """Return the best number of images of this size to make at once."""
-        ...
 
     def draw(
         self,
@@ -249,7 +229,6 @@ class Editor(Protocol):
 
         The pictures are equal: an editor reads one source at a time. They have a size from `core.images.editing_size`.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -306,18 +285,15 @@ class Method(Protocol[P]):
         It serves all settings for which the method's description gives the same `preparation_key`. Raises Cancelled if
         asked to stop, and UserError for what a person has to correct.
         """
-        ...
 
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
         """Return the batch size that the settings say, or the best one for the models.
 
         With `waiting` images left of one source, it is no larger than spreads them evenly. `watched` as in `Generator`.
         """
-        ...
 
     def together(self, prepared: P, counterfactual: CounterfactualCaption) -> Hashable:
         """Return a key. Images of several sources share a batch only if it is equal."""
-        ...
 
     def make(
         self, prepared: Sequence[P], images: Sequence[CaseRequest], size: int, on_step: OnStep
@@ -328,11 +304,9 @@ class Method(Protocol[P]):
         equal pixels on the same machine. `size` and `on_step` as in `Generator.draw`. Raises errors that make all
         images fail.
         """
-        ...
 
     def preview(self) -> Image.Image | None:
         """Return the generator's preview (see `Generator.preview`)."""
-        ...
 
 
 class Models(Protocol):
@@ -347,7 +321,6 @@ class Models(Protocol):
     @property
     def editor(self) -> Editor:
         """Raises UserError if the profile has none."""
-        ...
 
     @property
     def embedder(self) -> Embedder: ...
@@ -357,8 +330,6 @@ class Models(Protocol):
 
     def generator_name(self, kind: ControlKind) -> str:
         """Return the generator's name for a kind of control image, or "" without one. Loads nothing."""
-        ...
 
     def editor_name(self) -> str:
         """Return the editor's name, or "" without one. Loads nothing."""
-        ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,17 @@ from demo.scene import COLOURS, WEATHERS, Scene, random_scene
 from pipeline.driver import Driver
 from pipeline.profiles.profile import Profile
 from pipeline.recipes import DILLEMA
-from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Models, Sentences
+from pipeline.seams import (
+    Captioner,
+    Detector,
+    Editor,
+    Embedder,
+    Generator,
+    LanguageModel,
+    LanguageRequest,
+    Models,
+    Sentences,
+)
 from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 
 FIRST_SEED = 1_000_000
@@ -119,16 +129,9 @@ class ListeningModels:
         """The model that draws this kind of control image."""
         return self._models.detector(kind)
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
         """The real model's continuation."""
-        reply = self._models.language.complete(prompt, settings, seed, stop, schema)
+        reply = self._models.language.complete(request, settings)
         self.replies.append(reply)
         return reply
 

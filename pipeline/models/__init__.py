@@ -208,7 +208,6 @@ class Models:
 
     @property
     def editor_runs(self) -> str:
-        """As `generator_runs`."""
         return str(getattr(self._editor.made, "runs", ""))
 
     def editor_name(self) -> str:

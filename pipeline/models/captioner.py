@@ -5,6 +5,7 @@ which goes by the name of a task. Those that chat are in `captioner_chat`.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from string import Template
@@ -16,14 +17,13 @@ from core.errors import UserError
 from core.settings import CaptionSettings
 from core.types import Task
 from pipeline.models.batching import AtOnce
-from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
-from pipeline.profiles.text_sections import Blip2Captioner, BlipCaptioner, Florence2Captioner
+from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
+from pipeline.profiles.text_sections import Blip2Captioner, BlipCaptioner, ChatCaptioner, Florence2Captioner
 from pipeline.seams import CaptionRequest
 
 if TYPE_CHECKING:
     import torch
 
-LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 LEAST_SHARE = 0.05
 """When sampling, a word is said only if it is at least so likely as the likeliest one, as a share of it.
 
@@ -39,27 +39,62 @@ MOST_LIKELY = 50
 """When sampling, `generate` picks from so many words where a model's own settings do not say otherwise."""
 
 
-class Blip:
+class CaptioningModel:
+    """A model of transformers that captions pictures, one call at a time."""
+
+    def __init__(
+        self,
+        section: Blip2Captioner | BlipCaptioner | Florence2Captioner | ChatCaptioner,
+        processor: Any,
+        model: Any,
+        chats: bool = False,
+    ) -> None:
+        """`processor` and `model` are the classes that its files are read with; `chats` as in `pick_dtype`."""
+        folder = locate("captioner", section)
+        self.name = section.title
+        self._lock = threading.Lock()
+        self._device = pick_device()
+        self._dtype = pick_dtype(section.dtype, self._device, chats)
+
+        def read(kind: Any, **more: Any) -> Any:
+            options = NO_CODE if kind.__name__.startswith("Auto") else {"local_files_only": True}
+            return kind.from_pretrained(folder, **more, **options)
+
+        with loaded_from("captioner", section, also=(ImportError,) if chats else ()):
+            self._processor: Any = read(processor)
+            loaded = read(model, dtype=self._dtype, device_map=self._device)
+        self._model: Any = loaded.to(self._device).eval()
+        self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
+
+
+class SamplingModel(CaptioningModel, ABC):
+    """One that captions several pictures as alone, where each can draw its words by its own seed."""
+
+    @abstractmethod
+    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
+        """See `Captioner.caption`."""
+
+    @abstractmethod
+    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]: ...
+
+    def _draws_apart(self, settings: CaptionSettings) -> bool:
+        return own_draws(self._model.generation_config, settings)
+
+    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one."""
+        if not self._draws_apart(settings):
+            return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
+        return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings))
+
+
+class Blip(SamplingModel):
     """A BLIP of transformers."""
 
     def __init__(self, section: BlipCaptioner) -> None:
         from transformers import BlipForConditionalGeneration, BlipProcessor
 
-        folder = locate("captioner", section)
-        self.name = section.title
-        self._lock = threading.Lock()
-        self._device = pick_device()
-        self._dtype = pick_dtype(section.dtype, self._device)
-        try:
-            with loading():
-                self._processor: Any = BlipProcessor.from_pretrained(folder, local_files_only=True)
-                model = BlipForConditionalGeneration.from_pretrained(
-                    folder, dtype=self._dtype, device_map=self._device, local_files_only=True
-                )
-        except LOAD_ERRORS as error:
-            raise unreadable("captioner", section, error) from error
-        self._model: Any = model.to(self._device).eval()
-        self._positions: int = model.config.text_config.max_position_embeddings
+        super().__init__(section, BlipProcessor, BlipForConditionalGeneration)
+        self._positions: int = self._model.config.text_config.max_position_embeddings
         self._at_once = AtOnce(AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
@@ -70,13 +105,7 @@ class Blip:
             ids = self._model.generate(pixel_values=pixels, max_new_tokens=limit, **sampling(settings))
         return str(self._processor.decode(ids[0], skip_special_tokens=True)).strip(), ""
 
-    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one."""
-        if not own_draws(self._model.generation_config, settings):
-            return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
-        return self._at_once.each(requests, lambda part, _first: self._say(part, settings))
-
-    def _say(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         limit = min(settings.max_new_tokens, self._positions - 2)
         pixels = self._processor(images=[one.image for one in requests], return_tensors="pt").pixel_values
         drawn = sampling_apart(settings, self._model.generation_config, [one.seed for one in requests], self._device)
@@ -85,7 +114,7 @@ class Blip:
         return [(str(text).strip(), "") for text in self._processor.batch_decode(ids, skip_special_tokens=True)]
 
 
-class Blip2:
+class Blip2(SamplingModel):
     """A BLIP-2 of transformers, asked every question of the profile, each answer becoming one sentence; or, where the
     profile says so, left to caption several times, as in the paper's released code.
     """
@@ -93,42 +122,23 @@ class Blip2:
     def __init__(self, section: Blip2Captioner) -> None:
         from transformers import Blip2ForConditionalGeneration, Blip2Processor
 
-        folder = locate("captioner", section)
-        self.name = section.title
+        super().__init__(section, Blip2Processor, Blip2ForConditionalGeneration)
         self._questions = section.questions
         self._samples, self._top_p = section.samples, section.top_p
-        self._lock = threading.Lock()
-        self._device = pick_device()
-        self._dtype = pick_dtype(section.dtype, self._device)
-        try:
-            with loading():
-                self._processor: Any = Blip2Processor.from_pretrained(folder, local_files_only=True)
-                model = Blip2ForConditionalGeneration.from_pretrained(
-                    folder, dtype=self._dtype, device_map=self._device, local_files_only=True
-                )
-        except LOAD_ERRORS as error:
-            raise unreadable("captioner", section, error) from error
-        self._model: Any = model.to(self._device).eval()
-        self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """The sentences as one text, and the prompts sent, one a line. No sentence for a question without an answer.
 
         Samples are drawn in one go, without a prompt, and each is said once; at temperature 0 there is only one.
         """
-        (said,) = self._say([CaptionRequest(image, task, seed)], settings)
+        (said,) = self._say_all([CaptionRequest(image, task, seed)], settings)
         return said
 
-    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """See `BatchCaptioner.caption_many`: each question is put to all pictures at once. Beams that are sampled share
-        their draws: those are asked one by one.
-        """
+    def _draws_apart(self, settings: CaptionSettings) -> bool:
         asked = settings.model_copy(update={"beams": 1}) if self._samples else settings  # samples take no beams
-        if not own_draws(self._model.language_model.generation_config, asked):
-            return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
-        return self._at_once.each(requests, lambda part, _first: self._say(part, settings))
+        return own_draws(self._model.language_model.generation_config, asked)
 
-    def _say(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
             several = self._samples if settings.temperature else 1
@@ -194,45 +204,24 @@ class Blip2:
         return [answers[at : at + several] for at in range(0, len(answers), several)]
 
 
-class Florence2:
+class Florence2(SamplingModel):
     """A Florence-2 of transformers."""
 
     def __init__(self, section: Florence2Captioner) -> None:
         from transformers import AutoProcessor, Florence2ForConditionalGeneration
 
-        folder = locate("captioner", section)
-        self.name = section.title
+        super().__init__(section, AutoProcessor, Florence2ForConditionalGeneration)
         self._task = section.task
-        self._lock = threading.Lock()
-        self._device = pick_device()
-        self._dtype = pick_dtype(section.dtype, self._device)
-        try:
-            with loading():
-                self._processor: Any = AutoProcessor.from_pretrained(folder, **NO_CODE)
-                model = Florence2ForConditionalGeneration.from_pretrained(
-                    folder, dtype=self._dtype, device_map=self._device, local_files_only=True
-                )
-        except LOAD_ERRORS as error:
-            raise unreadable("captioner", section, error) from error
-        self._model: Any = model.to(self._device).eval()
-        self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """The caption, and the name of the model's own task, which stands for the words that it was trained on."""
         (said,) = self._say([image], settings, seed, sampling(settings))
         return said
 
-    def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one."""
-        config = self._model.generation_config
-        if not own_draws(config, settings):
-            return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
-
-        def say(part: Sequence[CaptionRequest], _first: int) -> list[tuple[str, str]]:
-            drawn = sampling_apart(settings, config, [one.seed for one in part], self._device)
-            return self._say([one.image for one in part], settings, 0, drawn)
-
-        return self._at_once.each(requests, say)
+    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        seeds = [one.seed for one in requests]
+        drawn = sampling_apart(settings, self._model.generation_config, seeds, self._device)
+        return self._say([one.image for one in requests], settings, 0, drawn)
 
     def _say(
         self, images: Sequence[Image.Image], settings: CaptionSettings, seed: int, drawn: dict[str, Any]

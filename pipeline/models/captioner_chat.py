@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import math
-import threading
 from collections.abc import Sequence
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,8 @@ from PIL import Image
 from core.errors import CannotLoad, UserError
 from core.settings import CaptionSettings
 from core.types import Task
-from pipeline.models.batching import AtOnce
-from pipeline.models.captioner import AT_ONCE, LOAD_ERRORS, ON_CPU, own_draws, sampling, sampling_apart, seeded
+from pipeline.models.captioner import CaptioningModel, own_draws, sampling, sampling_apart, seeded
 from pipeline.models.server import ChatServer, side_by_side
-from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
 from pipeline.profiles.text_sections import ChatCaptioner, ServerCaptioner
 from pipeline.seams import CaptionRequest
 
@@ -31,26 +28,14 @@ LARGEST_ASPECT = 100
 """Processors refuse strips that are longer than this, or twice that."""
 
 
-class ChatVisionModel:
+class ChatVisionModel(CaptioningModel):
     """An image-text-to-text model of transformers, asked in its chat template."""
 
     def __init__(self, section: ChatCaptioner) -> None:
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
-        folder = locate("captioner", section)
-        self.name = section.title
+        super().__init__(section, AutoProcessor, AutoModelForImageTextToText, chats=True)
         self._section = section
-        self._lock = threading.Lock()
-        self._device = pick_device()
-        self._dtype = pick_dtype(section.dtype, self._device, chats=True)
-        try:
-            with loading():
-                self._processor: Any = AutoProcessor.from_pretrained(folder, **NO_CODE)
-                model = AutoModelForImageTextToText.from_pretrained(
-                    folder, dtype=self._dtype, device_map=self._device, **NO_CODE
-                )
-        except (*LOAD_ERRORS, ImportError) as error:
-            raise unreadable("captioner", section, error) from error
         template = getattr(self._processor, "chat_template", None)
         if not template:
             raise CannotLoad(
@@ -64,8 +49,6 @@ class ChatVisionModel:
             )
         # A template that does not know the word would have it handed on to the picture's processor.
         self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
-        self._model: Any = model.to(self._device).eval()
-        self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """The caption, with thoughts if there are any, and the instruction that was sent beside the picture."""

@@ -17,8 +17,7 @@ from PIL import Image
 from core.errors import UserError
 from core.model_sections import Weights
 from core.settings import ConditioningSettings, ControlKind
-from pipeline.models.captioner import LOAD_ERRORS
-from pipeline.models.weights import locate, pick_device, unreadable
+from pipeline.models.weights import LOAD_ERRORS, locate, pick_device, unreadable
 
 MULTIPLE = 64
 

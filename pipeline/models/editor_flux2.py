@@ -52,7 +52,6 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     @property
     def name(self) -> str:
-        """Its title in the profile."""
         return self._section.title
 
     def draw(
@@ -75,7 +74,6 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         ]
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """What the profile says, else what suits the device."""
         return min(super().batch(size, watched), self._section.batch or ON_GPU)
 
     def _call(

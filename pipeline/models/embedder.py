@@ -12,8 +12,7 @@ from PIL import Image
 from core.images import image_sha
 from core.model_sections import ClipEmbedder
 from core.thresholds import Band
-from pipeline.models.captioner import LOAD_ERRORS
-from pipeline.models.weights import loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.models.weights import loaded_from, locate, pick_device, pick_dtype
 
 KEPT = 1000
 """Vectors that are remembered: the checks of each image ask for its source, and for the same words, again."""
@@ -44,14 +43,9 @@ class Clip:
         self._known: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
         self._device = pick_device()
         self._dtype = pick_dtype(section.dtype, self._device)
-        try:
-            with loading():
-                self._processor: Any = CLIPProcessor.from_pretrained(folder, local_files_only=True)
-                model = CLIPModel.from_pretrained(
-                    folder, dtype=self._dtype, device_map=self._device, local_files_only=True
-                )
-        except LOAD_ERRORS as error:
-            raise unreadable("embedder", section, error) from error
+        with loaded_from("embedder", section):
+            self._processor: Any = CLIPProcessor.from_pretrained(folder, local_files_only=True)
+            model = CLIPModel.from_pretrained(folder, dtype=self._dtype, device_map=self._device, local_files_only=True)
         self._model: Any = model.to(self._device).eval()
         small = sum(weights.numel() for weights in model.vision_model.parameters()) < SMALL
         on_cpu = SMALL_ON_CPU if small else ON_CPU
@@ -59,12 +53,9 @@ class Clip:
         self._positions: int = model.config.text_config.max_position_embeddings
 
     def image(self, image: Image.Image) -> list[float]:
-        """The unit vector of an RGB image."""
         return self.images([image])[0]
 
     def images(self, images: Sequence[Image.Image]) -> list[list[float]]:
-        """The unit vectors of RGB images: what `image` gives for each."""
-
         def embed(places: Sequence[int]) -> list[list[float]]:
             found = list[list[float]]()
             for part in _parts(places, self._images_at_once):
@@ -77,12 +68,9 @@ class Clip:
         return self._remembered([("image", image_sha(image)) for image in images], embed)
 
     def text(self, text: str) -> list[float]:
-        """The unit vector of a text, or of as much of its beginning as CLIP reads (77 tokens as a rule)."""
         return self.texts([text])[0]
 
     def texts(self, texts: Sequence[str]) -> list[list[float]]:
-        """The unit vectors of texts: what `text` gives for each."""
-
         def embed(places: Sequence[int]) -> list[list[float]]:
             tokenizer, found = self._processor.tokenizer, dict[int, list[float]]()
             ids = {at: tokenizer(texts[at], truncation=True).input_ids for at in places}

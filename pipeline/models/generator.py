@@ -20,14 +20,13 @@ from core.lineage import DrawnBatch
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
-from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.compiling import Compiling, cannot_compile
 from pipeline.models.controlnet_skip import ControlFeatures, sparing
 from pipeline.models.device_placement import Placing, parameters, place, this_gpu
 from pipeline.models.loras import fuse
 from pipeline.models.model_memory import give_back_memory
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
-from pipeline.models.weights import loading, locate, unreadable
+from pipeline.models.weights import loaded_from, locate
 from pipeline.profiles.image_sections import (
     PREVIEW_VAE,
     ControlledGenerator,
@@ -84,11 +83,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._room: dict[tuple[int, int], int] = {}
         """By the size of an image: how many of them fit into memory at once, where it is known."""
         self._load_beside()
-        try:
-            with loading():
-                pipe = self._load(base)
-        except LOAD_ERRORS as error:
-            raise unreadable(self.role, section, error) from error
+        with loaded_from(self.role, section):
+            pipe = self._load(base)
         self._loaded(pipe)
         if section.scheduler is not None:
             pipe.scheduler = make_scheduler(section.scheduler, pipe.scheduler.config)
@@ -164,7 +160,6 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return self._at.now
 
     def preview(self) -> Image.Image | None:
-        """What is being drawn looks like now (see `pipeline.models.previews`); None between images."""
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
@@ -324,11 +319,8 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         if section is None:
             raise UserError("This profile names no preview VAE.")
         folder = locate(PREVIEW_VAE, section)
-        try:
-            with loading():
-                tiny: Any = AutoencoderTiny.from_pretrained(folder, dtype=dtype, local_files_only=True)
-        except LOAD_ERRORS as error:
-            raise unreadable(PREVIEW_VAE, section, error) from error
+        with loaded_from(PREVIEW_VAE, section):
+            tiny: Any = AutoencoderTiny.from_pretrained(folder, dtype=dtype, local_files_only=True)
         here, wanted = int(tiny.config.latent_channels), int(self._pipe.vae.config.latent_channels)
         if here != wanted:
             raise CannotLoad(
@@ -352,7 +344,6 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return None
 
     def reading_length(self, prompt: str) -> int:
-        """In the pieces in which its text encoders read."""
         return self._windows_of(DrawRequest(prompt, 0, 0))
 
 
@@ -415,13 +406,10 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         if kind not in self._nets:
             role, wanted = self._section.net_of(kind)
             folder = locate(role, wanted)
-            try:
-                with loading():
-                    net: Any = ControlNetModel.from_pretrained(
-                        folder, variant=wanted.variant or None, **self._to, **self._shared
-                    )
-            except LOAD_ERRORS as error:
-                raise unreadable(role, wanted, error) from error
+            with loaded_from(role, wanted):
+                net: Any = ControlNetModel.from_pretrained(
+                    folder, variant=wanted.variant or None, **self._to, **self._shared
+                )
             self._nets[kind] = self._on_device(net)
             self._compiling.add(net)
         return self._nets[kind]

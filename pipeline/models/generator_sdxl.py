@@ -11,10 +11,9 @@ from PIL import Image
 
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models.batching import shas
-from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.controlnet_skip import rows_apart, sparing
 from pipeline.models.generator import AfterStep, WindowedPipeline
-from pipeline.models.weights import loading, locate, unreadable
+from pipeline.models.weights import loaded_from, locate
 from pipeline.profiles.image_sections import UnionGenerator
 from pipeline.seams import DrawRequest
 
@@ -34,12 +33,10 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         section, more = self._section, dict[str, Any]()
         if section.vae is not None:
             folder = locate("VAE", section.vae)
-            try:
+            with loaded_from("VAE", section.vae):
                 more["vae"] = AutoencoderKL.from_pretrained(
                     folder, variant=section.vae.variant or None, **self._to, **self._shared
                 )
-            except LOAD_ERRORS as error:
-                raise unreadable("VAE", section.vae, error) from error
         return StableDiffusionXLControlNetUnionPipeline.from_pretrained(
             base,
             controlnet=self._net(self._kind),
@@ -56,13 +53,10 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         if not self._nets:
             role, union = self._section.net_of(kind)
             folder = locate(role, union)
-            try:
-                with loading():
-                    net: Any = ControlNetUnionModel.from_pretrained(
-                        folder, variant=union.variant or None, **self._to, **self._shared
-                    )
-            except LOAD_ERRORS as error:
-                raise unreadable(role, union, error) from error
+            with loaded_from(role, union):
+                net: Any = ControlNetUnionModel.from_pretrained(
+                    folder, variant=union.variant or None, **self._to, **self._shared
+                )
             self._nets = dict.fromkeys(self._section.kinds, self._on_device(net))
             self._compiling.add(net)
         return self._nets[kind]

@@ -12,10 +12,9 @@ from PIL import Image
 
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models.batching import shas
-from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.controlnet_skip import encoding_once, in_place
 from pipeline.models.generator import AfterStep, ControlNetPipeline
-from pipeline.models.weights import loading, locate, unreadable
+from pipeline.models.weights import loaded_from, locate
 from pipeline.profiles.image_sections import ZImageGenerator
 from pipeline.seams import DrawRequest
 
@@ -46,13 +45,10 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         if not self._nets:
             union = self._section.union
             file, config = locate("ControlNet union", union), locate("configuration of the ControlNet", union.config)
-            try:
-                with loading():
-                    net: Any = ZImageControlNetModel.from_single_file(
-                        str(file), config=str(config), device=self._to.get("device_map"), **self._shared
-                    )
-            except (*LOAD_ERRORS, AttributeError) as error:
-                raise unreadable("ControlNet union", union, error) from error
+            with loaded_from("ControlNet union", union, also=(AttributeError,)):
+                net: Any = ZImageControlNetModel.from_single_file(
+                    str(file), config=str(config), device=self._to.get("device_map"), **self._shared
+                )
             self._nets = dict.fromkeys(self._section.kinds, net)
             self._compiling.add(net)
         return self._nets[kind]

@@ -10,7 +10,7 @@ import ctypes
 import random
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -23,6 +23,7 @@ from core.settings import LanguageSettings
 from pipeline.models.language_forms import Form, Forms
 from pipeline.models.weights import no_room, unreadable
 from pipeline.profiles.text_sections import GgufLanguage
+from pipeline.seams import LanguageRequest
 
 CUDA_12 = (("cuda_runtime", "libcudart.so.12"), ("cublas", "libcublasLt.so.12"), ("cublas", "libcublas.so.12"))
 """What the library's build for GPUs wants, in the order of need: the folder below `nvidia` that has it when it comes as
@@ -53,22 +54,16 @@ class GgufModel:
         except (OSError, ValueError, RuntimeError) as error:
             raise cannot_run(section, Path(file), error) from error
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
-        """The continuation of `prompt` in the profile's chat template, up to a stop, an end token or the longest reply.
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
+        """The continuation of a prompt in the profile's chat template, up to a stop, an end token or the longest reply.
 
-        One that fits `schema` by itself is what it would be without one: of the tokens drawn only those that do not fit
-        are drawn again, from those that do. Raises UserError when the prompt and the longest reply together do not fit
-        the context.
+        One that fits its schema by itself is what it would be without one: of the tokens drawn only those that do not
+        fit are drawn again, from those that do. Raises UserError when the prompt and the longest reply together do not
+        fit the context.
         """
-        text = Template(self._section.chat_template).substitute(prompt=prompt, system=self._section.system)
-        stops = [s.encode() for s in (*self._section.stop, *stop) if s]
+        text = Template(self._section.chat_template).substitute(prompt=request.prompt, system=self._section.system)
+        stops = [s.encode() for s in (*self._section.stop, *request.stop) if s]
+        schema, seed = request.schema, request.seed
         with self._lock:
             tokens = self._tokenize(text)
             require_room(len(tokens), settings, self._section.context_length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,9 @@ from core.errors import CannotLoad, UnreadableReply, UserError
 from core.progress import stop_if, stop_signal
 from core.settings import LanguageSettings
 from pipeline.models.batching import AtOnce
-from pipeline.models.captioner import LOAD_ERRORS
 from pipeline.models.language import require_room
 from pipeline.models.language_forms import Form, Forms
-from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 from pipeline.profiles.text_sections import ChatLanguage
 from pipeline.replies import read_reply, with_thoughts
 from pipeline.seams import LanguageRequest
@@ -46,13 +45,10 @@ class ChatLanguageModel:
         self._section = section
         self._lock = threading.Lock()
         self._device = pick_device()
-        try:
-            with loading():
-                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
-                dtype = pick_dtype(section.dtype, self._device, chats=True)
-                model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map=self._device, **NO_CODE)
-        except (*LOAD_ERRORS, ImportError) as error:
-            raise unreadable("language model", section, error) from error
+        with loaded_from("language model", section, also=(ImportError,)):
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
+            dtype = pick_dtype(section.dtype, self._device, chats=True)
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map=self._device, **NO_CODE)
         if not self._tokenizer.chat_template:
             raise CannotLoad(
                 f"The language model {self.name} brings no chat template, so it cannot be asked as kind transformers: "
@@ -76,20 +72,13 @@ class ChatLanguageModel:
         size = self._model.get_output_embeddings().weight.shape[0]
         return Forms(from_tokenizer(self._tokenizer, n_vocab=size, eos_token=self._ends))
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
-        """The reply behind its thoughts, up to a stop, an end token or the longest reply; held to `schema`.
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
+        """The reply behind its thoughts, up to a stop, an end token or the longest reply; held to its schema.
 
         Raises UserError when the prompt, the longest thought and the longest reply do not fit the context,
         UnreadableReply when the model spent its whole reply on thoughts, and Cancelled within a reply.
         """
-        (reply,) = self.complete_many([LanguageRequest(prompt, seed, tuple(stop), schema)], settings)
+        (reply,) = self.complete_many([request], settings)
         if isinstance(reply, UserError):
             raise reply
         return reply

@@ -15,8 +15,8 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from core.errors import CannotLoad, UserError, out_of_memory
@@ -25,6 +25,7 @@ from core.settings import LanguageSettings
 from pipeline.models.language import GgufModel, cannot_run, which_build
 from pipeline.models.weights import locate, no_room
 from pipeline.profiles.text_sections import GgufLanguage
+from pipeline.seams import LanguageRequest
 
 LEAVING_SECONDS = 10
 """So long a process that was told to end, or whose pipe is shut, may take before it is made to."""
@@ -46,17 +47,10 @@ class GgufProcess:
         """The number of the process that would take the next call."""
         return self._process.pid
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
         """As `GgufModel.complete`. Raises UserError when the process ends before its reply."""
         plain = settings.model_dump(mode="json", include=set(LanguageSettings.model_fields))
-        return str(self._call("complete", prompt, plain, seed, list(stop), schema))
+        return str(self._call("complete", asdict(request), plain))
 
     def count(self, text: str) -> int:
         """How many tokens a text has, the start token included."""
@@ -193,8 +187,8 @@ def main() -> None:
 def _done(model: GgufModel, name: str, arguments: list[Any]) -> Any:
     if name == "count":
         return model.count(*arguments)
-    prompt, settings, seed, stop, schema = arguments
-    return model.complete(prompt, LanguageSettings.model_validate(settings), seed, stop, schema)
+    request, settings = arguments
+    return model.complete(LanguageRequest(**request), LanguageSettings.model_validate(settings))
 
 
 def _listen(requests: queue.SimpleQueue[bytes]) -> None:

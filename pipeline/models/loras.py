@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from core.errors import CannotLoad, UserError
-from pipeline.models.captioner import LOAD_ERRORS
-from pipeline.models.weights import locate, unreadable
+from pipeline.models.weights import LOAD_ERRORS, locate, unreadable
 from pipeline.profiles.image_sections import Lora
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from core.model_sections import SentenceModel
-from pipeline.models.captioner import LOAD_ERRORS
-from pipeline.models.weights import NO_CODE, loading, locate, pick_device, pick_dtype, unreadable
+from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 
 KEPT = 4000
 """Vectors that are remembered: a page asks for the same few words again and again."""
@@ -32,14 +31,11 @@ class SentenceEmbedder:
         self._lock = threading.Lock()
         self._device = pick_device()
         self._known: dict[str, list[float]] = {}
-        try:
+        with loaded_from("sentence model", section):
             self._first_token = _pooled_by_first_token(folder)
-            with loading():
-                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
-                dtype = pick_dtype(section.dtype, self._device)
-                model = AutoModel.from_pretrained(folder, dtype=dtype, **NO_CODE)
-        except LOAD_ERRORS as error:
-            raise unreadable("sentence model", section, error) from error
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
+            dtype = pick_dtype(section.dtype, self._device)
+            model = AutoModel.from_pretrained(folder, dtype=dtype, **NO_CODE)
         self._model: Any = model.to(self._device).eval()
 
     def vectors(self, texts: Sequence[str]) -> list[list[float]]:

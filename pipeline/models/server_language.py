@@ -9,6 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from core.errors import UnreadableReply, UserError
@@ -52,7 +53,7 @@ class ServedLanguage:
         while thinks:  # a second time when it thought, which it is told not to from then on
             before = self.server.told_not_to_think
             try:
-                if fits_probe(self._say(PROBE_PROMPT, settings, 0, schema=PROBE_SCHEMA).text):
+                if fits_probe(self._say(LanguageRequest(PROBE_PROMPT, 0, schema=PROBE_SCHEMA), settings).text):
                     return "held"
             except NoServer:
                 raise
@@ -60,37 +61,31 @@ class ServedLanguage:
                 log.info("The server did not take a schema: %s", error)
             thinks = self.server.told_not_to_think != before
         try:
-            reply = self._say(in_words(PROBE_PROMPT, PROBE_SCHEMA), settings, 0)
+            reply = self._say(LanguageRequest(in_words(PROBE_PROMPT, PROBE_SCHEMA), 0), settings)
         except NothingSaid:
             return "none"
         return "asked" if fits_probe(reply.text) else "none"
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
-        """The reply to `prompt`. With a `schema`, one that fits it where the server holds it; where it does not, but
-        the model does as asked, the schema stands at the end of the prompt. Whoever reads the reply validates it.
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
+        """The reply to a prompt. With a schema, one that fits it where the server holds it; where it does not, but the
+        model does as asked, the schema stands at the end of the prompt. Whoever reads the reply validates it.
 
         Raises UserError when the prompt and the longest reply do not fit the context, UnreadableReply when a reply that
         has to fit a schema was cut off, and what `ChatServer.chat` does.
         """
+        prompt, schema = request.prompt, request.schema
         if schema is not None and self.holds == "held":
             self._require_room(prompt, settings)
             try:
-                return _whole(self._say(prompt, settings, seed, schema=schema), prompt, settings)
+                return _whole(self._say(replace(request, stop=()), settings), prompt, settings)
             except Refused as error:
                 log.warning("The server does not take this schema, so it goes into the prompt: %s", error)
         if schema is not None and self.holds != "none":
             prompt = in_words(prompt, schema)
             self._require_room(prompt, settings)
-            return _whole(self._say(prompt, settings, seed), prompt, settings)
+            return _whole(self._say(LanguageRequest(prompt, request.seed), settings), prompt, settings)
         self._require_room(prompt, settings)
-        return self._say(prompt, settings, seed, stop).text
+        return self._say(replace(request, schema=None), settings).text
 
     def complete_many(
         self,
@@ -99,29 +94,18 @@ class ServedLanguage:
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
         """See `BatchLanguageModel.complete_many` and `side_by_side`: so many requests at once as the profile says."""
+        return side_by_side(requests, lambda one: self.complete(one, settings), self._section.parallel, on_reply)
 
-        def ask(one: LanguageRequest) -> str:
-            return self.complete(one.prompt, settings, one.seed, one.stop, one.schema)
-
-        return side_by_side(requests, ask, self._section.parallel, on_reply)
-
-    def _say(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> ServerReply:
+    def _say(self, request: LanguageRequest, settings: LanguageSettings) -> ServerReply:
         system = [{"role": "system", "content": self._section.system}] if self._section.system else []
         return self.server.chat(
-            [*system, {"role": "user", "content": prompt}],
+            [*system, {"role": "user", "content": request.prompt}],
             longest=settings.max_new_tokens,
             temperature=settings.temperature,
             top_p=settings.top_p if settings.temperature else 1.0,
-            seed=seed,
-            stop=[s for s in stop if s],
-            schema=schema,
+            seed=request.seed,
+            stop=[s for s in request.stop if s],
+            schema=request.schema,
         )
 
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:

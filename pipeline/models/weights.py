@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 NO_CODE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 """How the classes of transformers that look into the files for what they are get loaded. Left open, they would ask at
 the terminal whether to run what came with the weights."""
@@ -108,6 +109,17 @@ def loading() -> Iterator[None]:
         for library, level in zip(libraries, told, strict=True):
             library.enable_progress_bar()
             library.set_verbosity(level)
+
+
+@contextmanager
+def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """As `loading`. Raises CannotLoad if no model comes out of the weights; `also` are more errors that say so."""
+    errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
+    try:
+        with loading():
+            yield
+    except errors as error:
+        raise unreadable(role, weights, error) from error
 
 
 def pick_device() -> str:

@@ -26,7 +26,7 @@ from pipeline.checks.similarity import measured
 from pipeline.checks.texts import alternative_checks, caption_checks, keyword_checks, require, task_checks
 from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel, Sentences
-from pipeline.stages.asking import BETWEEN, Answer, ask
+from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.keywords import if_forced
 from pipeline.stages.parsing import Unreadable, read_alternatives
@@ -101,18 +101,15 @@ def run(
             "alternatives",
             language_model,
             prompt,
-            {
-                "task": task.describe(),
-                "caption": caption.text,
-                "keywords": ", ".join(keyword.text for keyword in open_ones),
-                "count": settings.per_keyword,
-            },
-            read,
+            Inquiry(
+                _variables(task, caption, open_ones, settings.per_keyword),
+                read,
+                seed,
+                shortcomings=lambda items: sum(not _has_one(item) for item in items),
+                schema=alternatives_schema([keyword.text for keyword in open_ones], settings.per_keyword),
+            ),
             settings,
-            seed,
-            shortcomings=lambda items: sum(not _has_one(item) for item in items),
-            schema=alternatives_schema([keyword.text for keyword in open_ones], settings.per_keyword),
-            cancelled=cancelled,
+            cancelled,
         )
     except UnreadableReply as error:
         if not (there and error.attempts):
@@ -172,17 +169,11 @@ def more(
         f"more alternatives of “{keyword.text}”",
         language_model,
         prompt,
-        {
-            "task": task.describe(),
-            "caption": caption.text,
-            "keywords": keyword.text,
-            "count": count,
-        },
-        read,
+        Inquiry(
+            _variables(task, caption, [keyword], count), read, seed, schema=alternatives_schema([keyword.text], count)
+        ),
         freely,
-        seed,
-        schema=alternatives_schema([keyword.text], count),
-        cancelled=cancelled,
+        cancelled,
     )
     found = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
     grown = replace(item, options=(*item.options, *found.options))
@@ -202,6 +193,11 @@ def unticked_where_close(
         options = tuple(replace(option, used=option.used and not option.is_close(too_close)) for option in item.options)
         items.append(replace(item, options=options))
     return Alternatives(tuple(items))
+
+
+def _variables(task: Task, caption: Caption, keywords: Sequence[Keyword], count: int) -> dict[str, str | int]:
+    named = ", ".join(keyword.text for keyword in keywords)
+    return {"task": task.describe(), "caption": caption.text, "keywords": named, "count": count}
 
 
 def _has_one(item: KeywordAlternatives) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from core.csv_tables import cells
 from core.errors import UnreadableReply, UserError
 from core.progress import stop_if
 from core.settings import LanguageSettings
@@ -41,17 +42,8 @@ class Answer(Generic[V]):
 
     def trace(self, model: LanguageModel, settings: LanguageSettings) -> Trace:
         """How a value came about that is this answer and nothing else."""
-        return Trace(
-            author="model",
-            model=model.name,
-            prompt=self.prompt,
-            raw_reply=self.raw_reply,
-            settings=settings.model_dump(mode="json"),
-            seed=self.seed,
-            attempts=self.attempts,
-            seconds=self.seconds,
-            notes=self.notes,
-        )
+        read = cells(self, "prompt raw_reply seed attempts seconds notes")
+        return Trace("model", model.name, settings=settings.model_dump(mode="json"), **read)
 
 
 @dataclass(frozen=True)
@@ -73,23 +65,18 @@ def ask(
     what: str,
     language_model: LanguageModel,
     prompt: Prompt,
-    values: dict[str, str | int],
-    read: Callable[[str], V],
+    inquiry: Inquiry[V],
     settings: LanguageSettings,
-    seed: int,
-    shortcomings: Callable[[V], int] = lambda _value: 0,
-    schema: Schema | None = None,
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
-    """Return the first reply without shortcomings, asked for with `seed`, `seed + 1`, ... at most `settings.attempts`
-    times, else the readable one with the fewest. `what` is what is asked for, in words. Raises UnreadableReply with the
-    last reply if none is readable, and Cancelled between two replies.
+    """Return the first reply without shortcomings, asked for with the seed of `inquiry` and those after it, at most
+    `settings.attempts` times, else the readable one with the fewest. `what` is what is asked for, in words. Raises
+    UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
     """
-    attempts = _Attempts(what, prompt, Inquiry(values, read, seed, shortcomings, schema), settings)
+    attempts = _Attempts(what, prompt, inquiry, settings)
     while attempts.wanted:
         stop_if(cancelled)
-        asked = attempts.request()
-        attempts.take(language_model.complete(asked.prompt, settings, asked.seed, asked.stop, asked.schema))
+        attempts.take(language_model.complete(attempts.request(), settings))
     stop_if(cancelled if attempts.best is None else None)
     return attempts.answer()
 
@@ -111,8 +98,7 @@ def ask_all(
         for inquiry in inquiries:
             stop_if(cancelled)
             on_done(len(answers))
-            each = (inquiry.read, settings, inquiry.seed, inquiry.shortcomings, inquiry.schema, cancelled)
-            answers.append(ask(what, language_model, prompt, dict(inquiry.values), *each))
+            answers.append(ask(what, language_model, prompt, inquiry, settings, cancelled))
         on_done(len(answers))
         return answers
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]

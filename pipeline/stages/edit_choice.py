@@ -15,7 +15,7 @@ from core.settings import CounterfactualSettings
 from core.types import Caption, Edit, PromptSlot, Task
 from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel
-from pipeline.stages.asking import ask
+from pipeline.stages.asking import Inquiry, ask
 from pipeline.stages.parsing import Unreadable, read_edits
 from pipeline.stages.reply_schema import edits_schema
 
@@ -88,17 +88,8 @@ def choose_by_model(
     }
     schema = edits_schema(list(offered), settings.captions, at_once)
     try:
-        answer = ask(
-            "the edits that go together",
-            language_model,
-            prompt,
-            values,
-            read,
-            settings,
-            seed,
-            schema=schema,
-            cancelled=cancelled,
-        )
+        inquiry = Inquiry(values, read, seed, schema=schema)
+        answer = ask("the edits that go together", language_model, prompt, inquiry, settings, cancelled)
     except UnreadableReply as error:
         if not error.attempts:  # the model was not heard at all: it would write no caption either
             raise

@@ -17,7 +17,7 @@ from core.words import find_phrase
 from pipeline.checks.texts import caption_checks, keyword_checks, require, task_checks
 from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel
-from pipeline.stages.asking import BETWEEN, ask
+from pipeline.stages.asking import BETWEEN, Inquiry, ask
 from pipeline.stages.base import EarlyReply, Stage, StageInputs, StageMade
 from pipeline.stages.parsing import CombinedReply, Unreadable, read_keywords, read_together
 from pipeline.stages.reply_schema import keywords_schema, together_schema
@@ -57,13 +57,15 @@ def run(
         "keywords",
         language_model,
         prompt,
-        {"task": task.describe(), "caption": caption.text},
-        read,
+        Inquiry(
+            {"task": task.describe(), "caption": caption.text},
+            read,
+            seed,
+            _without_any,
+            keywords_schema(caption.text, task),
+        ),
         settings,
-        seed,
-        shortcomings=_without_any,
-        schema=keywords_schema(caption.text, task),
-        cancelled=cancelled,
+        cancelled,
     )
     return StageValue(Keywords(answer.value), _noted(answer.trace(language_model, settings), settings))
 
@@ -95,24 +97,21 @@ def ask_together(
         said = read_together(reply)
         return _fitting([(text, edit_type) for text, edit_type, _ in said.keywords], caption, task, settings), said
 
-    answer = ask(
-        "keywords, alternatives and captions together",
-        language_model,
-        prompt,
-        {
-            "task": task.describe(),
-            "caption": caption.text,
-            "count": wanted.per_keyword,
-            "captions": captions.captions,
-            "most": at_once,
-        },
+    values: dict[str, str | int] = {
+        "task": task.describe(),
+        "caption": caption.text,
+        "count": wanted.per_keyword,
+        "captions": captions.captions,
+        "most": at_once,
+    }
+    inquiry = Inquiry(
+        values,
         read,
-        asked,
         seed,
-        shortcomings=lambda value: _without_any(value[0]),
-        schema=together_schema(caption.text, task, wanted.per_keyword, captions.captions, at_once),
-        cancelled=cancelled,
+        lambda value: _without_any(value[0]),
+        together_schema(caption.text, task, wanted.per_keyword, captions.captions, at_once),
     )
+    answer = ask("keywords, alternatives and captions together", language_model, prompt, inquiry, asked, cancelled)
     keywords, said = answer.value
     parts = {
         "alternatives": {text: options for text, _, options in said.keywords},

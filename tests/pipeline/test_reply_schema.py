@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from core.types import Caption, Task
 from pipeline.models.language_forms import Forms
 from pipeline.prompting import PromptSet
 from pipeline.recipes import DILLEMA
+from pipeline.seams import LanguageRequest
 from pipeline.stages import alternatives, counterfactuals, keywords
 from pipeline.stages.reply_schema import (
     Schema,
@@ -167,15 +169,9 @@ class FirstReplies:
         self.name, self.model, self.hold = model.name, model, hold
         self.said: list[str] = []
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
-        self.said.append(self.model.complete(prompt, settings, seed, stop, schema if self.hold else None))
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
+        asked = request if self.hold else replace(request, schema=None)
+        self.said.append(self.model.complete(asked, settings))
         return self.said[-1]
 
 

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from PIL import Image
 from core.settings import GenerationSettings
 from pipeline.models import Models, load_models
 from pipeline.profiles.profile import load_profile
-from pipeline.seams import DrawnImage, DrawRequest, OnStep
+from pipeline.seams import DrawnImage, DrawRequest, LanguageRequest, OnStep
 from services.studio import Studio
 from tests.support.browser import page_in
 from tests.support.serving import serving_here, until
@@ -148,10 +149,10 @@ def replies_held(words: str) -> Iterator[Held]:
 
     plain, held = GgufProcess.complete, Held()
 
-    def complete(self: Any, prompt: str, *arguments: Any) -> str:
-        if words in prompt:
+    def complete(self: Any, request: LanguageRequest, settings: Any) -> str:
+        if words in request.prompt:
             held.wait()
-        return plain(self, prompt, *arguments)
+        return plain(self, request, settings)
 
     with held.in_place_of(GgufProcess, "complete", complete):
         yield held
@@ -164,8 +165,8 @@ def replies_free() -> Iterator[None]:
 
     plain = GgufProcess.complete
 
-    def complete(self: Any, prompt: str, settings: Any, seed: int, stop: Any = (), _schema: Any = None) -> str:
-        return plain(self, prompt, settings, seed, stop)
+    def complete(self: Any, request: LanguageRequest, settings: Any) -> str:
+        return plain(self, replace(request, schema=None), settings)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GgufProcess, "complete", complete)

@@ -27,7 +27,8 @@ from core.types import (
 from pipeline import recipes
 from pipeline.checks.texts import caption_checks, require
 from pipeline.recipes import Recipe, register
-from pipeline.stages.asking import ask
+from pipeline.seams import LanguageRequest
+from pipeline.stages.asking import Inquiry, ask
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.caption import CAPTION
 from pipeline.stages.parsing import Unreadable
@@ -77,15 +78,13 @@ def greet(given: StageInputs) -> StageValue[Greeting]:
         "a greeting",
         given.models.language,
         given.prompt,
-        {"task": given.task.describe(), "caption": given.values["caption"].text},
-        read,
+        Inquiry({"task": given.task.describe(), "caption": given.values["caption"].text}, read, given.seed),
         given.settings,
-        given.seed,
-        cancelled=given.cancelled,
+        given.cancelled,
     )
     text, notes = said.value, list[str]()
     if given.settings.farewell and (asked := given.others.get("farewell")) is not None:
-        text += " " + given.models.language.complete(asked.evaluate(), given.settings, 0)
+        text += " " + given.models.language.complete(LanguageRequest(asked.evaluate(), 0), given.settings)
     elif given.settings.farewell:
         notes.append("There is no prompt for a farewell.")
     trace = Trace("model", given.models.language.name, said.prompt, said.raw_reply, seed=said.seed, notes=tuple(notes))

@@ -8,7 +8,7 @@ import random
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,18 +60,11 @@ class ScriptedLanguageModel:
         self.prompts: list[str] = []
         self.seeds: list[int] = []
 
-    def complete(
-        self,
-        prompt: str,
-        settings: LanguageSettings,
-        seed: int,
-        stop: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
-        self.prompts.append(prompt)
-        self.seeds.append(seed)
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
+        self.prompts.append(request.prompt)
+        self.seeds.append(request.seed)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        return reply if isinstance(reply, str) else reply(prompt)
+        return reply if isinstance(reply, str) else reply(request.prompt)
 
 
 class ScriptedBatches(ScriptedLanguageModel):
@@ -87,7 +80,7 @@ class ScriptedBatches(ScriptedLanguageModel):
         self.batches.append([one.seed for one in requests])
         replies = list[str]()
         for one in requests:
-            replies.append(self.complete(one.prompt, settings, one.seed, one.stop, one.schema))
+            replies.append(self.complete(one, settings))
             on_reply(len(replies))
         return replies
 

@@ -321,10 +321,14 @@ def test_a_server_that_ignores_schemas_is_seen_through(folder: Path, transformer
     model = ServedLanguage(section)
     assert model.holds == "none" and model.name.endswith(", schema none")
     settings = LanguageSettings(temperature=0, max_new_tokens=8)
-    reply = model.complete("a red bird", settings, 0, (), {"type": "object"})
-    assert reply == model.complete("a red bird", settings, 0) != model.complete("a house", settings, 0)
+    reply = model.complete(LanguageRequest("a red bird", 0, schema={"type": "object"}), settings)
+    assert (
+        reply
+        == model.complete(LanguageRequest("a red bird", 0), settings)
+        != model.complete(LanguageRequest("a house", 0), settings)
+    )
     asked = ["a house", "a red bird", "a twig"]
-    alone = [model.complete(text, settings, 0) for text in asked]
+    alone = [model.complete(LanguageRequest(text, 0), settings) for text in asked]
     assert list(model.complete_many([LanguageRequest(text, 0) for text in asked], settings)) == alone
 
 
@@ -392,10 +396,13 @@ def test_a_server_that_holds_schemas_always_gives_what_fits(holding_server: str)
     assert model.holds == "held" and model.name == "llama by a server, schema held"
     schema = {"properties": {"weather": {"enum": ["sunny", "snowy", "at night"]}, "kept": {"type": "boolean"}}}
     settings = LanguageSettings(temperature=1.0, max_new_tokens=60)
-    replies = [json.loads(model.complete("a red bird", settings, seed, ("sunny",), schema)) for seed in range(6)]
+    replies = [
+        json.loads(model.complete(LanguageRequest("a red bird", seed, ("sunny",), schema), settings))
+        for seed in range(6)
+    ]
     assert all(set(reply) == {"weather", "kept"} for reply in replies)
     assert len({reply["weather"] for reply in replies}) > 1, "it chooses among what fits"
-    again = json.loads(model.complete("a red bird", settings, 5, ("sunny",), schema))
+    again = json.loads(model.complete(LanguageRequest("a red bird", 5, ("sunny",), schema), settings))
     assert again == replies[5]
     asked = [LanguageRequest("a red bird", seed, ("sunny",), schema) for seed in range(4)]
     together = model.complete_many(asked, settings)

@@ -75,10 +75,10 @@ def model(request: pytest.FixtureRequest) -> ChatLanguageModel:
 
 
 def test_replies_hang_on_prompt_and_seed(model: ChatLanguageModel) -> None:
-    replies = [model.complete("Name the colours of the bird.", REPLY, seed) for seed in (7, 7, 8)]
+    replies = [model.complete(LanguageRequest("Name the colours of the bird.", seed), REPLY) for seed in (7, 7, 8)]
     assert replies[0] == replies[1] != replies[2]
-    assert model.complete("a bird", COLD, 1) == model.complete("a bird", COLD, 2)
-    assert model.complete("a bird", COLD, 1) != model.complete("a house", COLD, 1)
+    assert model.complete(LanguageRequest("a bird", 1), COLD) == model.complete(LanguageRequest("a bird", 2), COLD)
+    assert model.complete(LanguageRequest("a bird", 1), COLD) != model.complete(LanguageRequest("a house", 1), COLD)
 
 
 def test_the_prompt_stands_in_the_models_own_template(qwen: ChatLanguageModel, llama: ChatLanguageModel) -> None:
@@ -88,19 +88,23 @@ def test_the_prompt_stands_in_the_models_own_template(qwen: ChatLanguageModel, l
 
 
 def test_a_reply_ends_at_a_stop_and_holds_none(model: ChatLanguageModel) -> None:
-    free = model.complete("a bird", REPLY, 3)
+    free = model.complete(LanguageRequest("a bird", 3), REPLY)
     stop = free[len(free) // 2 :][:2]
-    assert model.complete("a bird", REPLY, 3, stop=(stop,)) == free[: free.index(stop)].strip()
+    assert model.complete(LanguageRequest("a bird", 3, stop=(stop,)), REPLY) == free[: free.index(stop)].strip()
 
 
 def test_a_prompt_that_does_not_fit_is_refused(model: ChatLanguageModel) -> None:
     with pytest.raises(UserError, match=r"\d+ tokens long.*reads 1024 in all"):
-        model.complete("bird " * 1000, REPLY, 0)
+        model.complete(LanguageRequest("bird " * 1000, 0), REPLY)
 
 
 def test_replies_of_random_weights_can_be_read_when_they_are_held(model: ChatLanguageModel) -> None:
     for (schema, read), longest in zip(WANTED, (60, 300, 30, 120), strict=True):
-        assert read(model.complete("a bird", LanguageSettings(max_new_tokens=longest, temperature=1), 3, schema=schema))
+        assert read(
+            model.complete(
+                LanguageRequest("a bird", 3, schema=schema), LanguageSettings(max_new_tokens=longest, temperature=1)
+            )
+        )
 
 
 def test_random_weights_choose_edits_among_those_that_are_offered_and_nothing_else(model: ChatLanguageModel) -> None:
@@ -128,12 +132,14 @@ def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:
     assert model.chat("a bird").endswith("<|im_start|>assistant\n")
     for schema, read in WANTED[::2]:
         before = model.thought
-        reply = model.complete("a bird", LanguageSettings(max_new_tokens=60, temperature=1), 1, schema=schema)
+        reply = model.complete(
+            LanguageRequest("a bird", 1, schema=schema), LanguageSettings(max_new_tokens=60, temperature=1)
+        )
         said = read_reply(reply)
         assert read(said.answer) and said.thoughts and before < model.thought <= before + 12
         assert reply.startswith("<think>") and "think>" not in said.answer, "the trace keeps what it thought"
     with pytest.raises(UserError, match="reads 1024 in all"):
-        named(folder / "qwen3", thinking=1000).complete("a bird", REPLY, 0)
+        named(folder / "qwen3", thinking=1000).complete(LanguageRequest("a bird", 0), REPLY)
 
 
 def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: ChatLanguageModel) -> None:
@@ -164,7 +170,7 @@ def several() -> list[LanguageRequest]:
 def test_a_reply_is_the_same_whatever_is_asked_beside_it(folder: Path, kind: str, penalty: float) -> None:
     alone = named(folder / kind, repetition_penalty=penalty)
     settings = LanguageSettings(max_new_tokens=24, temperature=0.9)
-    expected = [alone.complete(r.prompt, settings, r.seed, r.stop, r.schema) for r in several()]
+    expected = [alone.complete(r, settings) for r in several()]
     assert len(set(expected)) == len(expected)
     for at_once in (6, 4):
         model = named(folder / kind, repetition_penalty=penalty, batch=at_once)
@@ -172,14 +178,12 @@ def test_a_reply_is_the_same_whatever_is_asked_beside_it(folder: Path, kind: str
         told = list[int]()
         assert list(model.complete_many(several(), settings, told.append)) == expected
         assert told == sorted(told) and told[-1] == len(expected)
-    assert list(alone.complete_many(several()[::-1], COLD)) == [
-        alone.complete(r.prompt, COLD, r.seed, r.stop, r.schema) for r in several()[::-1]
-    ]
+    assert list(alone.complete_many(several()[::-1], COLD)) == [alone.complete(r, COLD) for r in several()[::-1]]
 
 
 def test_thoughts_before_replies_that_are_written_together(folder: Path) -> None:
     alone, together = named(folder / "qwen3", thinking=12), named(folder / "qwen3", thinking=12)
-    expected = [alone.complete(r.prompt, REPLY, r.seed, r.stop, r.schema) for r in several()]
+    expected = [alone.complete(r, REPLY) for r in several()]
     assert list(together.complete_many(several(), REPLY)) == expected and together.thought == alone.thought > 0
 
 
@@ -216,7 +220,7 @@ def test_replies_can_be_stopped_in_their_midst(model: ChatLanguageModel) -> None
     with stoppable(stop), pytest.raises(Cancelled):
         stop.set()
         model.complete_many([short, LanguageRequest("a house", 1)], endless)
-    assert model.complete("a bird", REPLY, 7), "and it goes on"
+    assert model.complete(LanguageRequest("a bird", 7), REPLY), "and it goes on"
 
 
 def test_thoughts_that_nobody_asked_for_are_taken_off_and_counted(
@@ -236,12 +240,12 @@ def test_thoughts_that_nobody_asked_for_are_taken_off_and_counted(
         monkeypatch.setattr(model, "_weigh", weigh)
 
     says("<think>the bird</think>red, blue")
-    said = read_reply(model.complete("a bird", LanguageSettings(max_new_tokens=60), 0))
+    said = read_reply(model.complete(LanguageRequest("a bird", 0), LanguageSettings(max_new_tokens=60)))
     assert (said.answer, said.thoughts) == ("red, blue", "the bird") and model.thought > 0
     spent = model.thought
     says("<think>the bird is red and sits on a twig in sunny weather")
     with pytest.raises(UnreadableReply, match=r"longest reply \(12 tokens\) on thoughts and said nothing") as caught:
-        model.complete("a bird", REPLY, 0)
+        model.complete(LanguageRequest("a bird", 0), REPLY)
     assert model.thought == spent + 12 and caught.value.raw_reply.startswith("<think>the bird")
 
 

@@ -24,6 +24,7 @@ from pipeline.models import language
 from pipeline.models.language_process import GgufProcess
 from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.prompting import load_prompts
+from pipeline.seams import LanguageRequest
 from pipeline.stages import keywords
 from pipeline.stages.parsing import read_alternatives, read_caption, read_keywords
 from pipeline.stages.reply_schema import Schema, alternatives_schema, caption_schema, keywords_schema
@@ -73,7 +74,7 @@ def test_a_process_that_ends_in_a_call_is_an_error_at_the_stage_and_the_next_cal
     model: GgufProcess, how: signal.Signals, said: str
 ) -> None:
     prompts = load_prompts("paper", [keywords.KEYWORDS.prompt] if keywords.KEYWORDS.prompt else [])
-    before = model.complete("a bird", REPLY, 7)
+    before = model.complete(LanguageRequest("a bird", 7), REPLY)
 
     def stage(seed: int) -> object:
         settings = KeywordSettings(max_new_tokens=2000, attempts=10)
@@ -90,22 +91,22 @@ def test_a_process_that_ends_in_a_call_is_an_error_at_the_stage_and_the_next_cal
                 break
             with suppress(ChildProcessError):  # hit between two calls: once it is over, another try
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-            model.complete("a bird", REPLY, 7)
+            model.complete(LanguageRequest("a bird", 7), REPLY)
         else:
             pytest.fail("no call was hit")
     assert "run the stage again" in str(error)
-    assert model.complete("a bird", REPLY, 7) == before and model.pid != pid
+    assert model.complete(LanguageRequest("a bird", 7), REPLY) == before and model.pid != pid
 
 
 def test_one_that_ended_between_two_calls_is_started_anew(model: GgufProcess) -> None:
-    before = model.complete("a bird", REPLY, 7)
+    before = model.complete(LanguageRequest("a bird", 7), REPLY)
     os.kill(model.pid, signal.SIGKILL)
     os.waitid(os.P_PID, model.pid, os.WEXITED | os.WNOWAIT)
-    assert model.complete("a bird", REPLY, 7) == before
+    assert model.complete(LanguageRequest("a bird", 7), REPLY) == before
     pid = model.pid
     model.close()
     assert not psutil.pid_exists(pid), "closed, it is gone, and with it its memory"
-    assert model.complete("a bird", REPLY, 7) == before
+    assert model.complete(LanguageRequest("a bird", 7), REPLY) == before
 
 
 def test_it_ends_with_a_parent_that_is_killed_in_the_middle_of_a_call(section: GgufLanguage) -> None:
@@ -151,7 +152,7 @@ def test_replies_of_random_weights_can_be_read_when_they_are_held_to_their_form(
     ]
     for schema, read in wanted:
         for seed in range(3):
-            assert read(model.complete("a bird", freely, seed, schema=schema))
+            assert read(model.complete(LanguageRequest("a bird", seed, schema=schema), freely))
 
 
 # On a GPU. There is none where these run: that a model computes on one is not shown here.

@@ -20,7 +20,7 @@ from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, Control
 from pipeline.models import Models, load_models
 from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.recipes import DILLEMA
-from pipeline.seams import BatchEmbedder, Source
+from pipeline.seams import BatchEmbedder, LanguageRequest, Source
 from tests.support import tiny
 from tests.support.made_once import MadeOnce
 from tests.support.scripted import one_case, one_image
@@ -114,42 +114,48 @@ def test_blip2_that_marks_no_place_for_the_picture_is_refused(tmp_path: Path, fo
 
 
 def test_llama_is_repeatable_by_seed(models: Models) -> None:
-    replies = [models.language.complete("Name the colours of the bird.", REPLY, seed) for seed in (7, 7, 8)]
+    replies = [
+        models.language.complete(LanguageRequest("Name the colours of the bird.", seed), REPLY) for seed in (7, 7, 8)
+    ]
     assert replies[0] == replies[1] != replies[2]
     cold = REPLY.model_copy(update={"temperature": 0.0})
-    assert models.language.complete("a bird", cold, 1) == models.language.complete("a bird", cold, 2)
+    assert models.language.complete(LanguageRequest("a bird", 1), cold) == models.language.complete(
+        LanguageRequest("a bird", 2), cold
+    )
 
 
 def test_llama_reads_the_chat_template(folder: Path) -> None:
     cold = REPLY.model_copy(update={"temperature": 0.0})
     replies = {
-        load_models(paper_at(folder, language=change)).language.complete("a bird", cold, 0)
+        load_models(paper_at(folder, language=change)).language.complete(LanguageRequest("a bird", 0), cold)
         for change in ({}, {"chat_template": "$prompt"}, {"system": "You reply in one line."})
     }
     assert len(replies) == 3
 
 
 def test_llama_stops_where_it_is_told(models: Models) -> None:
-    free = models.language.complete("a bird", REPLY, 3)
+    free = models.language.complete(LanguageRequest("a bird", 3), REPLY)
     stop = re.findall("[a-zA-Z]{2}", free)[1]
-    assert models.language.complete("a bird", REPLY, 3, stop=(stop,)) == free[: free.index(stop)].strip()
+    assert (
+        models.language.complete(LanguageRequest("a bird", 3, stop=(stop,)), REPLY) == free[: free.index(stop)].strip()
+    )
 
 
 def test_llama_refuses_what_does_not_fit_and_goes_on(models: Models) -> None:
     with pytest.raises(UserError, match=r"\d+ tokens long.*reads 4096 in all"):
-        models.language.complete("bird " * 5000, REPLY, 0)
-    assert models.language.complete("a bird", REPLY, 0)
+        models.language.complete(LanguageRequest("bird " * 5000, 0), REPLY)
+    assert models.language.complete(LanguageRequest("a bird", 0), REPLY)
 
 
 def test_llama_takes_any_letters(models: Models) -> None:
     # One letter may be four tokens: more than the library's own buffer holds.
     for text in ("🦜" * 300, "鳥" * 300, "a\0b", ""):
-        assert isinstance(models.language.complete(text, REPLY, 0), str)
+        assert isinstance(models.language.complete(LanguageRequest(text, 0), REPLY), str)
 
 
 def test_llama_survives_four_callers_at_once(models: Models) -> None:
     def ask(seed: int) -> str:
-        return models.language.complete("Name the colours of the bird.", REPLY, seed % 3)
+        return models.language.complete(LanguageRequest("Name the colours of the bird.", seed % 3), REPLY)
 
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(ask, range(12)))

@@ -176,26 +176,28 @@ def test_a_server_that_refuses_schemas_is_asked_in_words(peer: Misbehaving) -> N
 
 def test_a_schema_is_held_asked_for_in_words_or_left_out(peer: Misbehaving) -> None:
     model = language(peer, HELD)
-    assert model.complete("Which words?", COLD, 7, ["\n"], SCHEMA) == "a reply"
+    assert model.complete(LanguageRequest("Which words?", 7, ("\n",), SCHEMA), COLD) == "a reply"
     assert peer.asked[-1]["response_format"]["json_schema"]["schema"] == SCHEMA
     assert "stop" not in peer.asked[-1], "it would end the JSON in its middle"
-    model.complete("Which words?", COLD, 7, ["\n"])
+    model.complete(LanguageRequest("Which words?", 7, ("\n",)), COLD)
     assert "response_format" not in peer.asked[-1] and peer.asked[-1]["stop"] == ["\n"]
 
     model.holds, peer.answers = "asked", [(200, {}, completion('```json\n{"words": []}\n```'))]
-    assert "```" in model.complete("Which words?", COLD, 7, ["\n"], SCHEMA), "the stage sees what the model wrote"
+    assert "```" in model.complete(LanguageRequest("Which words?", 7, ("\n",), SCHEMA), COLD), (
+        "the stage sees what the model wrote"
+    )
     said = peer.asked[-1]["messages"][0]["content"]
     assert said.startswith("Which words?") and said.endswith(json.dumps(SCHEMA))
 
     model.holds = "none"
-    model.complete("Which words?", COLD, 7, ["\n"], SCHEMA)
+    model.complete(LanguageRequest("Which words?", 7, ("\n",), SCHEMA), COLD)
     assert peer.asked[-1]["messages"][0]["content"] == "Which words?" and "response_format" not in peer.asked[-1]
 
 
 def test_a_schema_that_the_server_does_not_take_goes_into_the_prompt(peer: Misbehaving) -> None:
     model = language(peer, HELD)
     peer.answers = [(400, {}, {"error": {"message": "Unsupported keyword: maxLength"}}), (200, {}, completion("{}"))]
-    assert model.complete("Which words?", COLD, 7, (), SCHEMA) == "{}"
+    assert model.complete(LanguageRequest("Which words?", 7, schema=SCHEMA), COLD) == "{}"
     assert "response_format" not in peer.asked[1] and "JSON schema" in str(peer.asked[1])
 
 
@@ -206,7 +208,7 @@ def test_a_request_holds_the_settings_and_the_key(peer: Misbehaving, monkeypatch
     monkeypatch.setenv("MY_KEY", "sk-very-secret")
     model = language(peer, key_variable="MY_KEY", system="Be brief.", more={"reasoning_effort": "none"})
     settings = LanguageSettings(temperature=0.7, top_p=0.8, max_new_tokens=99)
-    model.complete("Which words?", settings, 12, ["</s>", "", "[INST]"])
+    model.complete(LanguageRequest("Which words?", 12, ("</s>", "", "[INST]")), settings)
     sent = peer.asked[0]
     assert sent["messages"] == [
         {"role": "system", "content": "Be brief."},
@@ -216,14 +218,14 @@ def test_a_request_holds_the_settings_and_the_key(peer: Misbehaving, monkeypatch
     assert (sent["temperature"], sent["top_p"], sent["reasoning_effort"]) == (0.7, 0.8, "none")
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     assert peer.headers[0]["authorization"] == "Bearer sk-very-secret"
-    model.complete("Which words?", COLD, 12)
+    model.complete(LanguageRequest("Which words?", 12), COLD)
     assert (peer.asked[1]["temperature"], peer.asked[1]["top_p"]) == (0, 1), "the likeliest text"
 
 
 def test_stops_hold_where_the_server_does_not_know_them(peer: Misbehaving) -> None:
     peer.answers = [(200, {}, completion("red | attribute\nTask: another"))]
-    stops = ["1", "2", "3", "4", "\nTask:"]
-    assert language(peer).complete("Which words?", COLD, 0, stops) == "red | attribute"
+    stops = ("1", "2", "3", "4", "\nTask:")
+    assert language(peer).complete(LanguageRequest("Which words?", 0, stops), COLD) == "red | attribute"
     assert len(peer.asked[0]["stop"]) == 4
 
 
@@ -234,7 +236,11 @@ def test_fields_that_a_server_does_not_know_are_left_out_from_then_on(peer: Misb
         (400, {}, {"error": {"message": "Use 'max_completion_tokens' instead of 'max_tokens'."}}),
         (200, {}, completion("red")),
     ]
-    assert model.complete("Which words?", COLD, 0) == model.complete("Which words?", COLD, 0) == "red"
+    assert (
+        model.complete(LanguageRequest("Which words?", 0), COLD)
+        == model.complete(LanguageRequest("Which words?", 0), COLD)
+        == "red"
+    )
     for sent in peer.asked[2:]:
         assert "chat_template_kwargs" not in sent and "max_tokens" not in sent
         assert sent["max_completion_tokens"] == 50 and sent["seed"] == 0
@@ -334,7 +340,7 @@ def test_a_fault_is_one_sentence_with_what_the_server_said(
     model = language(peer, tries=3)
     peer.answers, peer.others["/v1/models"] = [answer], (200, {}, {"data": [{"id": "small"}, {"id": "big"}]})
     with pytest.raises(ServerFault, match=said) as caught:
-        model.complete("Which words?", COLD, 0)
+        model.complete(LanguageRequest("Which words?", 0), COLD)
     raw = answer[2] if isinstance(answer[2], str) else json.dumps(answer[2])
     assert (caught.value.raw_reply, caught.value.prompt) == (raw, "Which words?")
     assert len(peer.asked) == requests and "\n" not in str(caught.value)
@@ -345,7 +351,7 @@ def test_a_fault_that_passes_is_not_seen(peer: Misbehaving) -> None:
     model = language(peer)
     busy: list[Answer] = [(429, {"retry-after": "0"}, {}), (503, PAGE, "<html>"), (500, {}, "oops")]
     peer.answers = [*busy, (200, {}, completion("red"))]
-    assert model.complete("Which words?", COLD, 5) == "red"
+    assert model.complete(LanguageRequest("Which words?", 5), COLD) == "red"
     assert [sent["seed"] for sent in peer.asked] == [5] * 4
 
 
@@ -353,7 +359,7 @@ def test_a_server_that_is_down_or_slow_is_told(peer: Misbehaving) -> None:
     model = language(peer, timeout=0.2)
     peer.answers = [peer.never]
     with pytest.raises(ServerFault, match=r"no whole answer within 0.2 seconds: try again .* or raise timeout"):
-        model.complete("Which words?", COLD, 0)
+        model.complete(LanguageRequest("Which words?", 0), COLD)
     assert len(peer.asked) == 2
     nobody = ServerLanguage(kind="openai", address=f"http://127.0.0.1:{free_port()}/v1", model="m", tries=2)
     with pytest.raises(NoServer, match=r"cannot be reached \(.*\): start it, or correct the address") as caught:
@@ -388,7 +394,7 @@ def test_the_key_never_shows(peer: Misbehaving, monkeypatch: pytest.MonkeyPatch)
     for long in (0, 285, 3960):  # the last two have it where the message, and the raw reply, is cut
         peer.answers = [(401, {}, {"error": {"message": f"{'x' * long} Incorrect: sk-very-secret"}})]
         with pytest.raises(NoServer, match="environment variable MY_KEY") as caught:
-            model.complete("Which words?", COLD, 0)
+            model.complete(LanguageRequest("Which words?", 0), COLD)
         assert "sk-" not in f"{caught.value} {caught.value.raw_reply}"
     monkeypatch.delenv("MY_KEY")
     with pytest.raises(CannotLoad, match=r"variable MY_KEY, which is not set"):
@@ -464,9 +470,11 @@ def test_half_a_reply_to_a_schema_is_told_as_that(peer: Misbehaving) -> None:
     model = language(peer, HELD)
     peer.answers = [(200, {}, completion('{"words": ["re', finish="length"))]
     with pytest.raises(UnreadableReply, match="cut off after 50 tokens: raise the longest reply") as caught:
-        model.complete("Which words?", COLD, 0, (), SCHEMA)
+        model.complete(LanguageRequest("Which words?", 0, schema=SCHEMA), COLD)
     assert caught.value.raw_reply == '{"words": ["re'
-    assert model.complete("Which words?", COLD, 0) == '{"words": ["re', "as other models give what they have"
+    assert model.complete(LanguageRequest("Which words?", 0), COLD) == '{"words": ["re', (
+        "as other models give what they have"
+    )
 
 
 # Several at once
@@ -581,13 +589,13 @@ def test_a_prompt_that_is_too_long_is_counted_before(peer: Misbehaving, count: A
     peer.others = {"/v1/models": (200, {}, {"data": [{"id": "m", "max_model_len": 300}]}), "/tokenize": count}
     model = language(peer)
     with pytest.raises(UserError, match=r"300 tokens long and the reply may take 50 more.*reads 300 in all"):
-        model.complete("word " * 300, COLD, 0)
+        model.complete(LanguageRequest("word " * 300, 0), COLD)
     assert peer.asked == []
-    assert model.complete("word " * 200, COLD, 0) == "a reply"
+    assert model.complete(LanguageRequest("word " * 200, 0), COLD) == "a reply"
 
 
 def test_without_a_count_the_server_has_the_word(peer: Misbehaving) -> None:
-    assert language(peer, context_length=300).complete("word " * 300, COLD, 0) == "a reply"
+    assert language(peer, context_length=300).complete(LanguageRequest("word " * 300, 0), COLD) == "a reply"
 
 
 # Thoughts
@@ -600,11 +608,13 @@ def test_thoughts_are_counted(peer: Misbehaving) -> None:
         (200, {}, completion("red", reasoning_content="hm " * 9, usage={"completion_tokens": 10})),
         (200, {}, completion("red", reasoning="hm", usage={"completion_tokens_details": {"reasoning_tokens": 40}})),
     ]
-    replies = [read_reply(model.complete("Which words?", COLD, 0)) for _ in range(2)]
+    replies = [read_reply(model.complete(LanguageRequest("Which words?", 0), COLD)) for _ in range(2)]
     assert [reply.answer for reply in replies] == ["red", "red"] and model.server.thought == 9 + 40
     assert [reply.thoughts for reply in replies] == [("hm " * 9).strip(), "hm"], "the trace keeps them"
     assert "chat_template_kwargs" not in peer.asked[0]
-    language(peer, more={"chat_template_kwargs": {"thinking": False}}).complete("Which words?", COLD, 0)
+    language(peer, more={"chat_template_kwargs": {"thinking": False}}).complete(
+        LanguageRequest("Which words?", 0), COLD
+    )
     assert peer.asked[0]["chat_template_kwargs"] == {"enable_thinking": False, "thinking": False}
 
 
@@ -617,12 +627,12 @@ def test_a_model_that_thinks_nevertheless_is_told_in_another_way(peer: Misbehavi
     peer.answers = [thinking]
     model = ServedLanguage(ServerLanguage(kind="openai", address=peer.address, model="qwen3:8b"))
     assert (model.holds, model.server.thought, len(peer.asked)) == ("held", 60, 2)
-    assert model.complete("Which words?", COLD, 0) == HELD
+    assert model.complete(LanguageRequest("Which words?", 0), COLD) == HELD
 
 
 def test_a_stop_within_thoughts_ends_nothing(peer: Misbehaving) -> None:
     peer.answers = [(200, {}, completion("<think>Task: words</think>red | attribute\nTask: another"))]
-    reply = read_reply(language(peer).complete("Which words?", COLD, 0, ["Task:"]))
+    reply = read_reply(language(peer).complete(LanguageRequest("Which words?", 0, ("Task:",)), COLD))
     assert (reply.answer, reply.thoughts) == ("red | attribute", "Task: words")
 
 
@@ -630,7 +640,7 @@ def test_content_in_parts_and_a_byte_order_mark_are_read(peer: Misbehaving) -> N
     parts: list[dict[str, Any]] = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
     said = completion(None) | {"choices": [{"message": {"content": [*parts, {"text": "red"}, {"text": None}]}}]}
     peer.answers = [(200, {}, f"\ufeff{json.dumps(said)}")]
-    reply = read_reply(language(peer).complete("Which words?", COLD, 0))
+    reply = read_reply(language(peer).complete(LanguageRequest("Which words?", 0), COLD))
     assert (reply.answer, reply.thoughts) == ("red", "hm")
 
 
@@ -703,7 +713,7 @@ def test_a_profile_names_servers(peer: Misbehaving, tmp_path: Path) -> None:
     assert Profile.model_validate(written).model_dump(mode="json") == written
     assert {"captioner", "language model"}.isdisjoint(profile.weights())
     assert isinstance(models.captioner, ServedChatModel)
-    assert models.language.complete("Which words?", COLD, 0) == "a reply"
+    assert models.language.complete(LanguageRequest("Which words?", 0), COLD) == "a reply"
 
 
 @pytest.mark.parametrize(
