@@ -330,15 +330,12 @@ class Worklist(Protocol):
 
     def take(self, most: int = 1) -> Sequence[PlannedImage]:
         """Take at most `most` images, which are begun now. Empty if none is left."""
-        ...
 
     def dropped(self) -> Collection[int]:
         """Return the zero-based places of images taken last that are no longer wanted."""
-        ...
 
     def waiting(self) -> int:
         """Return the number of images that are not begun."""
-        ...
 
 
 class FixedWorklist:

@@ -113,39 +113,31 @@ class Store(Protocol):
 
     def source(self) -> Image.Image:
         """Return the source image, RGB, always the same."""
-        ...
 
     def mask(self) -> NamedMask | None:
         """Return the mask of the source image, or None."""
-        ...
 
     def latest(self, request: Request) -> Request:
         """Return the request with the present task, settings and prompts, which may change meanwhile."""
-        ...
 
     def values(self) -> Mapping[StageName, StageValue[Any]]:
         """Return the value of each stage that has one."""
-        ...
 
     def tries(self, stage: StageName) -> tuple[StageValue[Any], ...]:
         """Return the earlier values of models at a stage, oldest first. Each further try takes another seed."""
-        ...
 
     def save_value(self, stage: StageName, value: StageValue[Any]) -> None: ...
 
     def drawn(self) -> Collection[Lineage]:
         """Return the lineages of the images that are there."""
-        ...
 
     def save_case(self, case: TestCase) -> None: ...
 
     def failures(self) -> Collection[Failure]:
         """Return the failures noted so far."""
-        ...
 
     def save_failure(self, failure: Failure) -> None:
         """Note a failure. It replaces an earlier one of the same stage or image."""
-        ...
 
 
 class MemoryStore:

@@ -40,7 +40,6 @@ class ControlNetSettings(BatchedSettings):
 
     @property
     def steps(self) -> int:
-        """Denoising steps of an image."""
         return self.generation.steps
 
     def pixels(self) -> tuple[Any, ...]:
@@ -62,7 +61,6 @@ class ControlNetDescription(MethodDescription):
 
     @property
     def sections(self) -> tuple[str, ...]:
-        """What the control image shows, and how is drawn."""
         return ("conditioning", "generation")
 
     def prompt(
@@ -76,7 +74,6 @@ class ControlNetDescription(MethodDescription):
         return template.evaluate(caption=counterfactual.text, kept=", ".join(task.kept()), shown=", ".join(shown))
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
-        """The generator with its ControlNet for the kind of control image."""
         return models.generator_name(_own(settings).conditioning.kind)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
@@ -95,19 +92,16 @@ class ControlNetDescription(MethodDescription):
         return "" if kind in kinds else f"This profile has no ControlNet for {kind}: take {', '.join(kinds)}."
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
-        """A segmentation map needs a mask."""
         if self.needs_mask(settings) and not masked:
             return "A segmentation map is painted from the mask, which this run has not: add one, or take edges."
         return ""
 
     def needs_mask(self, settings: MethodSettings) -> bool:
-        """For a segmentation map alone."""
         return isinstance(settings, ControlNetSettings) and settings.conditioning.kind == "segmentation"
 
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """The segmentation map that is painted from the mask."""
         if not self.needs_mask(settings):
             return {}
         drawn_size = fitted_size(size, _own(settings).generation.short_side, SIDE_MULTIPLE)
@@ -121,7 +115,6 @@ class ControlNetDescription(MethodDescription):
         return own.conditioning.kind, drawn_size, tuple(sorted(drawing.items()))
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
-        """By the size and the steps of the generation."""
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def with_models(self, models: Models, prompts: PromptSet, labels: Sequence[str] = ()) -> ControlNetMethod:
@@ -201,7 +194,6 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return ControlNetPrepared(source, own, {CONTROL_IMAGE: _as_shown(control, source.image.size)}, control)
 
     def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:
-        """See `Method.batch`."""
         best = self._generator.on(prepared.settings.conditioning.kind).batch(prepared.control.size, watched)
         return prepared.settings.generation.batch or evenly(waiting, best)
 

@@ -46,7 +46,6 @@ class BatchedSettings(MethodSettings):
 
     @property
     def drawn_in(self) -> DrawnBatch | None:
-        """The batch that it was drawn in."""
         return self.batch
 
     def plain(self) -> dict[str, Any]:
@@ -99,13 +98,11 @@ class DrawingMethod(ABC, Generic[R]):
         return str(getattr(self._model, "waits", ""))
 
     def preview(self) -> Image.Image | None:
-        """Return a preview of the image that is being made. Call it from within `on_step`."""
         return self._at_work.preview()
 
     def make(
         self, prepared: Sequence[R], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """See `Method.make`."""
         start = time.monotonic()
         held = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
         wanted = [

@@ -45,7 +45,6 @@ class InstructSettings(BatchedSettings):
 
     @property
     def steps(self) -> int:
-        """Denoising steps of an image."""
         return self.editing.steps
 
     def pixels(self) -> dict[str, Any]:
@@ -62,7 +61,6 @@ class InstructDescription(MethodDescription):
 
     @property
     def sections(self) -> tuple[str, ...]:
-        """How is edited."""
         return ("editing",)
 
     def prompt(
@@ -80,11 +78,9 @@ class InstructDescription(MethodDescription):
         return template.evaluate(edits=edits, caption=counterfactual.text, kept=kept, shown=", ".join(shown))
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
-        """The editor."""
         return models.editor_name()
 
     def runs(self, models: Models) -> str:
-        """Where the editor runs."""
         return str(getattr(models, "editor_runs", ""))
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
@@ -92,26 +88,21 @@ class InstructDescription(MethodDescription):
         return image_sha(source.image), _own(settings).editing.short_side
 
     def cannot_draw(self, profile: Profile) -> str:
-        """It needs a profile with an editor."""
         return no_editor(profile)
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
-        """By the size and the steps of the editing."""
         if not isinstance(settings, InstructSettings):
             return None
         width, height = editing_size(size, settings.editing.short_side)
         return Effort(width * height, settings.editing.steps, settings.editing.guidance > 1, by=self.name)
 
     def with_models(self, models: Models, prompts: PromptSet, labels: Sequence[str] = ()) -> InstructMethod:
-        """Loads the editor and the embedder."""
         return InstructMethod(models.editor, models.embedder, prompts, labels)
 
     def drawn_by(self, profile: Profile) -> DrawingModel | None:
-        """The editor."""
         return profile.editor
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """As the web UI has them of an image that was made of another one."""
         settings = lineage.settings
         if not isinstance(settings, InstructSettings):
             return super().parameters(lineage, size, made_with)
@@ -120,7 +111,6 @@ class InstructDescription(MethodDescription):
         return self._fields(lineage, lineage.model, drawn_size, made_with, editing.steps, editing.guidance)
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
-        """Of the denoising network."""
         editor = profile.editor
         return {} if editor is None else {editor.title: weights_hash(editor, "transformer")}
 
@@ -153,7 +143,6 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> InstructPrepared:
-        """The source at a size that the editor takes."""
         own = _own(settings)
         stop_if(cancelled)
         size = editing_size(source.image.size, own.editing.short_side)
@@ -162,7 +151,6 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
         return InstructPrepared(source, own, {}, picture)
 
     def batch(self, prepared: InstructPrepared, waiting: int | None = None, watched: bool = True) -> int:
-        """See `Method.batch`."""
         return prepared.settings.editing.batch or evenly(waiting, self._editor.batch(prepared.picture.size))
 
     def together(self, prepared: InstructPrepared, counterfactual: CounterfactualCaption) -> Hashable:

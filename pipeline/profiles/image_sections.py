@@ -137,7 +137,6 @@ class ControlNetGenerator(ControlledGenerator):
         return self
 
     def by_kind(self) -> dict[ControlKind, ControlNet]:
-        """As the profile has them."""
         return self.controlnets
 
 
@@ -185,7 +184,6 @@ class UnionGenerator(_SharedControlNet):
     """Takes the place of the shipped VAE, which gives black images in half precision."""
 
     def parts(self) -> dict[str, Weights]:
-        """With the VAE."""
         return super().parts() | ({"VAE": self.vae} if self.vae is not None else {})
 
 
@@ -214,7 +212,6 @@ class ZImageGenerator(_SharedControlNet):
         return self
 
     def parts(self) -> dict[str, Weights]:
-        """With the configuration of the ControlNet."""
         return super().parts() | {"configuration of the ControlNet": self.union.config}
 
 
