@@ -114,10 +114,11 @@ def test_it_ends_with_a_parent_that_is_killed_in_the_middle_of_a_call(section: G
         from pipeline.models.language_process import GgufProcess
         from core.settings import LanguageSettings
         from pipeline.profiles.text_sections import GgufLanguage
+        from pipeline.seams import LanguageRequest
         model = GgufProcess(GgufLanguage.model_validate_json({section.model_dump_json()!r}))
         print(model.pid, flush=True)
         while True:
-            model.complete({LONG!r}, LanguageSettings(max_new_tokens=500), 1)"""
+            model.complete(LanguageRequest({LONG!r}, 1), LanguageSettings(max_new_tokens=500))"""
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     with parent:
         assert parent.stdout is not None
