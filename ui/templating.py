@@ -20,7 +20,7 @@ from core.words import count_of
 from ui.addresses import in_browser
 from ui.explore import parts
 from ui.markup import Html, attributes, join
-from ui.study import addresses, fields, words
+from ui.study import addresses, fields, plots, words
 
 _UI = Path(__file__).parent
 
@@ -28,9 +28,9 @@ _UI = Path(__file__).parent
 def render(name: str, /, **values: object) -> Html:
     """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`.
 
-    Templates call the functions of `ui.explore.parts` and of `fields`, `words` and `addresses` in `ui.study` by their
-    names. Text is escaped, None is nothing, and a list is its items one after another. A name that has no value is an
-    error.
+    Templates call the functions of `ui.explore.parts`, and of `addresses`, `fields`, `plots` and `words` in `ui.study`,
+    by their names. Text is escaped, None is nothing, and a list is its items one after another. A name that has no
+    value is an error.
     `href`, `src` and `action` that are not fixed words take `| at`, so that they hold below the path of a proxy.
     """
     return Html(_environment().get_template(name).render(values))
@@ -48,7 +48,7 @@ def _environment() -> Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    for module in (parts, fields, words, addresses):
+    for module in (parts, fields, words, addresses, plots):
         environment.globals |= functions(module)
     environment.globals |= {"attributes": attributes, "count_of": count_of, "percent": percent}
     environment.filters |= {"at": _at, "thousands": "{:,}".format}

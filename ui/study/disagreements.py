@@ -19,8 +19,6 @@ from ui.diff import word_diff
 from ui.explore.parts import Size, differences, page_links
 from ui.markup import Html
 from ui.study.addresses import decide_address, study_address
-from ui.study.plots import answer_bar
-from ui.study.words import divided_votes, in_order
 from ui.templating import render
 
 SHOWN = 12
@@ -43,7 +41,7 @@ def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[
         sizes=sizes,
         known=[(name, value) for name, value in _facts(item) if value],
         cases=[
-            (case, *_divided(case, asked[case.question]), (case.item, case.question) in open_)
+            (case, asked[case.question], (case.item, case.question) in open_)
             for case in report.disagreements
             if case.item == item.id
         ],
@@ -56,11 +54,6 @@ def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[
 def _caption(item: Item) -> Html | str:
     """The caption, with what the counterfactual one changed of it."""
     return differences(word_diff(item.caption, item.counterfactual)) if item.counterfactual else item.caption
-
-
-def _divided(case: Disagreement, asked: Question) -> tuple[Html, str]:
-    """How the votes are divided, as a bar and in words."""
-    return answer_bar(in_order(case.counts, asked), asked.valid), divided_votes(case.counts, asked)
 
 
 def _facts(item: Item) -> list[tuple[str, str]]:
@@ -100,14 +93,13 @@ class DisagreementFilter:
         return study_address(study.id, "disagreements") + (f"?{query}" if query else "")
 
 
-Tile = tuple[Disagreement, Item, Html, str]
-"""A disagreement with its item, and how the votes are divided: as a bar and in words."""
-
-
-def _tiles(report: StudyReport, found: Sequence[Disagreement], data: StudyData) -> list[Tile]:
+def _tiles(
+    report: StudyReport, found: Sequence[Disagreement], data: StudyData
+) -> list[tuple[Disagreement, Item, Question]]:
+    """Disagreements with their item and question."""
     items = {item.id: item for item in data.items}
     asked = {result.question.id: result.question for result in report.questions}
-    return [(case, items[case.item], *_divided(case, asked[case.question])) for case in found]
+    return [(case, items[case.item], asked[case.question]) for case in found]
 
 
 def disagreements_box(report: StudyReport, data: StudyData) -> Html:
@@ -175,7 +167,6 @@ def adjudication_page(
         asked=asked,
         words=wording(asked, items[case.item]),
         answers=[(answer, _key(asked, answer, n), _end(asked, answer)) for n, answer in enumerate(asked.answers())],
-        votes=_divided(case, asked)[0],
         place=place + 1,
         count=len(found),
         done=sum(other.adjudication is not None for other in found),

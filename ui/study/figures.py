@@ -10,7 +10,7 @@ from core.studies import StudyData
 from core.study_report import NONE, QuestionResult, Slice, Slices, StudyReport
 from core.words import count_of
 from ui.markup import Html
-from ui.study import plots
+from ui.study.plots import AGREEMENT, LOW, RATING, Axis, is_low, share_axis, votes_over_time
 from ui.study.words import same_share
 from ui.templating import render
 
@@ -36,11 +36,11 @@ def by_question(report: StudyReport) -> Html:
     ratings = [result for result in report.questions if result.question.kind == "scale" and not result.question.valid]
     return render(
         "study/by_question.html",
-        plots=plots,
         report=report,
         telling=telling,
-        axis=plots.share_axis(part for result in telling for part in (result.after, result.before)),
+        axis=share_axis(part for result in telling for part in (result.after, result.before)),
         ratings=ratings,
+        rating_axis=RATING,
         others=[result for result in report.questions if result not in telling and result not in ratings],
         votes={result.question.id: _votes(result) for result in report.questions},
         legend=_legend(telling),
@@ -59,8 +59,8 @@ def _legend(telling: Sequence[QuestionResult]) -> str:
         sentences.append("Pale: if all discarded images were invalid, or valid.")
     if any(not same_share(result.after, result.before) for result in telling):
         sentences.append("Ring: before exclusions.")
-    if any(result.after.rate.value is not None and result.after.rate.value < plots.LOW for result in telling):
-        sentences.append(f"Orange: below {100 * plots.LOW:.0f} %.")
+    if any(is_low(result.after) for result in telling):
+        sentences.append(f"Orange: below {100 * LOW:.0f} %.")
     return " ".join(sentences)
 
 
@@ -68,10 +68,8 @@ def slices(report: StudyReport) -> Html | None:
     """The share of valid images by class, edit type, sample, and whether the model under test is right."""
     titles = ("Model under test", "By sample", "By class", "By edit type")
     named = zip(titles, _named(report.image_slices), strict=True)
-    boxes = [
-        (title, words, found, plots.share_axis(part for _, part in found)) for title, (words, found) in named if found
-    ]
-    return render("study/slices.html", plots=plots, boxes=boxes, folded=FOLDED) if boxes else None
+    boxes = [(title, words, found, share_axis(part for _, part in found)) for title, (words, found) in named if found]
+    return render("study/slices.html", boxes=boxes, folded=FOLDED) if boxes else None
 
 
 def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
@@ -92,30 +90,32 @@ def agreement_box(report: StudyReport) -> Html:
     on = f"{count_of(found.raw.n_items, 'item')} with two votes or more, {found.raw.raters:.3g} votes each on average"
     if found.prevalence is not None:
         on += f"; {percent(found.prevalence)} of votes are “{found.frequent}”"
-    return render("study/agreement.html", plots=plots, found=found, on=on, meanings=_MEANINGS)
+    return render("study/agreement.html", axis=AGREEMENT, found=found, on=on, meanings=_MEANINGS)
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
     """How the votes came in; `times` in their order."""
     needed = report.items * report.study.rules.votes
-    drawn = plots.votes_over_time(times, needed)
+    drawn = votes_over_time(times, needed)
     if drawn is None or report.first is None or report.last is None:
         return None
-    return render("study/timeline.html", report=report, needed=needed, drawn=drawn)
+    points, height = drawn
+    label = f"{len(times)} votes from {times[0]:%d %b %H:%M} to {times[-1]:%d %b %H:%M}"
+    return render("study/timeline.html", report=report, points=points, needed=needed, height=height, label=label)
 
 
 def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
     """Every question, folded; the only one of a study unfolded."""
     return render(
         "study/questions_in_detail.html",
-        plots=plots,
         report=report,
         items={item.id: item for item in data.items},
+        agreement_axis=AGREEMENT,
         questions=[_question(result, alone=len(report.questions) == 1) for result in report.questions],
     )
 
 
-def _question(result: QuestionResult, alone: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, plots.Axis]:
+def _question(result: QuestionResult, alone: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
     """A question with its votes, and the parts of its images on one axis unless it is alone."""
     parts = [] if alone else [named for _, found in _named(result.slices) for named in found]
-    return result, _votes(result), parts, plots.share_axis(part for _, part in parts)
+    return result, _votes(result), parts, share_axis(part for _, part in parts)

@@ -9,8 +9,8 @@ from core.studies import WORK, Item, StudyData, Vote, right
 from core.study_report import StudyReport, WorkerFigures
 from ui.explore.parts import Tone, page_links
 from ui.markup import Html
-from ui.study import plots
 from ui.study.addresses import worker_address
+from ui.study.plots import worker_scatter
 from ui.templating import render
 
 SHOWN = 8
@@ -36,7 +36,7 @@ def all_workers(report: StudyReport) -> Html:
         fit=fit,
         pending=sum(worker.decided["pending"] for worker in fit),
         idle=sum(not worker.answered for worker in report.workers),
-        scatter=plots.worker_scatter(report.workers, report.study.rules.too_fast_seconds),
+        scatter=worker_scatter(report.workers, report.study.rules.too_fast_seconds),
     )
 
 
@@ -93,8 +93,8 @@ def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
     return render("study/controls.html", study=report.study, good=good, judged=len(found), tiles=tiles)
 
 
-def _votes(answers: Sequence[bool]) -> Html:
-    return plots.answer_bar({"right": sum(answers), "wrong": len(answers) - sum(answers)}, ("right",))
+def _votes(answers: Sequence[bool]) -> dict[str, int]:
+    return {"right": sum(answers), "wrong": len(answers) - sum(answers)}
 
 
 def _words(item: Item, answers: Sequence[bool]) -> str:

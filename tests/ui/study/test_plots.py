@@ -13,15 +13,18 @@ from study.agreement import agreement
 from study.intervals import bounds, wilson
 from study.results import analyse
 from tests.support.study_data import START, excluded, simple
-from ui.study.plots import (
-    agreement_scale,
-    answer_bar,
-    histogram,
-    interval,
-    share_axis,
-    votes_over_time,
-    worker_scatter,
-)
+from ui import templating
+from ui.study.plots import AGREEMENT, Axis, share_axis, votes_over_time, worker_scatter
+
+
+def plot(name: str, *values: object) -> str:
+    """A plot as the pages of a study show it."""
+    template = templating._environment().get_template("study/plots.html")
+    return str(getattr(template.module, name)(*values))
+
+
+def interval(part: Slice, axis: Axis, before: Slice | None = None) -> str:
+    return plot("interval", part, axis, before)
 
 
 def part(valid: int, decided: int, missing: int = 0) -> Slice:
@@ -66,24 +69,24 @@ def test_bounds_and_the_share_before_exclusions_are_drawn_where_there_are_any() 
 
 
 def test_a_bar_of_answers_is_filled_whole() -> None:
-    drawn = answer_bar({"yes": 3, "no": 1, "maybe": 2}, ("yes",))
+    drawn = plot("answer_bar", {"yes": 3, "no": 1, "maybe": 2}, ("yes",))
     assert sum(places(drawn, " width")) == pytest.approx(100, abs=0.05)
     assert drawn.count('class="no"') == 2 and 'aria-label="3 yes, 1 no, 2 maybe"' in drawn
-    assert "<rect" not in answer_bar({})
-    assert "&lt;b&gt;" in answer_bar({"<b>": 1}) and "<b>" not in answer_bar({"<b>": 1})
+    assert "<rect" not in plot("answer_bar", {})
+    assert "&lt;b&gt;" in plot("answer_bar", {"<b>": 1}) and "<b>" not in plot("answer_bar", {"<b>": 1})
 
 
 def test_columns_of_a_scale_are_as_high_as_their_votes() -> None:
-    drawn = histogram({"1": 2, "5": 4})
+    drawn = plot("histogram", {"1": 2, "5": 4})
     heights = places(drawn, " height")[1:]
     assert heights == [17.0, 0.8, 0.8, 0.8, 34.0]
-    assert histogram({}).count("<rect") == 5
+    assert plot("histogram", {}).count("<rect") == 5
 
 
 def test_measures_that_are_undefined_have_no_dot() -> None:
-    drawn = agreement_scale(agreement([["yes"] * 3] * 4, ("yes", "no")))
+    drawn = plot("agreement_scale", agreement([["yes"] * 3] * 4, ("yes", "no")), AGREEMENT)
     assert drawn.count("<circle") == 2 and "alpha: undefined" in drawn and "kappa: undefined" in drawn
-    scale = agreement_scale(agreement([["1", "2"], ["4", "5"], ["3", "3"]], SCALE, True))
+    scale = plot("agreement_scale", agreement([["1", "2"], ["4", "5"], ["3", "3"]], SCALE, True), AGREEMENT)
     assert scale.count("<circle") == 5 and "ordinal alpha" in scale
     # The grounds are levels of agreement beyond chance: raw agreement has a line of its own above them.
     raw, *beyond = places(scale, "cy")
@@ -94,8 +97,9 @@ def test_measures_that_are_undefined_have_no_dot() -> None:
 def test_votes_over_time_rise_to_the_last() -> None:
     drawn = votes_over_time([START + timedelta(seconds=second) for second in range(500)], 1000)
     assert drawn is not None
-    [line] = re.findall(r'<polyline points="([^"]+)"', drawn)
+    line, needed = drawn
     points = [tuple(map(float, point.split(","))) for point in line.split()]
+    assert needed == "4.00", "all that are needed are the top"
     assert len(points) <= 252 and points[0][0] == 0 and points[-1] == (100.0, 24.0)
     assert points == sorted(points, key=lambda point: (point[0], -point[1]))
     assert votes_over_time([START], 5) is None and votes_over_time([START, START], 5) is None
@@ -104,8 +108,10 @@ def test_votes_over_time_rise_to_the_last() -> None:
 def test_workers_are_placed_by_speed_and_agreement() -> None:
     answers = {n: ["yes", "yes", "yes", "yes", "no", "yes"] for n in range(10)}
     data = simple(answers, exclusions=[excluded("worker-4")])
-    drawn = worker_scatter(analyse(data).workers, 1.0)
-    assert drawn is not None and drawn.count("<circle") == 6 and drawn.count('class="out"') == 1
+    placed = worker_scatter(analyse(data).workers, 1.0)
+    assert placed is not None
+    drawn = plot("worker_scatter", placed)
+    assert drawn.count("<circle") == 6 and drawn.count('class="out"') == 1
     assert "worker-4: 4.0 s, 0 % with the consensus, 10 votes, excluded" in drawn
     heights = [float(found) for found in re.findall(r'cy="([\d.]+)"', drawn)]
     assert sorted(heights)[-1] > sorted(heights)[0] + 100, "who disagrees with all stands low"
