@@ -14,15 +14,13 @@ from core.tokens import Token
 from services.commands import Command, Commands
 from services.tokens import MakeToken, NewToken, ScriptTokens, WithdrawToken
 from ui.addresses import studio_address
-from ui.explore.parts import Tone, button, head_table, muted, pill
 from ui.frame import page
-from ui.markup import Child, Html, el
+from ui.markup import Html
 from ui.replies import FRESH
 from ui.scripts.endpoints import endpoint_of, fields_of, offered, schema_of
 from ui.security.guard import MCP
 from ui.security.request_limits import answered
-from ui.study.fields import card, field, number_input, select, text_input
-from ui.study.words import when
+from ui.templating import render
 
 PAGE = "/scripts"
 _EXAMPLE = """from gradio_client import Client
@@ -60,158 +58,40 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
 def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked: bool, mcp: bool = False) -> str:
     """`here` is the address of the studio; `locked` says that a password is set, `mcp` that agents may call."""
     shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
-    call = card(
-        None,
-        "Call the studio from a script",
-        el(
-            "p",
-            "Whatever can be done on a page has a name, and a script calls it by that: with gradio_client for Python, "
-            "@gradio/client for JavaScript, or plain HTTP. It gets the same checks and the same sentences.",
-        ),
-        el("pre", el("code", _EXAMPLE.format(address=here, token=shown)), class_="code-block"),
-        muted(
-            "What is answered is plain data. A mistake comes back as one sentence, and the title of the error is the "
-            "field that it belongs to. Work that takes time gives a job, which is watched, shown and cancelled by its "
-            "number; it goes on when the script ends."
-        ),
+    content = render(
+        "scripts/scripts.html",
+        example=_EXAMPLE.format(address=here, token=shown),
+        locked=locked,
+        mcp=mcp,
+        mcp_address=f"{here.rstrip('/')}{MCP}/",
+        tokens=_tokens(tokens),
+        endpoints=[_endpoint(command) for command in offered(commands)],
     )
-    head = el("div", el("h1", "Scripts"), class_="study-head")
-    parts = (call, _agents(here, locked, mcp), _tokens(tokens) if locked else _open(), _endpoints(commands))
-    return page("Scripts", head, *parts, here="scripts", signed_in=locked, scripts=("scripts.js",))
-
-
-def _agents(here: str, locked: bool, mcp: bool) -> Html:
-    """Where an agent finds the tools."""
-    if not mcp:
-        words = "Agents cannot call this studio: start it with app.py --mcp, and its endpoints are MCP tools as well."
-        return card(None, "Agents", muted(words), id="part-agents")
-    address = f"{here.rstrip('/')}{MCP}/"
-    header = " Its requests carry the header “Authorization: Bearer TOKEN”." if locked else ""
-    return card(
-        None,
-        "Agents",
-        el("p", "The endpoints are tools of MCP (streamable HTTP) as well. Give your agent this address:"),
-        el("p", el("code", address, id="mcp-address", class_="link-text")),
-        muted(f"The studio explains its stages to the agent that connects.{header}"),
-        id="part-agents",
-    )
-
-
-def _open() -> Html:
-    words = (
-        "No password is set, so the studio opens on this machine only, and its scripts need no token. Set a password "
-        "(app.py --set-password) to let scripts of other machines in."
-    )
-    return card(None, "Tokens", muted(words), id="part-tokens")
+    return page("Scripts", content, here="scripts", signed_in=locked, scripts=("scripts.js",))
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:
     """The form, the token that was just made, and all that there are."""
-    return card(
-        None,
-        "Tokens",
-        muted("A script shows a token instead of the password. The log says under its name what it did."),
-        _made(made) if made is not None else None,
-        _form(),
-        _table(tokens) if tokens else muted("There is none yet."),
-        id="part-tokens",
-    )
+    return render("scripts/tokens.html", tokens=tokens, made=made, now=datetime.now(UTC))
 
 
-def _made(made: NewToken) -> Html:
-    copy = button("Copy", look="p s", data_copy_from="#token-text", id="copy-token")
-    return el(
-        "div",
-        el("p", f"The token “{made.token.name}” is shown this once: copy it now, and keep it as you keep a password."),
-        el("p", el("code", made.text, id="token-text", class_="link-text")),
-        copy,
-        class_="notice stack",
-        id="token-made",
-        role="status",
-    )
-
-
-def _form() -> Html:
-    may = select("reads_only", (("yes", "only look"), ("no", "look and change")), "yes")
-    return el(
-        "form",
-        field("title", "Name", text_input("title", "", maxlength=80, placeholder="notebook"), {}),
-        field("reads_only", "It may", may, {}),
-        field("days", "It lasts", number_input("days", 30, "days"), {}),
-        el("button", "Make a token", type="submit", class_="btn p", id="make-token"),
-        id="token-form",
-        class_="line-end",
-        novalidate=True,
-    )
-
-
-def _table(tokens: Sequence[Token]) -> Html:
-    columns = ("name", "may", "made", "ends", "", "")
-    return el("div", head_table(columns, [_row(token) for token in tokens], class_="tokens"), class_="scroll")
-
-
-def _row(token: Token) -> Html:
-    words, tone = _state(token)
-    withdraw = (
-        el(
-            "details",
-            el("summary", "Withdraw …", class_="btn s q", id=f"withdraw-{token.id}"),
-            el("span", "It stops at once, for good. ", class_="mut small"),
-            button("Withdraw it", look="s bad", data_withdraw=token.id),
-            class_="withdraw",
-        )
-        if words == "in use"
-        else None
-    )
-    may = "only look" if token.reads_only else "look and change"
-    cells: Sequence[Child] = (token.name, may, when(token.created), when(token.expires), pill(words, tone), withdraw)
-    return el("tr", [el("td", cell) for cell in cells])
-
-
-def _state(token: Token) -> tuple[str, Tone]:
-    if token.withdrawn is not None:
-        return f"withdrawn {when(token.withdrawn)}", "bad"
-    return ("ended", "") if token.expires <= datetime.now(UTC) else ("in use", "ok")
-
-
-def _endpoints(commands: Commands) -> Html:
-    """Every endpoint; what only looks and what changes something apart."""
-    known = offered(commands)
-    groups = (
-        ("They only look", [command for command in known if command.looks]),
-        ("They change something", [command for command in known if not command.looks]),
-    )
-    lists = [[el("h3", words), [_endpoint(command) for command in group]] for words, group in groups]
-    return card(None, "Endpoints", lists, id="part-endpoints")
-
-
-def _endpoint(command: type[Command]) -> Html:
-    schema, fields = schema_of(command), fields_of(command)
+def _endpoint(command: type[Command]) -> tuple[str, bool, str, list[tuple[str, str, str, str]], str]:
+    """The name of an endpoint, whether it only looks, what it does, its fields, and a call of it."""
+    schema, fields, name = schema_of(command), fields_of(command), endpoint_of(command)
+    kinds = schema["properties"]
     rows = [
-        el(
-            "tr",
-            el("td", el("code", name)),
-            el("td", _kind(schema["properties"][name], schema)),
-            el("td", "needed" if field.is_required() else f"else {field.get_default()!r}", class_="mut"),
-            el("td", field.description or "", class_="mut"),
+        (
+            one,
+            _kind(kinds[one], schema),
+            "needed" if field.is_required() else f"else {field.get_default()!r}",
+            field.description or "",
         )
-        for name, field in fields.items()
+        for one, field in fields.items()
     ]
-    example = "".join(
-        f"{name}={_example(name, schema['properties'][name], schema)}, "
-        for name, field in fields.items()
-        if field.is_required()
-    )
-    call = f'studio.predict({example}api_name="/{endpoint_of(command)}")'
-    said = " ".join((command.__doc__ or "").split())
-    return el(
-        "details",
-        el("summary", el("code", endpoint_of(command)), el("span", said, class_="mut small")),
-        el("div", el("table", el("tbody", rows)), class_="scroll") if rows else None,
-        el("pre", el("code", call), class_="code-block"),
-        class_="endpoint",
-        id=f"endpoint-{endpoint_of(command)}",
-    )
+    needed = [one for one, field in fields.items() if field.is_required()]
+    example = "".join(f"{one}={_example(one, kinds[one], schema)}, " for one in needed)
+    about = " ".join((command.__doc__ or "").split())
+    return name, command.looks, about, rows, f'studio.predict({example}api_name="/{name}")'
 
 
 def _kind(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
