@@ -14,7 +14,7 @@ from core.errors import UserError
 from core.images import image_sha
 from core.lineage import DrawnBatch
 from core.settings import EditingSettings
-from pipeline.models.generator import AfterStep, DrawingPipeline
+from pipeline.models.generator import DrawingPipeline, Rows
 from pipeline.models.previews import as_pictures, is_small, side_by_side
 from pipeline.profiles.image_sections import EDITOR, KleinEditor
 from pipeline.seams import DrawnImage, DrawRequest, OnStep
@@ -76,30 +76,22 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         return min(super().batch(size, watched), self._section.batch or ON_GPU)
 
-    def _call(
-        self,
-        rows: Sequence[DrawRequest],
-        generators: list[torch.Generator],
-        pictures: list[Image.Image],
-        settings: EditingSettings,
-        after_step: AfterStep,
-        stack: ExitStack,
-    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+    def _call(self, rows: Rows[EditingSettings]) -> tuple[list[Image.Image], Sequence[bool] | None]:
         import torch
 
-        picture = pictures[0]  # several would be read as references of one and the same image
-        self._read_once(picture, stack)
-        guided = settings.guidance > 1
+        picture = rows.pictures[0]  # several would be read as references of one and the same image
+        self._read_once(picture, rows.stack)
+        guided = rows.settings.guidance > 1
         images: list[Image.Image] = self._pipe(
             image=picture,
-            prompt_embeds=torch.cat([self._text(row.prompt) for row in rows]),
-            negative_prompt_embeds=torch.cat([self._text("")] * len(rows)) if guided else None,
+            prompt_embeds=torch.cat([self._text(row.prompt) for row in rows.requests]),
+            negative_prompt_embeds=torch.cat([self._text("")] * len(rows.requests)) if guided else None,
             width=picture.width,
             height=picture.height,
-            num_inference_steps=settings.steps,
-            guidance_scale=settings.guidance,
-            generator=generators,
-            callback_on_step_end=after_step,
+            num_inference_steps=rows.settings.steps,
+            guidance_scale=rows.settings.guidance,
+            generator=rows.generators,
+            callback_on_step_end=rows.after_step,
             max_sequence_length=TOKENS,
         ).images
         return images, None

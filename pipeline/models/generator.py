@@ -56,6 +56,19 @@ class _Place:
     now: Placing
 
 
+@dataclass(frozen=True)
+class Rows(Generic[D]):
+    """A batch that is filled up: requests with a generator and a picture each."""
+
+    requests: Sequence[DrawRequest]
+    generators: list[torch.Generator]
+    pictures: list[Image.Image]
+    settings: D
+    after_step: AfterStep
+    stack: ExitStack
+    """Ends with the batch."""
+
+
 class DrawingPipeline(ABC, Generic[M, D]):
     """One pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
 
@@ -120,16 +133,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """The pipeline, on its device, or on the CPU where it is offloaded."""
 
     @abstractmethod
-    def _call(
-        self,
-        rows: Sequence[DrawRequest],
-        generators: list[torch.Generator],
-        pictures: list[Image.Image],
-        settings: D,
-        after_step: AfterStep,
-        stack: ExitStack,
-    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
-        """Return the images of the rows, and which of them the safety checker flags. `stack` ends with the batch."""
+    def _call(self, rows: Rows[D]) -> tuple[list[Image.Image], Sequence[bool] | None]:
+        """Return the images of the rows, and which of them the safety checker flags."""
 
     @abstractmethod
     def _windows_of(self, one: DrawRequest) -> int:
@@ -241,7 +246,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
             self._shown = tuple(places)
             stack.enter_context(self._watched())
             stack.enter_context(self._compiling.drawing())
-            images, flagged = self._call(rows, generators, seen, settings, after_step, stack)
+            images, flagged = self._call(Rows(rows, generators, seen, settings, after_step, stack))
         compiled = self._compiling.on
         return [
             judged(
@@ -414,22 +419,15 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
             self._compiling.add(net)
         return self._nets[kind]
 
-    def _call(
-        self,
-        rows: Sequence[DrawRequest],
-        generators: list[torch.Generator],
-        controls: list[Image.Image],
-        settings: GenerationSettings,
-        after_step: AfterStep,
-        stack: ExitStack,
-    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+    def _call(self, rows: Rows[GenerationSettings]) -> tuple[list[Image.Image], Sequence[bool] | None]:
         import torch
 
+        settings, controls = rows.settings, rows.pictures
         net = self._net(self._kind)
         if self._pipe.controlnet is not net:
             self._pipe.controlnet = net
-        stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
-        pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows]
+        rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
+        pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows.requests]
         result = self._pipe(
             prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
             negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
@@ -440,8 +438,8 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
             guidance_scale=settings.guidance,
             controlnet_conditioning_scale=settings.control_strength,
             control_guidance_end=settings.control_until,
-            generator=generators,
-            callback_on_step_end=after_step,
+            generator=rows.generators,
+            callback_on_step_end=rows.after_step,
         )
         return result.images, result.nsfw_content_detected
 

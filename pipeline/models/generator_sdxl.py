@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,9 @@ from PIL import Image
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models.batching import shas
 from pipeline.models.controlnet_skip import rows_apart, sparing
-from pipeline.models.generator import AfterStep, WindowedPipeline
+from pipeline.models.generator import Rows, WindowedPipeline
 from pipeline.models.weights import loaded_from, locate
 from pipeline.profiles.image_sections import UnionGenerator
-from pipeline.seams import DrawRequest
 
 if TYPE_CHECKING:
     import torch
@@ -61,22 +59,15 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             self._compiling.add(net)
         return self._nets[kind]
 
-    def _call(
-        self,
-        rows: Sequence[DrawRequest],
-        generators: list[torch.Generator],
-        controls: list[Image.Image],
-        settings: GenerationSettings,
-        after_step: AfterStep,
-        stack: ExitStack,
-    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+    def _call(self, rows: Rows[GenerationSettings]) -> tuple[list[Image.Image], Sequence[bool] | None]:
         import torch
 
+        settings, controls = rows.settings, rows.pictures
         net = self._net(self._kind)
-        stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
-        stack.enter_context(rows_apart(net))
-        pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows]
-        pooled = [(self._pooled(row.prompt), self._pooled(settings.negative_prompt)) for row in rows]
+        rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
+        rows.stack.enter_context(rows_apart(net))
+        pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows.requests]
+        pooled = [(self._pooled(row.prompt), self._pooled(settings.negative_prompt)) for row in rows.requests]
         if not settings.negative_prompt and self._pipe.config.force_zeros_for_empty_prompt:
             pairs = [(wanted, torch.zeros_like(unwanted)) for wanted, unwanted in pairs]
             pooled = [(wanted, torch.zeros_like(unwanted)) for wanted, unwanted in pooled]
@@ -93,8 +84,8 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             guidance_scale=settings.guidance,
             controlnet_conditioning_scale=float(settings.control_strength),
             control_guidance_end=settings.control_until,
-            generator=generators,
-            callback_on_step_end=after_step,
+            generator=rows.generators,
+            callback_on_step_end=rows.after_step,
         )
         return result.images, None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from PIL import Image
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models.batching import shas
 from pipeline.models.controlnet_skip import encoding_once, in_place
-from pipeline.models.generator import AfterStep, ControlNetPipeline
+from pipeline.models.generator import ControlNetPipeline, Rows
 from pipeline.models.weights import loaded_from, locate
 from pipeline.profiles.image_sections import ZImageGenerator
 from pipeline.seams import DrawRequest
@@ -53,32 +53,25 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
             self._compiling.add(net)
         return self._nets[kind]
 
-    def _call(
-        self,
-        rows: Sequence[DrawRequest],
-        generators: list[torch.Generator],
-        controls: list[Image.Image],
-        settings: GenerationSettings,
-        after_step: AfterStep,
-        stack: ExitStack,
-    ) -> tuple[list[Image.Image], Sequence[bool] | None]:
+    def _call(self, rows: Rows[GenerationSettings]) -> tuple[list[Image.Image], Sequence[bool] | None]:
+        settings, controls = rows.settings, rows.pictures
         guided = settings.guidance > 1
         size = controls[0].size
         width, height = (-(-side // MULTIPLE) * MULTIPLE for side in size)
         fitted = [one if one.size == (width, height) else one.resize((width, height)) for one in controls]
-        stack.enter_context(self._steered_until(settings.control_until))
-        stack.enter_context(encoding_once(self._pipe.vae, self._held, shas(controls)))
+        rows.stack.enter_context(self._steered_until(settings.control_until))
+        rows.stack.enter_context(encoding_once(self._pipe.vae, self._held, shas(controls)))
         images: list[Image.Image] = self._pipe(
-            prompt_embeds=[self._text(row.prompt) for row in rows],
-            negative_prompt_embeds=[self._text(settings.negative_prompt) for _ in rows] if guided else None,
+            prompt_embeds=[self._text(row.prompt) for row in rows.requests],
+            negative_prompt_embeds=[self._text(settings.negative_prompt) for _ in rows.requests] if guided else None,
             control_image=fitted,
             width=width,
             height=height,
             num_inference_steps=settings.steps,
             guidance_scale=settings.guidance - 1 if guided else 0.0,  # here 0 is without guidance
             controlnet_conditioning_scale=settings.control_strength,
-            generator=generators,
-            callback_on_step_end=after_step,
+            generator=rows.generators,
+            callback_on_step_end=rows.after_step,
         ).images
         return [one if one.size == size else one.resize(size) for one in images], None
 

@@ -401,11 +401,11 @@ def test_a_preview_without_a_small_vae_has_the_colours_of_the_source(
 def test_too_little_memory_halves_the_batch(editor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     call, sizes = editor._call, list[int]()
 
-    def tight(rows: Any, *rest: Any) -> Any:
-        sizes.append(len(rows))
-        if len(rows) > 1:
+    def tight(rows: Any) -> Any:
+        sizes.append(len(rows.requests))
+        if len(rows.requests) > 1:
             raise RuntimeError("out of memory: this machine holds one image")
-        return call(rows, *rest)
+        return call(rows)
 
     monkeypatch.setattr(editor, "_call", tight)
     monkeypatch.setattr(editor, "_room", {})
