@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.images import file_hash
@@ -129,7 +129,7 @@ def _inspect(database: Path, source: Path) -> BackupContents:
     try:
         # immutable: looking must not leave anything beside the file
         with closing(sqlite3.connect(f"{database.as_uri()}?immutable=1", uri=True)) as connection:
-            reason = migrations.refusal(sqlite_utils.Database(connection))
+            reason = migrations.refusal(Db(connection))
             if reason:
                 raise UserError(f"The database in {source} {reason}; it was left as it is.")
             findings = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]

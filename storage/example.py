@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.studies import Rules
 from core.types import from_plain
@@ -61,12 +61,12 @@ class Example(Repository):
     """The example of one workspace. All methods may be called from any thread."""
 
     @read
-    def record(self, db: sqlite_utils.Database) -> ExampleRecord | None:
+    def record(self, db: Db) -> ExampleRecord | None:
         """Return the record, or None if the workspace has no example."""
         return _record(db)
 
     @write
-    def begin(self, db: sqlite_utils.Database, seed: int) -> ExampleRecord:
+    def begin(self, db: Db, seed: int) -> ExampleRecord:
         """Begin an example with this seed, or return the record of the one that is there."""
         held = _record(db)
         if held is None:
@@ -75,13 +75,13 @@ class Example(Repository):
         return held
 
     @write
-    def add_batch(self, db: sqlite_utils.Database, number: int) -> None:
+    def add_batch(self, db: Db, number: int) -> None:
         """Record a batch. A second call changes nothing."""
         held = _require(db)
         _keep(db, replace(held, batches=tuple(dict.fromkeys((*held.batches, number)))))
 
     @write
-    def create_test_set(self, db: sqlite_utils.Database, name: str) -> str:
+    def create_test_set(self, db: Db, name: str) -> str:
         """Create and record a test set with an empty draft; return its id. A taken name gets a number."""
         held = _require(db)
         taken = {row["name"].casefold() for row in db.query("SELECT name FROM test_sets")}
@@ -91,19 +91,19 @@ class Example(Repository):
         return made
 
     @write
-    def create_study(self, db: sqlite_utils.Database, name: str, rules: Rules) -> str:
+    def create_study(self, db: Db, name: str, rules: Rules) -> str:
         """Create and record the draft of the study. Return its id."""
         held, made = _require(db), create_study(db, name, rules)
         _keep(db, replace(held, study=made))
         return made
 
     @write
-    def finish(self, db: sqlite_utils.Database) -> None:
+    def finish(self, db: Db) -> None:
         """Record that all steps were done."""
         _keep(db, replace(_require(db), finished=True))
 
     @write
-    def remove(self, db: sqlite_utils.Database, batches: Sequence[int], trained_on: Sequence[str]) -> Kept:
+    def remove(self, db: Db, batches: Sequence[int], trained_on: Sequence[str]) -> Kept:
         """Remove the example: delete its runs as a person would, and drop its batches, test sets and study for good.
 
         All or nothing. What a person's own work uses stays: see `Kept`. `trained_on` are test sets that models were
@@ -223,7 +223,7 @@ _UNMARK_BATCH = """
 """
 
 
-def _drop(db: sqlite_utils.Database, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
+def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
     if tables is _BATCH:
         db.execute(_UNMARK_BATCH, meant)
     for table, where in tables.items():
@@ -231,7 +231,7 @@ def _drop(db: sqlite_utils.Database, tables: Mapping[str, str], meant: dict[str,
 
 
 @contextmanager
-def _without_guards(db: sqlite_utils.Database) -> Iterator[None]:
+def _without_guards(db: Db) -> Iterator[None]:
     """Let rows be deleted that triggers keep, in the caller's transaction, which puts the triggers back."""
     tables = pack([*_STUDY, *_TEST_SET, *_BATCH])
     query = """
@@ -247,33 +247,33 @@ def _without_guards(db: sqlite_utils.Database) -> Iterator[None]:
         db.execute(sql)
 
 
-def _rows(db: sqlite_utils.Database, query: str, ids: Sequence[Any]) -> list[Any]:
+def _rows(db: Db, query: str, ids: Sequence[Any]) -> list[Any]:
     return db.execute(query, [pack(list(ids))]).fetchall()
 
 
-def _runs_of(db: sqlite_utils.Database, batches: Sequence[int]) -> list[str]:
+def _runs_of(db: Db, batches: Sequence[int]) -> list[str]:
     query = "SELECT run FROM batch_sources WHERE batch IN (SELECT value FROM json_each(?)) AND run NOT NULL ORDER BY id"
     return [run for (run,) in _rows(db, query, batches)]
 
 
-def _is_removed(db: sqlite_utils.Database, run: str) -> bool:
+def _is_removed(db: Db, run: str) -> bool:
     return bool(db.execute("SELECT removed FROM run_summaries WHERE run = ?", [run]).fetchone()[0])
 
 
-def _record(db: sqlite_utils.Database) -> ExampleRecord | None:
+def _record(db: Db) -> ExampleRecord | None:
     for (value,) in db.execute("SELECT value FROM secrets WHERE name = ?", [EXAMPLE]):
         return from_plain(ExampleRecord, json.loads(value))  # type: ignore[no-any-return]
     return None
 
 
-def _require(db: sqlite_utils.Database) -> ExampleRecord:
+def _require(db: Db) -> ExampleRecord:
     held = _record(db)
     if held is None:
         raise RuntimeError("the example was removed while it was made")
     return held
 
 
-def _keep(db: sqlite_utils.Database, record: ExampleRecord) -> None:
+def _keep(db: Db, record: ExampleRecord) -> None:
     row = {"name": EXAMPLE, "value": pack_value(record), "changed": now()}
     db.table("secrets").insert(row, replace=True)
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
 
-import sqlite_utils
 from PIL import Image, UnidentifiedImageError
+from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
 from core.errors import UserError
@@ -152,7 +152,7 @@ class Images(ImageFiles):
         )
 
 
-def keep_image(db: sqlite_utils.Database, image: StoredImage) -> None:
+def keep_image(db: Db, image: StoredImage) -> None:
     """The row of an image whose file is whole. The same image again changes nothing."""
     row = {**cells(image, "sha width height mode bytes"), "created": now()}
     db.table("images").insert(row, ignore=True)

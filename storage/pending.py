@@ -10,7 +10,7 @@ import json
 import sqlite3
 from datetime import UTC, datetime
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.consensus import outcome_of_image
 from core.predictions import names_label
@@ -50,7 +50,7 @@ def give_functions(connection: sqlite3.Connection) -> None:
     connection.create_function("study_outcome", 5, _study_outcome, deterministic=True)
 
 
-def take_up(db: sqlite_utils.Database) -> None:
+def take_up(db: Db) -> None:
     """Do the work that is pending, in the caller's transaction. The connection needs `give_functions`."""
     if _waits(db, "pending_outcomes"):
         db.execute("DELETE FROM catalogue_outcomes WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)")
@@ -71,7 +71,7 @@ def take_up(db: sqlite_utils.Database) -> None:
         change_sets(db)
 
 
-def _waits(db: sqlite_utils.Database, table: str) -> bool:
+def _waits(db: Db, table: str) -> bool:
     return db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 

@@ -19,9 +19,9 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-import sqlite_utils
 from numpy.typing import NDArray
 from PIL import Image
+from sqlite_utils import Database as Db
 
 from core.images import StoredImage
 from core.twins import SHAPE, look_of
@@ -144,14 +144,12 @@ class Thumbnails(ThumbnailFiles, Repository):
         Repository.__init__(self, database)
 
     @read
-    def latest_entry(self, db: sqlite_utils.Database) -> int:
+    def latest_entry(self, db: Db) -> int:
         """The highest number in the catalogue; 0 for an empty one."""
         return int(db.execute("SELECT coalesce(max(id), 0) FROM catalogue").fetchone()[0])
 
     @read
-    def pictures(
-        self, db: sqlite_utils.Database, first: int, last: int, most: int
-    ) -> tuple[tuple[int, str, str | None], ...]:
+    def pictures(self, db: Db, first: int, last: int, most: int) -> tuple[tuple[int, str, str | None], ...]:
         """Return number, image and source of catalogue entries, newest first, without those of deleted runs."""
         query = "SELECT id, image, source FROM catalogue WHERE id BETWEEN ? AND ? AND there ORDER BY id DESC LIMIT ?"
         return tuple(db.execute(query, [first, last, most]).fetchall())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime, timedelta
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, MARK, Token
@@ -21,7 +21,7 @@ class Tokens(Repository):
     """The tokens of a workspace."""
 
     @write
-    def make(self, db: sqlite_utils.Database, name: str, reads_only: bool, days: int) -> tuple[Token, str]:
+    def make(self, db: Db, name: str, reads_only: bool, days: int) -> tuple[Token, str]:
         """A new one that ends after so many days, and its text, of which only a hash is kept.
 
         Raises UserError for a name that is empty, too long or in use, and for days out of bounds.
@@ -43,12 +43,12 @@ class Tokens(Repository):
         return record_of(Token, next(db.query("SELECT * FROM tokens WHERE id = ?", [number]))), text
 
     @read
-    def all(self, db: sqlite_utils.Database) -> tuple[Token, ...]:
+    def all(self, db: Db) -> tuple[Token, ...]:
         """Every token that there ever was, the latest first."""
         return tuple(record_of(Token, row) for row in db.query("SELECT * FROM tokens ORDER BY id DESC"))
 
     @read
-    def get(self, db: sqlite_utils.Database, text: str) -> Token | None:
+    def get(self, db: Db, text: str) -> Token | None:
         """The token of this text; None for one that is none, has ended or was withdrawn."""
         if not text.startswith(MARK):
             return None
@@ -56,13 +56,13 @@ class Tokens(Repository):
         return next((record_of(Token, row) for row in db.query(query, [sha_of(text[:200]), now()])), None)
 
     @read
-    def holds(self, db: sqlite_utils.Database, number: int) -> bool:
+    def holds(self, db: Db, number: int) -> bool:
         """Whether a token may still be used."""
         query = "SELECT 1 FROM tokens WHERE id = ? AND withdrawn IS NULL AND expires > ?"
         return bool(list(db.query(query, [number, now()])))
 
     @write
-    def withdraw(self, db: sqlite_utils.Database, number: int) -> None:
+    def withdraw(self, db: Db, number: int) -> None:
         """End a token at once, for good. Raises UserError for an unknown one; one that has ended stays as it is."""
         if not list(db.query("SELECT 1 FROM tokens WHERE id = ?", [number])):
             raise UserError("There is no such token: reload the page.", field="token")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.locks import take_lock
@@ -196,7 +196,7 @@ class Workspace:
     ) -> None:
         self.close()
 
-    def _enter(self, db: sqlite_utils.Database) -> int:
+    def _enter(self, db: Db) -> int:
         row = {"host": socket.gethostname(), "pid": os.getpid(), "opened": now()}
         process = insert_row(db, "processes", row)
         self._presence.enter(process)
@@ -218,6 +218,6 @@ def kept_model(path: str) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2])
 
 
-def _migrate(db: sqlite_utils.Database) -> None:
+def _migrate(db: Db) -> None:
     give_functions(db.conn)
     migrations.migrate(db)

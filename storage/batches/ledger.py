@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.batches import (
     PASSES,
@@ -60,7 +60,7 @@ class Batches(Repository):
     @write
     def create(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         name: str,
         plan: str,
         digest: str,
@@ -92,7 +92,7 @@ class Batches(Repository):
             self._add_sources(batch, some)
 
     @write
-    def _add_sources(self, db: sqlite_utils.Database, batch: int, items: Sequence[Item]) -> None:
+    def _add_sources(self, db: Db, batch: int, items: Sequence[Item]) -> None:
         db.conn.executemany(
             "INSERT INTO batch_sources (batch, key, label, split, attributes, stamp) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (batch, key) DO NOTHING",
@@ -100,26 +100,26 @@ class Batches(Repository):
         )
 
     @write
-    def is_planned(self, db: sqlite_utils.Database, batch: int, notes: Sequence[str]) -> None:
+    def is_planned(self, db: Db, batch: int, notes: Sequence[str]) -> None:
         """All its sources are there; `notes` is what is to be told of how they were chosen."""
         query = "UPDATE batches SET planned = ?, notes = ? WHERE id = ? AND planned IS NULL"
         db.execute(query, [now(), pack(list(notes)), batch])
 
     @read
-    def find(self, db: sqlite_utils.Database, digest: str) -> int | None:
+    def find(self, db: Db, digest: str) -> int | None:
         """The batch whose plan asks for just that."""
         row = db.execute("SELECT id FROM batches WHERE digest = ?", [digest]).fetchone()
         return None if row is None else int(row[0])
 
     @read
-    def count_sources(self, db: sqlite_utils.Database, batch: int) -> int:
+    def count_sources(self, db: Db, batch: int) -> int:
         """How many sources it has."""
         return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
 
     @write
     def plan(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         batch: int,
         stage: Pass,
         work: Sequence[NewWork],
@@ -131,7 +131,7 @@ class Batches(Repository):
         _add_work(db, batch, stage, work, skipped)
 
     @read
-    def edited(self, db: sqlite_utils.Database, batch: int) -> tuple[BatchSource, ...]:
+    def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
         """Return sources whose runs somebody edited since the batch wrote to them, if images are planned or skipped."""
         query = """
             SELECT own.*, '' AS first FROM batch_sources AS own
@@ -145,7 +145,7 @@ class Batches(Repository):
         return tuple(BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(query, {"batch": batch}))
 
     @read
-    def drawings(self, db: sqlite_utils.Database, source: int) -> tuple[PlannedDrawing, ...]:
+    def drawings(self, db: Db, source: int) -> tuple[PlannedDrawing, ...]:
         """The images of a source that have a caption, in the order in which they were planned."""
         query = """
             SELECT id, counterfactual, seed, state, tries FROM batch_work
@@ -165,7 +165,7 @@ class Batches(Repository):
     @write
     def replan(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         batch: int,
         left: Mapping[int, str],
         back: Sequence[int],
@@ -180,18 +180,18 @@ class Batches(Repository):
         _add_work(db, batch, "images", work, {})
 
     @read
-    def get(self, db: sqlite_utils.Database, batch: int) -> Batch:
+    def get(self, db: Db, batch: int) -> Batch:
         """Raises UserError for an unknown one."""
         return self._batch(_require(db, batch))
 
     @read
-    def all(self, db: sqlite_utils.Database) -> tuple[Batch, ...]:
+    def all(self, db: Db) -> tuple[Batch, ...]:
         """The latest first."""
         return tuple(self._batch(row) for row in db.query("SELECT * FROM batches ORDER BY id DESC"))
 
     @read
     def sources(
-        self, db: sqlite_utils.Database, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
+        self, db: Db, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[BatchSource, ...]:
         """Return sources by number, from the one behind `after` on: all, or those that are done with the passes before
         `lacking` and have no work of it yet.
@@ -216,20 +216,20 @@ class Batches(Repository):
         )
 
     @read
-    def next_lot(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> int:
+    def next_lot(self, db: Db, batch: int, stage: Pass) -> int:
         """A number above those of all lots of a pass."""
         query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
         return int(db.execute(query, [batch, stage]).fetchone()[0])
 
     @read
-    def source_runs(self, db: sqlite_utils.Database, runs: Sequence[str]) -> Mapping[str, SourceRun]:
+    def source_runs(self, db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
         """Return these runs by their ids, each with the values that it has so far."""
         return _source_runs(db, runs)
 
     # Who works on it
 
     @write
-    def hold(self, db: sqlite_utils.Database, batch: int) -> None:
+    def hold(self, db: Db, batch: int) -> None:
         """Let this process work on a batch, and plan leased work again. Raises UserError while another one does."""
         row = _require(db, batch)
         own = self._images.process
@@ -239,20 +239,20 @@ class Batches(Repository):
         _release(db, batch)
 
     @write
-    def let_go(self, db: sqlite_utils.Database, batch: int) -> None:
+    def let_go(self, db: Db, batch: int) -> None:
         """This process stops: what it had leased is planned again."""
         _release(db, batch)
         db.execute("UPDATE batches SET process = NULL WHERE id = ? AND process = ?", [batch, self._images.process])
 
     @write
-    def set_wish(self, db: sqlite_utils.Database, batch: int, wish: Wish) -> None:
+    def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
         """What whoever works on it is to do at the end of the lots that are out. Raises UserError for an unknown
         one."""
         _require(db, batch)
         db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
 
     @write
-    def approve(self, db: sqlite_utils.Database, batch: int, ahead: bool = False) -> None:
+    def approve(self, db: Db, batch: int, ahead: bool = False) -> None:
         """Approve the captions. Raises UserError if that was done, or if they are not all written and not `ahead`."""
         row = _require(db, batch)
         if row["approved"] is not None:
@@ -262,25 +262,25 @@ class Batches(Repository):
         db.execute("UPDATE batches SET approved = ? WHERE id = ?", [now(), batch])
 
     @write
-    def go_on(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> None:
+    def go_on(self, db: Db, batch: int, stage: Pass) -> None:
         """The batch comes to its next pass, whose work is all planned."""
         db.execute("UPDATE batches SET pass = ? WHERE id = ?", [stage, batch])
 
     @write
-    def note(self, db: sqlite_utils.Database, batch: int, sentences: Sequence[str]) -> None:
+    def note(self, db: Db, batch: int, sentences: Sequence[str]) -> None:
         """Tell something of it, for good."""
         notes = json.loads(_require(db, batch)["notes"])
         db.execute("UPDATE batches SET notes = ? WHERE id = ?", [pack([*notes, *sentences]), batch])
 
     @write
-    def finish(self, db: sqlite_utils.Database, batch: int) -> None:
+    def finish(self, db: Db, batch: int) -> None:
         """Nothing is left to do."""
         db.execute("UPDATE batches SET finished = ? WHERE id = ?", [now(), batch])
 
     # The work
 
     @write
-    def claim(self, db: sqlite_utils.Database, batch: int, stage: Pass) -> tuple[Piece, ...]:
+    def claim(self, db: Db, batch: int, stage: Pass) -> tuple[Piece, ...]:
         """Lease the next work to this process: all that is planned of a lot, or one piece alone of a lot whose worker
         died, so that it shows which piece kills. Empty if nothing is planned.
         """
@@ -316,7 +316,7 @@ class Batches(Repository):
         )
 
     @write
-    def lease(self, db: sqlite_utils.Database, batch: int, wanted: Mapping[int, int]) -> frozenset[int]:
+    def lease(self, db: Db, batch: int, wanted: Mapping[int, int]) -> frozenset[int]:
         """Lease the planned pieces of this work that were tried as often as `wanted` says, and return them."""
         query = "SELECT id, tries FROM batch_work WHERE batch = ? AND state = 'planned' "
         query += "AND id IN (SELECT value FROM json_each(?))"
@@ -327,7 +327,7 @@ class Batches(Repository):
         return frozenset(leased)
 
     @write
-    def worker_died(self, db: sqlite_utils.Database, pieces: Sequence[int]) -> None:
+    def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
         """Plan the leased work of a dead worker again. Work that was with `MOST_DEATHS` such workers has failed."""
         for one in pieces:
             row = db.execute("SELECT deaths FROM batch_work WHERE id = ? AND state = 'leased'", [one]).fetchone()
@@ -344,7 +344,7 @@ class Batches(Repository):
             )
 
     @write
-    def record(self, db: sqlite_utils.Database, batch: int, results: Sequence[Done], tries: int) -> None:
+    def record(self, db: Db, batch: int, results: Sequence[Done], tries: int) -> None:
         """Write results of leased work, all or nothing. Failed work is planned again until it had so many `tries`."""
         row = _require(db, batch)
         for result in results:
@@ -366,7 +366,7 @@ class Batches(Repository):
             assignments = ", ".join(f"{name} = :{name}" for name in change)
             db.execute(f"UPDATE batch_work SET {assignments} WHERE id = :id", {**change, "id": result.id})
 
-    def _take(self, db: sqlite_utils.Database, batch: Row, work: Row, result: Done, change: dict[str, Any]) -> None:
+    def _take(self, db: Db, batch: Row, work: Row, result: Done, change: dict[str, Any]) -> None:
         run = db.execute("SELECT run FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
         if result.source is not None and run is None:
             run = _begin_run(db, batch, work, result.source)
@@ -381,7 +381,7 @@ class Batches(Repository):
             change["test_case"] = insert_test_cases(db, run, None, [result.case])[0]
 
     @write
-    def retry_failed(self, db: sqlite_utils.Database, batch: int, reason: str | None = None) -> int:
+    def retry_failed(self, db: Db, batch: int, reason: str | None = None) -> int:
         """Plan what failed again, all of it or what failed for one reason; returns how much."""
         _require(db, batch)
         query = "UPDATE batch_work SET state = 'planned', forgiven = tries, deaths = 0, changed = ? WHERE batch = ? "
@@ -394,7 +394,7 @@ class Batches(Repository):
     # Figures, which need no look at the plan
 
     @read
-    def counts(self, db: sqlite_utils.Database, batch: int) -> Mapping[Pass, Mapping[WorkState, Counted]]:
+    def counts(self, db: Db, batch: int) -> Mapping[Pass, Mapping[WorkState, Counted]]:
         """By pass and state."""
         found: dict[Pass, dict[WorkState, Counted]] = {one: {} for one in PASSES}
         for row in db.query("SELECT * FROM batch_counts WHERE batch = ? AND number > 0", [batch]):
@@ -402,21 +402,19 @@ class Batches(Repository):
         return found
 
     @read
-    def minutes(
-        self, db: sqlite_utils.Database, batch: int, stage: Pass, most: int = 60
-    ) -> tuple[tuple[str, int], ...]:
+    def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
         """How much of a pass was done in each of the last minutes in which something was; UTC, the latest first."""
         query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
         return tuple(db.execute(query, [batch, stage, most]).fetchall())
 
     @read
-    def busy_minutes(self, db: sqlite_utils.Database, batch: int) -> int:
+    def busy_minutes(self, db: Db, batch: int) -> int:
         """In how many minutes something was done: how long it was worked on, by the clock."""
         query = "SELECT count(DISTINCT minute) FROM batch_minutes WHERE batch = ?"
         return int(db.execute(query, [batch]).fetchone()[0])
 
     @read
-    def failures(self, db: sqlite_utils.Database, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
+    def failures(self, db: Db, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
         """What failed and what was skipped, by pass and reason, the most frequent first."""
         query = """
             SELECT pass, state, reason, count(*) AS number, min(id) AS first FROM batch_work
@@ -436,9 +434,7 @@ class Batches(Repository):
         )
 
     @read
-    def sample(
-        self, db: sqlite_utils.Database, batch: int, most: int
-    ) -> tuple[tuple[str, str, CounterfactualCaption], ...]:
+    def sample(self, db: Db, batch: int, most: int) -> tuple[tuple[str, str, CounterfactualCaption], ...]:
         """Key and run of the source, and the caption, of some images: of those whose hashes come first."""
         query = """
             SELECT batch_sources.key, run, counterfactual FROM batch_work
@@ -450,7 +446,7 @@ class Batches(Repository):
         return tuple((key, run, unpack_value(CounterfactualCaption, packed)) for key, run, packed in rows)
 
     @read
-    def latest_images(self, db: sqlite_utils.Database, batch: int, most: int = 12) -> tuple[tuple[int, str, str], ...]:
+    def latest_images(self, db: Db, batch: int, most: int = 12) -> tuple[tuple[int, str, str], ...]:
         """Test case, image and run of what was drawn last."""
         query = """
             SELECT test_cases.id, test_cases.image, test_cases.run FROM batch_work
@@ -460,7 +456,7 @@ class Batches(Repository):
         return tuple(db.execute(query, [batch, most]).fetchall())
 
     @read
-    def reviewed(self, db: sqlite_utils.Database, batch: int) -> Mapping[str, int]:
+    def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
         """Return how many images of the batch, and not of jobs in its runs, people accepted and rejected."""
         query = """
             SELECT verdict, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case
@@ -470,7 +466,7 @@ class Batches(Repository):
         return dict(db.execute(query, [batch]).fetchall())
 
     @read
-    def studied(self, db: sqlite_utils.Database, batch: int) -> Mapping[str, int]:
+    def studied(self, db: Db, batch: int) -> Mapping[str, int]:
         """Return how many accepted images the votes of studies find valid and invalid, once for each study."""
         query = """
             SELECT outcome, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case_states.test_case
@@ -494,9 +490,7 @@ class Batches(Repository):
         )
 
 
-def _add_work(
-    db: sqlite_utils.Database, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]
-) -> None:
+def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
     time = now()
     query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
     known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
@@ -519,18 +513,18 @@ def _add_work(
         db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({given})", new)
 
 
-def _require(db: sqlite_utils.Database, batch: int) -> Row:
+def _require(db: Db, batch: int) -> Row:
     for row in db.query("SELECT * FROM batches WHERE id = ?", [batch]):
         return dict(row)
     raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
 
 
-def _release(db: sqlite_utils.Database, batch: int) -> None:
+def _release(db: Db, batch: int) -> None:
     query = "UPDATE batch_work SET state = 'planned', changed = ? WHERE batch = ? AND state = 'leased'"
     db.execute(query, [now(), batch])
 
 
-def _begin_run(db: sqlite_utils.Database, batch: Row, work: Row, source: ReadSource) -> str:
+def _begin_run(db: Db, batch: Row, work: Row, source: ReadSource) -> str:
     key = db.execute("SELECT key FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
     settings = json.loads(batch["settings"])
     name = f"{batch['name']}: {key}"
@@ -545,7 +539,7 @@ def _item(row: Row) -> Item:
     return Item(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
 
 
-def _source_runs(db: sqlite_utils.Database, runs: Sequence[str]) -> Mapping[str, SourceRun]:
+def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
     query = """
         SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
         WHERE runs.id IN (SELECT value FROM json_each(?))

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import sqlite_utils
 from numpy.typing import NDArray
+from sqlite_utils import Database as Db
 
 from core.image_filter import ImageFilter
 from storage.curation import entry_sets
@@ -141,7 +141,7 @@ class CaseColumns(Repository):
             return self._table()
 
     @read
-    def _table(self, db: sqlite_utils.Database) -> CaseTable:
+    def _table(self, db: Db) -> CaseTable:
         static = db.execute(
             "SELECT (SELECT max(id) FROM catalogue), (SELECT count(*) FROM catalogue WHERE source IS NOT NULL), "
             "(SELECT max(id) FROM catalogue_labels)"
@@ -157,12 +157,12 @@ class CaseColumns(Repository):
         return self._held
 
     @read
-    def entries(self, db: sqlite_utils.Database, wanted: ImageFilter) -> Numbers:
+    def entries(self, db: Db, wanted: ImageFilter) -> Numbers:
         """The numbers in the catalogue of the images that fit, ascending."""
         return entry_sets.entries_of(Selection(db, wanted).whole)
 
     @read
-    def set_rows(self, db: sqlite_utils.Database, version: int) -> list[SetRow]:
+    def set_rows(self, db: Db, version: int) -> list[SetRow]:
         """The images of a version of a test set, in the order in which they came."""
         query = """
             SELECT image, source, label, split, coalesce(mask, ''), mask_classes, coalesce(
@@ -175,7 +175,7 @@ class CaseColumns(Repository):
         return [SetRow(*row) for row in db.execute(query, [version])]
 
     @read
-    def outcomes(self, db: sqlite_utils.Database) -> list[Outcome]:
+    def outcomes(self, db: Db) -> list[Outcome]:
         """What the votes of studies say of test cases, in the order in which the items came."""
         query = """
             SELECT test_case, outcome, study, studies.name FROM study_items JOIN studies ON studies.id = study
@@ -184,7 +184,7 @@ class CaseColumns(Repository):
         return [Outcome(*row) for row in db.execute(query)]
 
     @read
-    def checks(self, db: sqlite_utils.Database) -> dict[str, tuple[Numbers, Floats]]:
+    def checks(self, db: Db) -> dict[str, tuple[Numbers, Floats]]:
         """By the name of each check that has figures: the entries that have it, ascending, and their figures."""
         begin = "check:"
         measures = db.execute(
@@ -200,7 +200,7 @@ class CaseColumns(Repository):
         return found
 
     @read
-    def passed(self, db: sqlite_utils.Database, entries: Numbers) -> Floats:
+    def passed(self, db: Db, entries: Numbers) -> Floats:
         """Of each of these entries, the share of its checks that passed, 0 to 1; NaN where none could tell."""
         selection = Selection(db, ImageFilter())
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;'"
@@ -212,7 +212,7 @@ class CaseColumns(Repository):
         return np.divide(passed, told, out=np.full(len(entries), np.nan), where=told > 0)
 
 
-def _read(db: sqlite_utils.Database) -> CaseTable:
+def _read(db: Db) -> CaseTable:
     query = """
         SELECT id, coalesce(test_case, -1), image, coalesce(source, ''), coalesce(run, ''), kind = 'segmentation',
             recipe, profile, method, label, iif(kind = 'segmentation', classes, '') FROM catalogue ORDER BY id
@@ -240,7 +240,7 @@ def _read(db: sqlite_utils.Database) -> CaseTable:
     return _decided(db, table)
 
 
-def _decided(db: sqlite_utils.Database, table: CaseTable) -> CaseTable:
+def _decided(db: Db, table: CaseTable) -> CaseTable:
     selection = Selection(db, ImageFilter())
     verdict = np.full(len(table), OPEN, np.int8)
     for number, value in ((ACCEPTED, "accepted"), (REJECTED, "rejected")):
@@ -249,7 +249,7 @@ def _decided(db: sqlite_utils.Database, table: CaseTable) -> CaseTable:
     return replace(table, verdict=verdict, there=there, **_facts(db, table))
 
 
-def _facts(db: sqlite_utils.Database, table: CaseTable) -> dict[str, Any]:
+def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
     """What holds of the source of each image: by its run, or by the import that has brought it in."""
     splits = dict(db.execute("SELECT run, split FROM batch_sources WHERE run IS NOT NULL AND split <> ''"))
     query = """
@@ -272,7 +272,7 @@ def _facts(db: sqlite_utils.Database, table: CaseTable) -> dict[str, Any]:
     return found
 
 
-def _edits(db: sqlite_utils.Database, entry: Numbers) -> EditColumns:
+def _edits(db: Db, entry: Numbers) -> EditColumns:
     """The same edits are in many captions: each text is taken apart once."""
     made = """
         SELECT catalogue.id, json_extract(counterfactual, '$.edits')
@@ -298,7 +298,7 @@ def _edits(db: sqlite_utils.Database, entry: Numbers) -> EditColumns:
     return EditColumns(row[order], *(Texts(one.values, one.numbers[order]) for one in (types, keywords, alternatives)))
 
 
-def _columns(db: sqlite_utils.Database, query: str, width: int) -> tuple[list[Any], ...]:
+def _columns(db: Db, query: str, width: int) -> tuple[list[Any], ...]:
     """Return the columns asked for. No row outlives its part, or the garbage collector would slow everything."""
     columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
     cursor = db.execute(query)

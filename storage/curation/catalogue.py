@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.catalogue import (
     GRIDS,
@@ -88,7 +88,7 @@ class Catalogue(Repository):
     @read
     def page(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         wanted: ImageFilter = EVERYTHING,
         order: Order = NEWEST,
         limit: int = 100,
@@ -117,7 +117,7 @@ class Catalogue(Repository):
         return CataloguePage(self._entries(db, keys[:limit]), len(keys) > limit)
 
     @read
-    def hold(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
+    def hold(self, db: Db, wanted: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
         """The images that fit now, to be looked through while they are decided about: 125 kB for a million, and by
         information, whose order is held too, seven times that. Other orders go on to follow what is decided: "reviewed"
         moves an image that gets a verdict.
@@ -127,7 +127,7 @@ class Catalogue(Repository):
     @read
     def place(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         wanted: ImageFilter,
         order: Order,
         entry: int,
@@ -137,38 +137,38 @@ class Catalogue(Repository):
         return walk(db, wanted, order, held).place(entry)
 
     @read
-    def get(self, db: sqlite_utils.Database, entry: int) -> CatalogueEntry:
+    def get(self, db: Db, entry: int) -> CatalogueEntry:
         """One image, also of a deleted run. Raises UserError when there is none with this number."""
         for found in self._entries(db, [PageKey(entry)]):
             return found
         raise UserError(f"The catalogue has no image {entry}; pick one from a list of it.", field="entry")
 
     @read
-    def listed(self, db: sqlite_utils.Database, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
+    def listed(self, db: Db, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
         """These images in this order, also of deleted runs; numbers that none has are left out."""
         return self._entries(db, [PageKey(entry) for entry in entries])
 
     @read
-    def count(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING, most: int = COUNTED) -> Count:
+    def count(self, db: Db, wanted: ImageFilter = EVERYTHING, most: int = COUNTED) -> Count:
         """How many images fit: exactly without words, and with words up to `most`."""
         selection = Selection(db, wanted)
         number = selection.counted(most)
         return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
 
     @read
-    def ids(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> tuple[int, ...]:
+    def ids(self, db: Db, wanted: ImageFilter = EVERYTHING) -> tuple[int, ...]:
         """The numbers of all images that fit, in order: for what is done with all of them."""
         return tuple(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
 
     @read
-    def bits(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> entry_sets.Bits:
+    def bits(self, db: Db, wanted: ImageFilter = EVERYTHING) -> entry_sets.Bits:
         """The set of all images that fit (`storage.curation.entry_sets`), for what goes by other orders than these."""
         return Selection(db, wanted).whole
 
     @read
     def facets(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         wanted: ImageFilter = EVERYTHING,
         names: Sequence[Facet] = FACETS,
         most: int = MOST_VALUES,
@@ -183,17 +183,17 @@ class Catalogue(Repository):
         return {name: found[name] for name in names}
 
     @read
-    def checks(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
+    def checks(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
         """By check and outcome, how many images fit."""
         return self._named(db, wanted, "check:")
 
     @read
-    def models(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
+    def models(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
         """By model under test that has read an image, and where it stands, how many images fit."""
         return self._named(db, wanted, "model:")
 
     @read
-    def most_read(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> str:
+    def most_read(self, db: Db, wanted: ImageFilter = EVERYTHING) -> str:
         """The model under test that has read most of the images that fit; "" where none has read any."""
         selection = Selection(db, wanted)
         return selection.most_read(selection.whole)
@@ -201,7 +201,7 @@ class Catalogue(Repository):
     @read
     def coverage(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         grid: CoverageGrid = GRIDS[0],
         most: int = MOST_LINES,
         lines: Sequence[str] | None = None,
@@ -236,12 +236,12 @@ class Catalogue(Repository):
         )
 
     @read
-    def histogram(self, db: sqlite_utils.Database, check: str, wanted: ImageFilter = EVERYTHING) -> tuple[Bar, ...]:
+    def histogram(self, db: Db, check: str, wanted: ImageFilter = EVERYTHING) -> tuple[Bar, ...]:
         """The figures of a check over the images that fit, in bars of 0.02, the lowest first; none is empty."""
         return _bars(Selection(db, wanted), f"check:{check}")
 
     @read
-    def scores(self, db: sqlite_utils.Database, wanted: ImageFilter, threshold: float) -> ScoreCounts:
+    def scores(self, db: Db, wanted: ImageFilter, threshold: float) -> ScoreCounts:
         """Count the images that fit by validity score, whatever the filter says of scores."""
         selection = Selection(db, replace(wanted, scores=()))
         whole, scored = selection.whole, selection.value("measure", SCORE)
@@ -250,7 +250,7 @@ class Catalogue(Repository):
         return ScoreCounts(at_least, below, none, _bars(selection, SCORE))
 
     @read
-    def runs(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> tuple[str, ...]:
+    def runs(self, db: Db, wanted: ImageFilter = EVERYTHING) -> tuple[str, ...]:
         """The ids of the runs that the images are of, the run of the oldest image first."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
         query = """
@@ -260,7 +260,7 @@ class Catalogue(Repository):
         return tuple(run for (run,) in db.execute(query, [entries]))
 
     @read
-    def by_source(self, db: sqlite_utils.Database, wanted: ImageFilter = EVERYTHING) -> Mapping[str, int]:
+    def by_source(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, int]:
         """Count the images that fit by the SHA-256 of their source. Sources without any are left out."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
         query = """
@@ -270,7 +270,7 @@ class Catalogue(Repository):
         return dict(db.execute(query, [entries]).fetchall())
 
     @read
-    def test_cases(self, db: sqlite_utils.Database, entries: Sequence[int]) -> tuple[int, ...]:
+    def test_cases(self, db: Db, entries: Sequence[int]) -> tuple[int, ...]:
         """The test cases of entries, in the same order; imported images, which have none, are left out."""
         query = """
             SELECT test_case FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
@@ -279,7 +279,7 @@ class Catalogue(Repository):
         return tuple(number for (number,) in db.execute(query, [json.dumps(list(entries))]))
 
     @read
-    def not_measured(self, db: sqlite_utils.Database, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
+    def not_measured(self, db: Db, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
         """Segmentations whose class maps wait to be compared, at most so many. `sha`: only those whose image or source
         this is. Those of deleted runs are left out.
         """
@@ -302,7 +302,7 @@ class Catalogue(Repository):
     @write
     def measured(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         model: str,
         found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]],
     ) -> None:
@@ -316,12 +316,12 @@ class Catalogue(Repository):
             values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
             db.execute(query, values)
 
-    def _entries(self, db: sqlite_utils.Database, keys: Sequence[PageKey]) -> tuple[CatalogueEntry, ...]:
+    def _entries(self, db: Db, keys: Sequence[PageKey]) -> tuple[CatalogueEntry, ...]:
         by_entry = {key.entry: key for key in keys}
         rows = db.query(_ROWS, [json.dumps(list(by_entry))])
         return tuple(_entry(row, by_entry[row["id"]], self._images.folder) for row in rows)
 
-    def _named(self, db: sqlite_utils.Database, wanted: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
+    def _named(self, db: Db, wanted: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
         names = [name for (name,) in db.execute(query, [begin, f"{begin[:-1]};"])]
         found = counts(Selection(db, wanted), dict.fromkeys(names, MOST_VALUES))

@@ -9,7 +9,7 @@ from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from storage.curation.entry_sets import CHUNK_BITS, KEY_BITS, chunk_bits, entries_of
@@ -36,7 +36,7 @@ def catalogue_faults(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise UserError(f"There is no {path}; name the folder of a workspace.")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
-        db = sqlite_utils.Database(connection)
+        db = Db(connection)
         try:
             reason = migrations.refusal(db)
             if reason or not migrations.is_current(db):
@@ -48,7 +48,7 @@ def catalogue_faults(path: Path) -> tuple[str, ...]:
             raise UserError(f"{path} cannot be read ({error}).") from error
 
 
-def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
+def _faults(db: Db) -> tuple[str, ...]:
     faults: list[str] = []
 
     def compare(what: str, kept: Iterable[Row], wanted: Iterable[Row], keys: int) -> None:
@@ -98,7 +98,7 @@ def _faults(db: sqlite_utils.Database) -> tuple[str, ...]:
     return tuple(faults[:MOST_TOLD])
 
 
-def _compare_sets(db: sqlite_utils.Database, faults: list[str]) -> None:
+def _compare_sets(db: Db, faults: list[str]) -> None:
     wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
     for entry, facet, value in db.execute("SELECT entry, facet, value FROM catalogue_facets"):
         members = wanted[facet, value]
@@ -117,7 +117,7 @@ def _compare_sets(db: sqlite_utils.Database, faults: list[str]) -> None:
             faults.append(f"The set of {name[0]} {name[1]!r} is wrong about entries {sorted(off)[:5]}.")
 
 
-def _compare_words(db: sqlite_utils.Database, faults: list[str]) -> None:
+def _compare_words(db: Db, faults: list[str]) -> None:
     """By a full text made anew, in memory: what each word finds must be the same."""
     (sql,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'catalogue_words'").fetchone()
     db.execute(sql.replace("catalogue_words", "temp.words_anew", 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from storage.engine.rows import Row
@@ -46,7 +46,7 @@ class WordAfter:
     """It is something else than now."""
 
 
-def in_force(db: sqlite_utils.Database, decision: int) -> Row:
+def in_force(db: Db, decision: int) -> Row:
     """Return the row to take back: the decision's own, or the one that did it again last."""
     found = _tip(db, decision)
     if found is None:
@@ -57,7 +57,7 @@ def in_force(db: sqlite_utils.Database, decision: int) -> Row:
     return row
 
 
-def last_of(db: sqlite_utils.Database, author: str) -> Row:
+def last_of(db: Db, author: str) -> Row:
     """The same of the last decision of an author that counts."""
     query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
     for (number,) in db.execute(query, [author]):
@@ -67,7 +67,7 @@ def last_of(db: sqlite_utils.Database, author: str) -> Row:
     raise UserError("There is nothing of yours to take back.", field="decision")
 
 
-def _tip(db: sqlite_utils.Database, decision: int) -> tuple[Row, bool] | None:
+def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
     """The last decision of those that took back each other, beginning with this one; and whether this one counts."""
     rows = list(db.query("SELECT * FROM image_decisions WHERE id = ?", [decision]))
     if not rows:
@@ -78,7 +78,7 @@ def _tip(db: sqlite_utils.Database, decision: int) -> tuple[Row, bool] | None:
     return row, counts
 
 
-def words_after(db: sqlite_utils.Database, tip: Row) -> tuple[list[WordAfter], bool]:
+def words_after(db: Db, tip: Row) -> tuple[list[WordAfter], bool]:
     """Return what counts once the last decision of a chain is taken back, and whether the first one counts then."""
     first, again = tip, False
     while first["undoes"] is not None:
@@ -86,7 +86,7 @@ def words_after(db: sqlite_utils.Database, tip: Row) -> tuple[list[WordAfter], b
     return [word for log in _LOGS[first["kind"]] for word in _words(db, first["id"], *log)], again
 
 
-def _words(db: sqlite_utils.Database, decision: int, table: str, keys: tuple[str, ...]) -> list[WordAfter]:
+def _words(db: Db, decision: int, table: str, keys: tuple[str, ...]) -> list[WordAfter]:
     """Of every image that the first decision of a chain is about in this log, what is said once the last one is taken
     back.
 

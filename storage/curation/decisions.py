@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.image_filter import ImageFilter
@@ -130,7 +130,7 @@ class Decisions(Repository):
     @write
     def review(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         target: Target,
         verdict: Verdict,
         reason: str = "",
@@ -173,7 +173,7 @@ class Decisions(Repository):
     @write
     def tag(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         target: Target,
         tag: str,
         put: bool = True,
@@ -204,7 +204,7 @@ class Decisions(Repository):
         return _decided(db, "tag", what, author, entries, changed, save, values, key)
 
     @write
-    def relabel(self, db: sqlite_utils.Database, target: Target, label: str, author: str = "", key: str = "") -> Change:
+    def relabel(self, db: Db, target: Target, label: str, author: str = "", key: str = "") -> Change:
         """Give images another label; `key` as in `review`. Raises UserError as `review`, for "" and for
         segmentations.
         """
@@ -238,7 +238,7 @@ class Decisions(Repository):
         return _decided(db, "label", label, author, entries, changed, save, {"label": label}, key)
 
     @write
-    def take_back(self, db: sqlite_utils.Database, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
+    def take_back(self, db: Db, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
         """What counted before a decision, and was not taken back itself, counts again, of each image where nothing else
         was decided since. 0: the last decision of this author that counts. What takes a decision back is a decision,
         and is taken back in its turn. `key` as in `review`.
@@ -264,9 +264,7 @@ class Decisions(Repository):
         return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again, entry)
 
     @read
-    def all(
-        self, db: sqlite_utils.Database, limit: int = 100, after: int = 0, author: str | None = None
-    ) -> tuple[Decision, ...]:
+    def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
         """Decisions, the latest first, at most `limit`, those older than the decision `after` where there is one."""
         query = """
             SELECT held.*, coalesce(held.undoes, 0) AS undoes, coalesce(undo.id, 0) AS undone
@@ -279,7 +277,7 @@ class Decisions(Repository):
         return tuple(record_of(Decision, row) for row in rows)
 
     @read
-    def of_entry(self, db: sqlite_utils.Database, entry: int) -> tuple[Said, ...]:
+    def of_entry(self, db: Db, entry: int) -> tuple[Said, ...]:
         """All that was said of one image, the latest first. Raises UserError for an unknown one."""
         _require(db, [entry])
         query = """
@@ -303,13 +301,13 @@ class Decisions(Repository):
     # Sessions: a person's decisions at one go, with some images shown once more
 
     @write
-    def begin_session(self, db: sqlite_utils.Database, author: str, repeats: float) -> int:
+    def begin_session(self, db: Db, author: str, repeats: float) -> int:
         """A new session; returns its number. `repeats`: from 0 to 0.2."""
         row = {"author": _author(author), "repeats": float(repeats), "created": now()}
         return insert_row(db, "review_sessions", row)
 
     @read
-    def session(self, db: sqlite_utils.Database, session: int) -> ReviewSession:
+    def session(self, db: Db, session: int) -> ReviewSession:
         """A session as it is now. What was taken back in it counts as decided. Raises UserError for an unknown one."""
         row = _session(db, session)
         counts = """
@@ -332,14 +330,12 @@ class Decisions(Repository):
         )
 
     @read
-    def repeatable(self, db: sqlite_utils.Database, session: int, waits: int) -> tuple[int, ...]:
+    def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
         """Return images to show again: decided alone at least `waits` decisions ago, still so, not yet repeated."""
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
     @write
-    def answer_repeat(
-        self, db: sqlite_utils.Database, session: int, entry: int, verdict: Verdict, reason: str = ""
-    ) -> bool:
+    def answer_repeat(self, db: Db, session: int, entry: int, verdict: Verdict, reason: str = "") -> bool:
         """Keep what is said of an image shown again; return True if unchanged. Raises UserError if it is not due."""
         _session(db, session)
         reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
@@ -352,7 +348,7 @@ class Decisions(Repository):
 
 
 def _decided(
-    db: sqlite_utils.Database,
+    db: Db,
     kind: DecisionKind,
     what: str,
     author: str,
@@ -374,7 +370,7 @@ def _decided(
     return Change(number, len(changed), same)
 
 
-def _decided_before(db: sqlite_utils.Database, key: str, kind: DecisionKind | None) -> Row | None:
+def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
     """The decision of this kind, or with None what took one back, that came with the same key. Raises UserError where
     the key was of something else.
     """
@@ -385,7 +381,7 @@ def _decided_before(db: sqlite_utils.Database, key: str, kind: DecisionKind | No
     return None
 
 
-def _taken_back_before(db: sqlite_utils.Database, row: Row) -> TakenBack:
+def _taken_back_before(db: Db, row: Row) -> TakenBack:
     first, again = row, True
     while first["undoes"] is not None:
         first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again
@@ -395,13 +391,13 @@ def _taken_back_before(db: sqlite_utils.Database, row: Row) -> TakenBack:
     return TakenBack(row["id"], row["undoes"], row["kind"], row["what"], row["entries"], left, again, entry)
 
 
-def _entry_of(db: sqlite_utils.Database, said: Row) -> int:
+def _entry_of(db: Db, said: Row) -> int:
     if said.get("entry") is not None:
         return int(said["entry"])
     return int(db.execute("SELECT id FROM catalogue WHERE test_case = ?", [said["test_case"]]).fetchone()[0])
 
 
-def _entries(db: sqlite_utils.Database, target: Target) -> list[int]:
+def _entries(db: Db, target: Target) -> list[int]:
     """The images that are meant. Raises UserError where there are none or too many, or not as many as expected."""
     if target.filter is not None:
         found: list[int] = entry_sets.entries_of(Selection(db, target.filter).whole).tolist()
@@ -424,13 +420,13 @@ def _entries(db: sqlite_utils.Database, target: Target) -> list[int]:
     return found
 
 
-def _require(db: sqlite_utils.Database, entries: Sequence[int]) -> None:
+def _require(db: Db, entries: Sequence[int]) -> None:
     query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM catalogue) LIMIT 1"
     for (unknown,) in db.execute(query, [json.dumps(list(entries))]).fetchall():
         raise UserError(f"The catalogue has no image {unknown}; nothing was changed.", field="entries")
 
 
-def _repeatable(db: sqlite_utils.Database, session: int, waits: int) -> list[tuple[int, str]]:
+def _repeatable(db: Db, session: int, waits: int) -> list[tuple[int, str]]:
     """By its number, each image that can be shown once more, with what the person said of it in this session."""
     query = """
         WITH ordered AS (
@@ -450,7 +446,7 @@ def _repeatable(db: sqlite_utils.Database, session: int, waits: int) -> list[tup
     return db.execute(query, {"session": session, "waits": waits}).fetchall()
 
 
-def _session(db: sqlite_utils.Database, session: int) -> Row:
+def _session(db: Db, session: int) -> Row:
     for row in db.query("SELECT * FROM review_sessions WHERE id = ?", [session]):
         return row
     raise UserError(f"There is no session {session}; begin a new one.", field="session")

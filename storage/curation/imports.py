@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
 from core.errors import UserError
@@ -87,7 +87,7 @@ class Imports(Repository):
     """The imports of a workspace."""
 
     @write
-    def begin(self, db: sqlite_utils.Database, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
+    def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
         """The number of a new import, or of the one that had the same content and options: finished or not, it is that
         one, under its own name.
         """
@@ -98,7 +98,7 @@ class Imports(Repository):
         return insert_row(db, "imports", row)
 
     @write
-    def add(self, db: sqlite_utils.Database, number: int, images: Sequence[NewImage]) -> int:
+    def add(self, db: Db, number: int, images: Sequence[NewImage]) -> int:
         """Bring in images with their files; those that the import has stay as they are. Returns how many came new to
         the catalogue.
         """
@@ -120,7 +120,7 @@ class Imports(Repository):
     @write
     def finish(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         number: int,
         layout: str,
         header: Mapping[str, Any],
@@ -139,18 +139,18 @@ class Imports(Repository):
         )
 
     @read
-    def get(self, db: sqlite_utils.Database, number: int) -> Import:
+    def get(self, db: Db, number: int) -> Import:
         """One import. Raises UserError for an unknown number."""
         return _get(db, number)
 
     @read
-    def all(self, db: sqlite_utils.Database) -> tuple[Import, ...]:
+    def all(self, db: Db) -> tuple[Import, ...]:
         """Every import, the latest first."""
         numbers = db.execute("SELECT id FROM imports ORDER BY id DESC").fetchall()
         return tuple(_get(db, number) for (number,) in numbers)
 
     @read
-    def find(self, db: sqlite_utils.Database, content: str, options: Mapping[str, Any]) -> Import | None:
+    def find(self, db: Db, content: str, options: Mapping[str, Any]) -> Import | None:
         """The import that had this content and these options."""
         row = db.execute(
             "SELECT id FROM imports WHERE content = ? AND options = ?", [content, _key(options)]
@@ -158,14 +158,14 @@ class Imports(Repository):
         return _get(db, row[0]) if row is not None else None
 
     @read
-    def held(self, db: sqlite_utils.Database, number: int) -> frozenset[str]:
+    def held(self, db: Db, number: int) -> frozenset[str]:
         """The images that an import has brought in so far."""
         rows = db.execute("SELECT image FROM imported_images WHERE import = ?", [number])
         return frozenset(image for (image,) in rows)
 
     @read
     def rows(
-        self, db: sqlite_utils.Database, number: int, after: int = 0, limit: int = 100, kind: RowKind | None = None
+        self, db: Db, number: int, after: int = 0, limit: int = 100, kind: RowKind | None = None
     ) -> tuple[tuple[int, ImportRow], ...]:
         """At most `limit` rows of the report behind the row `after`, each with its number; of one kind if asked."""
         query = "SELECT * FROM import_rows WHERE import = ? AND id > ? AND (? IS NULL OR kind = ?) ORDER BY id LIMIT ?"
@@ -182,7 +182,7 @@ class Imports(Repository):
             after = page[-1][0]
 
     @read
-    def of_entries(self, db: sqlite_utils.Database, entries: Sequence[int]) -> tuple[tuple[str, ImportedImage], ...]:
+    def of_entries(self, db: Db, entries: Sequence[int]) -> tuple[tuple[str, ImportedImage], ...]:
         """The images that these entries of the catalogue were made for, each with the name of its import, in the order
         of the entries; those of test cases are left out.
         """
@@ -196,9 +196,7 @@ class Imports(Repository):
         return tuple((row["import_name"], _image(row)) for row in db.query(query, [json.dumps(list(entries))]))
 
     @read
-    def _page(
-        self, db: sqlite_utils.Database, number: int, linked: bool, after: int
-    ) -> tuple[tuple[int, ImportedImage], ...]:
+    def _page(self, db: Db, number: int, linked: bool, after: int) -> tuple[tuple[int, ImportedImage], ...]:
         query = f"""
             SELECT brought.*, catalogue.test_case, iif(made, catalogue.label, brought.label) AS label_now
             FROM imported_images AS brought
@@ -209,7 +207,7 @@ class Imports(Repository):
         return tuple((row["id"], _image(row)) for row in db.query(query, [number, after]))
 
 
-def _get(db: sqlite_utils.Database, number: int) -> Import:
+def _get(db: Db, number: int) -> Import:
     row = _row(db, number)
     images, made, sources = db.execute(_COUNTS, [number]).fetchone()
     rows = dict(db.execute(_TOLD, [number]).fetchall())
@@ -217,7 +215,7 @@ def _get(db: sqlite_utils.Database, number: int) -> Import:
     return record_of(Import, row, header=header, images=images, made=made, sources=sources, rows=rows)
 
 
-def _row(db: sqlite_utils.Database, number: int) -> Row:
+def _row(db: Db, number: int) -> Row:
     for row in list(db.query("SELECT * FROM imports WHERE id = ?", [number])):
         return row
     raise UserError(f"There is no import {number}; take one from the list.", field="number")
@@ -227,7 +225,7 @@ def _key(options: Mapping[str, Any]) -> str:
     return json.dumps(options, sort_keys=True)
 
 
-def _entry_of(db: sqlite_utils.Database, image: str) -> tuple[int, bool]:
+def _entry_of(db: Db, image: str) -> tuple[int, bool]:
     """The entry that a picture has in the catalogue, or the number of a new one. What is of a deleted run cannot be
     seen, and does not count.
     """

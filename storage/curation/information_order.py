@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.catalogue import Order, PageKey
 from core.image_filter import ImageFilter
@@ -64,9 +64,7 @@ class InformationWalk:
         return REASONS - int(min(max(key.number, 0), REASONS)) if key.number is not None else REASONS + 1
 
 
-def walk(
-    db: sqlite_utils.Database, wanted: ImageFilter, order: Order, held: Held | None = None
-) -> Walk | InformationWalk:
+def walk(db: Db, wanted: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
     """What a filter means in an order, or what was held of it."""
     selection = Selection(db, wanted, held)
     if order.sort != "information":
@@ -74,13 +72,13 @@ def walk(
     return InformationWalk(selection, held.strata if held is not None and held.strata else _strata(db, selection))
 
 
-def hold(db: sqlite_utils.Database, wanted: ImageFilter, order: Order) -> Held:
+def hold(db: Db, wanted: ImageFilter, order: Order) -> Held:
     """What a filter means now."""
     selection = Selection(db, wanted)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
 
 
-def _strata(db: sqlite_utils.Database, selection: Selection) -> tuple[Bits, ...]:
+def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
     """The entries without a verdict, those with most reasons to look at them first; at last those with one."""
     decided = selection.value("review", "accepted", "rejected")
     open_ones = selection.bits & ~decided
@@ -106,7 +104,7 @@ def _strata(db: sqlite_utils.Database, selection: Selection) -> tuple[Bits, ...]
     return (*strata, selection.bits & decided)
 
 
-def _without_decision(db: sqlite_utils.Database, selection: Selection, open_ones: Bits) -> Bits:
+def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
     reviewed = "SELECT 1 FROM catalogue_values WHERE facet = 'review' AND value <> 'open' AND entries > 0"
     if db.execute(reviewed).fetchone() is None:
         return open_ones

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import sqlite_utils
 from numpy.typing import NDArray
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.validity_score import Agreement, ScoreRun, ValidityScore
@@ -41,7 +41,7 @@ class Scores(Repository):
     """The scores of one workspace. All methods may be called from any thread."""
 
     @write
-    def save(self, db: sqlite_utils.Database, new: NewScores) -> int:
+    def save(self, db: Db, new: NewScores) -> int:
         """Replace the scores of images of its task, and all scores that are not of one task; return the number of the
         run. Raises ValueError for no score or one not in 0 to 1.
         """
@@ -82,27 +82,27 @@ class Scores(Repository):
         return run
 
     @read
-    def latest(self, db: sqlite_utils.Database) -> tuple[ScoreRun, ...]:
+    def latest(self, db: Db) -> tuple[ScoreRun, ...]:
         """What the scores of the catalogue come from, by task; () where no image has one."""
         found = [one for run in _in_use(db) for one in _runs(db, "WHERE id = ?", run)]
         return tuple(sorted(found, key=lambda one: one.task or ""))
 
     @read
-    def get(self, db: sqlite_utils.Database, run: int) -> ScoreRun:
+    def get(self, db: Db, run: int) -> ScoreRun:
         """Any run. Raises UserError for one that there is not."""
         for found in _runs(db, "WHERE id = ?", run):
             return found
         raise UserError(f"Images were never scored under the number {run}.", field="run")
 
 
-def _forget(db: sqlite_utils.Database) -> None:
+def _forget(db: Db) -> None:
     db.execute(f"DELETE FROM catalogue_numbers WHERE measure = {NUMBER}")
     query = "SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ? OR facet = ?"
     for (value,) in db.execute(query, [MEASURE, f"bin:{MEASURE}"]).fetchall():
         drop_set(db, value)
 
 
-def _runs(db: sqlite_utils.Database, which: str, *values: int) -> tuple[ScoreRun, ...]:
+def _runs(db: Db, which: str, *values: int) -> tuple[ScoreRun, ...]:
     query = f"""
         SELECT id, json_extract(learnt, '$.task') AS task, studies, json_extract(learnt, '$.names') AS checks,
             agreement, images, created
@@ -122,7 +122,7 @@ def _runs(db: sqlite_utils.Database, which: str, *values: int) -> tuple[ScoreRun
     )
 
 
-def _in_use(db: sqlite_utils.Database) -> list[int]:
+def _in_use(db: Db) -> list[int]:
     """The runs whose scores the catalogue has: the latest of each task, and none from before one that is of all."""
     found: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
@@ -132,7 +132,7 @@ def _in_use(db: sqlite_utils.Database) -> list[int]:
     return list(found.values())
 
 
-def _scores_in_use(db: sqlite_utils.Database) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The entries of the catalogue that have a score, ascending, and their scores."""
     entries, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for run in _in_use(db):
@@ -146,7 +146,7 @@ def _scores_in_use(db: sqlite_utils.Database) -> tuple[NDArray[np.int64], NDArra
     return both[order], numbers[order]
 
 
-def scored_rows(db: sqlite_utils.Database) -> list[Row]:
+def scored_rows(db: Db) -> list[Row]:
     """The rows of `catalogue_numbers` that follow from the runs in use."""
     measure = db.execute(f"SELECT {NUMBER}").fetchone()[0]
     entries, scores = _scores_in_use(db)

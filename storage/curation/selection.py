@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.catalogue import Order, PageKey
 from core.image_filter import UNREAD, ImageFilter, ScoreBand
@@ -57,7 +57,7 @@ class Held:
 class Selection:
     """The entries that a filter means, in the snapshot of `db`; or those that were held when it was asked before."""
 
-    def __init__(self, db: sqlite_utils.Database, wanted: ImageFilter, held: Held | None = None) -> None:
+    def __init__(self, db: Db, wanted: ImageFilter, held: Held | None = None) -> None:
         self._db, self.filter = db, wanted
         self._parts: dict[tuple[int, int], Bits] = {}
         self._words: str | None = ""
@@ -264,7 +264,7 @@ class Selection:
 class Walk:
     """A selection in an order: what stands before and behind a place, and what stands at one."""
 
-    def __init__(self, db: sqlite_utils.Database, selection: Selection, order: Order) -> None:
+    def __init__(self, db: Db, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order
         self._falling = order.falling and order.sort != "source"
         self._measure = f"check:{order.check}" if order.sort == "check" else order.sort

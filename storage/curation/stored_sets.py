@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 import numpy as np
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from storage.curation.entry_sets import (
     CHUNK,
@@ -20,7 +20,7 @@ from storage.curation.entry_sets import (
 from storage.engine.rows import insert_row
 
 
-def change_sets(db: sqlite_utils.Database) -> None:
+def change_sets(db: Db) -> None:
     """Make the changes that triggers have noted in `pending_set_changes`."""
     changes = db.execute(f"""
         SELECT (value << {KEY_BITS}) | (entry >> {CHUNK_BITS}), entry & {CHUNK - 1}, put
@@ -32,13 +32,13 @@ def change_sets(db: sqlite_utils.Database) -> None:
     db.execute("DELETE FROM pending_set_changes")
 
 
-def value_id(db: sqlite_utils.Database, facet: str, value: str) -> int:
+def value_id(db: Db, facet: str, value: str) -> int:
     """The number of a value of a facet, which is added if it is new."""
     row = db.execute("SELECT id FROM catalogue_values WHERE facet = ? AND value = ?", [facet, value]).fetchone()
     return int(row[0]) if row else insert_row(db, "catalogue_values", {"facet": facet, "value": value})
 
 
-def make_set(db: sqlite_utils.Database, value: int, entries: Numbers) -> None:
+def make_set(db: Db, value: int, entries: Numbers) -> None:
     """Store the set of a value that has none, and its number of entries in runs not deleted. `entries` ascend."""
     number = 0
     present = value_id(db, "there", "") << KEY_BITS
@@ -49,12 +49,12 @@ def make_set(db: sqlite_utils.Database, value: int, entries: Numbers) -> None:
     db.execute("UPDATE catalogue_values SET entries = ? WHERE id = ?", [number, value])
 
 
-def drop_set(db: sqlite_utils.Database, value: int) -> None:
+def drop_set(db: Db, value: int) -> None:
     """Remove the set of a value, which no entry has any more."""
     db.execute("DELETE FROM catalogue_sets WHERE id >= ? AND id < ?", [value << KEY_BITS, (value + 1) << KEY_BITS])
     db.execute("UPDATE catalogue_values SET entries = 0 WHERE id = ?", [value])
 
 
-def _members(db: sqlite_utils.Database, key: int) -> bytes:
+def _members(db: Db, key: int) -> bytes:
     row = db.execute("SELECT members FROM catalogue_sets WHERE id = ?", [key]).fetchone()
     return row[0] if row else b""

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import sqlite_utils
 from numpy.typing import NDArray
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from storage.curation.entry_sets import Numbers
@@ -90,9 +90,7 @@ class Vectors(Repository):
             return table
 
     @write
-    def add(
-        self, db: sqlite_utils.Database, embedder: str, entries: Sequence[int], vectors: NDArray[np.floating]
-    ) -> int:
+    def add(self, db: Db, embedder: str, entries: Sequence[int], vectors: NDArray[np.floating]) -> int:
         """Save the vectors (entries, dimensions) of entries, whatever their lengths; returns how many are new. One that
         an entry has already stays.
 
@@ -122,13 +120,13 @@ class Vectors(Repository):
         return int(new.sum())
 
     @read
-    def images_of(self, db: sqlite_utils.Database, entries: Iterable[int]) -> dict[int, str]:
+    def images_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
         """The SHA-256 of the image of each of these entries of the catalogue."""
         query = "SELECT catalogue.id, image FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value"
         return dict(db.execute(query, [pack([int(entry) for entry in entries])]).fetchall())
 
     @read
-    def sources_of(self, db: sqlite_utils.Database, entries: Iterable[int]) -> dict[int, str]:
+    def sources_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
         """The SHA-256 of the source of each of these entries; those without one are left out."""
         query = """
             SELECT catalogue.id, source FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value
@@ -137,10 +135,10 @@ class Vectors(Repository):
         return dict(db.execute(query, [pack([int(entry) for entry in entries])]).fetchall())
 
     @read
-    def _held(self, db: sqlite_utils.Database, embedder: str) -> _Files | None:
+    def _held(self, db: Db, embedder: str) -> _Files | None:
         return _files(db, embedder)
 
-    def _files_to_add(self, db: sqlite_utils.Database, embedder: str, dimensions: int) -> _Files:
+    def _files_to_add(self, db: Db, embedder: str, dimensions: int) -> _Files:
         held = _files(db, embedder)
         if held is not None and self._whole(held) < held.vectors:
             log.warning("The vectors of %s are not whole in %s; they are worked out anew.", embedder, self.folder)
@@ -171,7 +169,7 @@ class Vectors(Repository):
         return self.folder / f"{number}.rows", self.folder / f"{number}.entries"
 
 
-def _files(db: sqlite_utils.Database, embedder: str) -> _Files | None:
+def _files(db: Db, embedder: str) -> _Files | None:
     query = "SELECT id, dimensions, vectors FROM embedders WHERE name = ?"
     return next((_Files(*row) for row in db.execute(query, [embedder])), None)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar, get_type_hints
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.types import from_plain, to_plain
@@ -80,19 +80,19 @@ def sha_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def insert_row(db: sqlite_utils.Database, table: str, row: Row) -> int:
+def insert_row(db: Db, table: str, row: Row) -> int:
     """Add a row with every value bound; return its id."""
     key = db.table(table).insert(dict(row)).last_pk
     assert key is not None  # insert() without ignore always has one
     return int(key)
 
 
-def require_run(db: sqlite_utils.Database, run_id: str) -> None:
+def require_run(db: Db, run_id: str) -> None:
     """Raises UserError when there is no such run."""
     if not run_exists(db, run_id):
         raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.", field="run")
 
 
-def run_exists(db: sqlite_utils.Database, run_id: str) -> bool:
+def run_exists(db: Db, run_id: str) -> bool:
     """Whether there is such a run, removed or not."""
     return db.execute("SELECT 1 FROM runs WHERE id = ?", [run_id]).fetchone() is not None

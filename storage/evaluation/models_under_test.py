@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import sqlite_utils
 from numpy.typing import NDArray
+from sqlite_utils import Database as Db
 
 from core.model_identity import ModelIdentity, Preprocessing
 from core.predictions import TOP
@@ -81,7 +81,7 @@ class ModelsUnderTest(Repository):
     @write
     def record(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         asked: str,
         identity: ModelIdentity,
         title: str,
@@ -113,7 +113,7 @@ class ModelsUnderTest(Repository):
         return model
 
     @read
-    def asked_for(self, db: sqlite_utils.Database, asked: str) -> StoredModel | None:
+    def asked_for(self, db: Db, asked: str) -> StoredModel | None:
         """The model that was loaded for `asked` the last time; None where none was."""
         query = """
             SELECT * FROM models_under_test WHERE id = (
@@ -128,7 +128,7 @@ class ModelsUnderTest(Repository):
         return asked if model is None else model.key
 
     @read
-    def all(self, db: sqlite_utils.Database) -> tuple[AskedModel, ...]:
+    def all(self, db: Db) -> tuple[AskedModel, ...]:
         """All models with the settings by which each was loaded the last time, the latest first."""
         query = """
             SELECT models_under_test.*, settings FROM models_under_test JOIN models_asked ON models_asked.id = (
@@ -138,9 +138,7 @@ class ModelsUnderTest(Repository):
         return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(query))
 
     @read
-    def probabilities(
-        self, db: sqlite_utils.Database, model: StoredModel, after: int = 0
-    ) -> tuple[ProbabilityRows, int]:
+    def probabilities(self, db: Db, model: StoredModel, after: int = 0) -> tuple[ProbabilityRows, int]:
         """All that a classifier said in rows behind the row `after`, and the last row there is."""
         size = 2 * len(model.identity.classes)
         images: list[str] = []
@@ -160,32 +158,32 @@ class ModelsUnderTest(Repository):
         return ProbabilityRows(images, first, numbers), last
 
     @read
-    def latest(self, db: sqlite_utils.Database, key: str, after: int = 0) -> dict[str, int]:
+    def latest(self, db: Db, key: str, after: int = 0) -> dict[str, int]:
         """Map images by SHA-256 to the id of the model's latest prediction, if it is after the id `after`."""
         query = "SELECT image, max(id) FROM predictions WHERE model = ? AND id > ? GROUP BY image"
         return dict(db.execute(query, [key, after]).fetchall())
 
     @read
-    def classes_of(self, db: sqlite_utils.Database, key: str) -> tuple[str, ...]:
+    def classes_of(self, db: Db, key: str) -> tuple[str, ...]:
         """The names of the classes in the class maps of the segmenter of a key, by number; () where it said nothing."""
         query = "SELECT classes FROM predictions WHERE model = ? ORDER BY id DESC LIMIT 1"
         found = db.execute(query, [key]).fetchone()
         return tuple(json.loads(found[0])) if found is not None else ()
 
     @read
-    def known_classes(self, db: sqlite_utils.Database, key: str) -> tuple[str, ...]:
+    def known_classes(self, db: Db, key: str) -> tuple[str, ...]:
         """All classes that the model of a key knows, by number; () where it was never loaded here."""
         found = db.execute("SELECT classes FROM models_under_test WHERE key = ?", [key]).fetchone()
         return tuple(json.loads(found[0])) if found is not None else ()
 
     @read
-    def guesses(self, db: sqlite_utils.Database, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
+    def guesses(self, db: Db, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
         """The image and the likeliest classes, plain, of some predictions."""
         query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"
         return [(image, json.loads(top)) for image, top in db.execute(query, [pack(list(predictions))])]
 
     @read
-    def doubts(self, db: sqlite_utils.Database, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
+    def doubts(self, db: Db, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
         """How unsure the segmenter of a key is of images: their SHA-256, entropy and DeepGini as (images, 2), of what
         it said after the prediction `after`, in that order: a later one of the same image counts. And the last
         prediction of which that is known.
@@ -200,7 +198,7 @@ class ModelsUnderTest(Repository):
         return [image for image, *_ in found], np.array([row[1:] for row in found]).reshape(-1, 2), last
 
     @write
-    def keep_pixel_counts(self, db: sqlite_utils.Database, new: Iterable[NewPixelCount]) -> None:
+    def keep_pixel_counts(self, db: Db, new: Iterable[NewPixelCount]) -> None:
         """Save what a segmenter makes of masks, all or none; what is there stays."""
         time = now()
         rows = (
@@ -212,15 +210,13 @@ class ModelsUnderTest(Repository):
         db.conn.executemany(insert, rows)
 
     @read
-    def counted(self, db: sqlite_utils.Database, key: str) -> set[tuple[int, str]]:
+    def counted(self, db: Db, key: str) -> set[tuple[int, str]]:
         """The predictions of the model of a key, each with a mask that its pixels are counted for."""
         query = "SELECT prediction, mask FROM predictions JOIN pixel_counts ON prediction = predictions.id"
         return set(db.execute(f"{query} WHERE model = ?", [key]).fetchall())
 
     @read
-    def pixel_counts(
-        self, db: sqlite_utils.Database, key: str, after: int = 0
-    ) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
+    def pixel_counts(self, db: Db, key: str, after: int = 0) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
         """Image, mask, and how many pixels of each class of the mask the model of a key calls what (`PIXELS`), of what
         was saved after the row `after`, in that order: a later one of the same image and mask counts. And the last row
         that there is.
@@ -238,9 +234,7 @@ class ModelsUnderTest(Repository):
         return found, last
 
 
-def insert_probabilities(
-    db: sqlite_utils.Database, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str
-) -> None:
+def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:
     """Add what a classifier says of images: the SHA-256 of each, and a probability for each class."""
     new = ((model, image, *_packed(numbers), time) for image, numbers in rows)
     insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"

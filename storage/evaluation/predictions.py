@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import sqlite_utils
 from numpy.typing import NDArray
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.images import StoredImage
@@ -65,7 +65,7 @@ class Predictions(Repository):
     @write
     def _extend(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         new: tuple[NewPrediction, ...],
         maps: list[StoredImage | None],
         model: int | None,
@@ -87,7 +87,7 @@ class Predictions(Repository):
         return ids
 
     @read
-    def latest(self, db: sqlite_utils.Database, sha: str, model: str) -> Prediction | None:
+    def latest(self, db: Db, sha: str, model: str) -> Prediction | None:
         """What `model` said of the image last; None when it was never asked, or the file of its class map is gone."""
         query = "SELECT * FROM predictions WHERE image = ? AND model = ? ORDER BY id DESC LIMIT 1"
         for row in db.query(query, [sha, model]):
@@ -112,7 +112,7 @@ def prediction_of(row: Row, images: Path) -> Prediction | None:
     )
 
 
-def _insert(db: sqlite_utils.Database, new: NewPrediction, stored: StoredImage | None, time: str) -> int:
+def _insert(db: Db, new: NewPrediction, stored: StoredImage | None, time: str) -> int:
     if stored is not None:
         keep_image(db, stored)
     said = new.prediction

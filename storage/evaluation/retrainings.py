@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import insert_row, now, pack, record_of
@@ -32,7 +32,7 @@ class Retrainings(Repository):
     """All retrainings of a workspace. All methods may be called from any thread."""
 
     @write
-    def keep(self, db: sqlite_utils.Database, about: str, asked: str, model: int, told: dict[str, Any]) -> int:
+    def keep(self, db: Db, about: str, asked: str, model: int, told: dict[str, Any]) -> int:
         """Save a result, unless it equals the latest one of the same question; returns the id."""
         text = pack(told)
         query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
@@ -44,7 +44,7 @@ class Retrainings(Repository):
         )
 
     @read
-    def kept(self, db: sqlite_utils.Database, about: str = "") -> tuple[StoredRetraining, ...]:
+    def kept(self, db: Db, about: str = "") -> tuple[StoredRetraining, ...]:
         """All that was worked out, or what is about the same images and model alone, the latest first."""
         query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
         rows = db.query(query, [about])

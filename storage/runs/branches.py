@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.types import EditType, StageName, StageValue
 from storage.engine.rows import now, pack
@@ -43,7 +43,7 @@ class LatestRun:
     """Of the runs of the source: those that are limited to the same edit types, and have no image yet."""
 
 
-def begin_from(db: sqlite_utils.Database, branch: Branch) -> str:
+def begin_from(db: Db, branch: Branch) -> str:
     """The id of the new run, which begins with what it gets here."""
     new_id = secrets.token_hex(8)
     row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [branch.run]))
@@ -57,7 +57,7 @@ def begin_from(db: sqlite_utils.Database, branch: Branch) -> str:
     return new_id
 
 
-def _name_with(db: sqlite_utils.Database, name: str, ending: str) -> str:
+def _name_with(db: Db, name: str, ending: str) -> str:
     """ "Street, copy", or "Street, copy 2" where a run has that name already."""
     taken = {row["name"] for row in db.query("SELECT DISTINCT name FROM run_states")}
     ending = f", {ending[: LONGEST_NAME // 2]}"
@@ -67,7 +67,7 @@ def _name_with(db: sqlite_utils.Database, name: str, ending: str) -> str:
 
 
 def latest_of_sources(
-    db: sqlite_utils.Database, recipes: Collection[str], label: str, keywords: Collection[EditType], begun_for: str
+    db: Db, recipes: Collection[str], label: str, keywords: Collection[EditType], begun_for: str
 ) -> tuple[LatestRun, ...]:
     """As `Runs.by_source` says."""
     query = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
 from core.stored_runs import StoredValue
@@ -14,7 +14,7 @@ from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_o
 
 
 def insert_value(
-    db: sqlite_utils.Database,
+    db: Db,
     run_id: str,
     stage: StageName,
     value: StageValue[Any],
@@ -45,7 +45,7 @@ def insert_value(
     )
 
 
-def repeat_value(db: sqlite_utils.Database, value_id: int) -> int | None:
+def repeat_value(db: Db, value_id: int) -> int | None:
     """An earlier version once more, as the latest; returns its id, None when there is none with this id."""
     for row in list(db.query("SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])):
         plain = {name: value for name, value in row.items() if name != "id"}
@@ -53,14 +53,14 @@ def repeat_value(db: sqlite_utils.Database, value_id: int) -> int | None:
     return None
 
 
-def empty_stage(db: sqlite_utils.Database, run_id: str, stage: StageName) -> int:
+def empty_stage(db: Db, run_id: str, stage: StageName) -> int:
     """A version that says that the stage has no value again; returns its id. The versions before it stay."""
     texts = dict.fromkeys(("model", "prompt", "raw_reply", "inputs_key"), "")
     plain = {"value": "null", "author": "person", "settings": "{}", "seed": "0", "attempts": 0, "seconds": 0.0}
     return insert_row(db, "stage_values", {"run": run_id, "stage": stage, **plain, **texts, "created": now()})
 
 
-def begin_steps(db: sqlite_utils.Database, run_id: str) -> None:
+def begin_steps(db: Db, run_id: str) -> None:
     """Nothing that was saved of the run until now can be taken back: with it the run begins."""
     (state,) = db.execute("SELECT max(id) FROM run_states WHERE run = ?", [run_id]).fetchone()
     db.table("undo_log").insert({"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
@@ -70,18 +70,18 @@ BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = s
 """The last state of a run that it began with; 0 where that is not said."""
 
 
-def waits(db: sqlite_utils.Database, run_id: str) -> bool:
+def waits(db: Db, run_id: str) -> bool:
     """Whether a run stands in no list yet, since nothing was done with it."""
     query = f"SELECT removed AND state <= {BEGUN} FROM run_summaries AS summary WHERE run = ?"
     return bool(db.execute(query, [run_id]).fetchone()[0])
 
 
-def appear(db: sqlite_utils.Database, run_id: str) -> None:
+def appear(db: Db, run_id: str) -> None:
     if waits(db, run_id):
         append_state(db, run_id, {**latest_state(db, run_id), "removed": 0})
 
 
-def change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int | None:
+def change_state(db: Db, run_id: str, **changes: Any) -> int | None:
     require_run(db, run_id)
     state = latest_state(db, run_id)
     if all(state[field] == value for field, value in changes.items()):
@@ -91,17 +91,17 @@ def change_state(db: sqlite_utils.Database, run_id: str, **changes: Any) -> int 
     return append_state(db, run_id, {**latest_state(db, run_id), **changes})
 
 
-def append_state(db: sqlite_utils.Database, run_id: str, state: Row) -> int:
+def append_state(db: Db, run_id: str, state: Row) -> int:
     return insert_row(db, "run_states", {"run": run_id, **state, "created": now()})
 
 
-def latest_state(db: sqlite_utils.Database, run_id: str) -> dict[str, Any]:
+def latest_state(db: Db, run_id: str) -> dict[str, Any]:
     """What a person may change, without the row's own columns."""
     row = dict(next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id])))
     return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
 
 
-def latest_values(db: sqlite_utils.Database, run_id: str) -> dict[StageName, StoredValue]:
+def latest_values(db: Db, run_id: str) -> dict[StageName, StoredValue]:
     """By stage, in the order of the stages. Values of stages that no known recipe has stay where they are."""
     latest = "SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage"
     query = f"SELECT * FROM stage_values WHERE id IN ({latest}) AND value <> 'null'"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import sqlite_utils
 from PIL import Image
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.images import StoredImage
@@ -129,7 +129,7 @@ class Runs(Repository):
         return self._database.write(lambda db: tuple(_import_run(db, run) for run in saved))
 
     @write
-    def duplicate(self, db: sqlite_utils.Database, run_id: str) -> str:
+    def duplicate(self, db: Db, run_id: str) -> str:
         """A new run with the source, task, settings, mask, prompts and latest values of this one; returns its id.
 
         Test cases stay where they were made: one image counted in two runs would count twice in everything that
@@ -140,7 +140,7 @@ class Runs(Repository):
         return begin_from(db, Branch(run_id, "copy", json.loads(latest_state(db, run_id)["settings"]), values))
 
     @write
-    def branch(self, db: sqlite_utils.Database, branches: Sequence[Branch]) -> tuple[str, ...]:
+    def branch(self, db: Db, branches: Sequence[Branch]) -> tuple[str, ...]:
         """Begin runs from others with own settings and values, all or none; return their ids. Raises UserError."""
         for one in branches:
             require_run(db, one.run)
@@ -149,27 +149,27 @@ class Runs(Repository):
     # What a person may change. Each change is another row, and the latest one counts
 
     @write
-    def rename(self, db: sqlite_utils.Database, run_id: str, name: str) -> None:
+    def rename(self, db: Db, run_id: str, name: str) -> None:
         """Give the run another name. Raises UserError for an unknown run, or a name that is empty or too long."""
         change_state(db, run_id, name=_name(name))
 
     @write
-    def set_task(self, db: sqlite_utils.Database, run_id: str, task: Task) -> None:
+    def set_task(self, db: Db, run_id: str, task: Task) -> None:
         """Give the run another task. Raises UserError for an unknown run."""
         change_state(db, run_id, task=pack_value(task))
 
     @write
-    def set_recipe(self, db: sqlite_utils.Database, run_id: str, recipe: str) -> None:
+    def set_recipe(self, db: Db, run_id: str, recipe: str) -> None:
         """Give the run another recipe, by its name; its values stay. Raises UserError for an unknown run."""
         change_state(db, run_id, recipe=recipe)
 
     @write
-    def set_settings(self, db: sqlite_utils.Database, run_id: str, settings: Mapping[str, Any]) -> int | None:
+    def set_settings(self, db: Db, run_id: str, settings: Mapping[str, Any]) -> int | None:
         """Change the settings. Return the new state, None if nothing changed. Raises UserError for an unknown run."""
         return change_state(db, run_id, settings=pack(dict(settings)))
 
     @write
-    def set_prompts(self, db: sqlite_utils.Database, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
+    def set_prompts(self, db: Db, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
         """Give the run the prompt templates that a person edited, all at once. Returns and raises as `set_settings`."""
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
@@ -181,26 +181,26 @@ class Runs(Repository):
         self._database.write(lambda db: change_state(db, run_id, **mask_columns(db, stored, classes or {})))
 
     @write
-    def remove(self, db: sqlite_utils.Database, *run_ids: str) -> None:
+    def remove(self, db: Db, *run_ids: str) -> None:
         """Take runs out of the list of runs; nothing of them is lost. Raises UserError for an unknown run."""
         for run_id in run_ids:
             change_state(db, run_id, removed=1)
 
     @write
-    def restore(self, db: sqlite_utils.Database, *run_ids: str) -> None:
+    def restore(self, db: Db, *run_ids: str) -> None:
         """Put removed runs back into the list of runs. Raises UserError for an unknown run."""
         for run_id in run_ids:
             change_state(db, run_id, removed=0)
 
     @write
-    def begun_with(self, db: sqlite_utils.Database, run_id: str, listed: bool) -> None:
+    def begun_with(self, db: Db, run_id: str, listed: bool) -> None:
         """Say that a run begins with what it has. Unless `listed` it stays out of the list until something is done."""
         if not listed:
             change_state(db, run_id, removed=1)
         begin_steps(db, run_id)
 
     @write
-    def appear(self, db: sqlite_utils.Database, run_id: str) -> None:
+    def appear(self, db: Db, run_id: str) -> None:
         """Something is done with the run: the list has it from now on. Raises UserError for an unknown run."""
         require_run(db, run_id)
         appear(db, run_id)
@@ -208,14 +208,12 @@ class Runs(Repository):
     # Values of the text stages
 
     @write
-    def append_value(
-        self, db: sqlite_utils.Database, run_id: str, stage: StageName, value: StageValue[Any], batch: str = ""
-    ) -> int:
+    def append_value(self, db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
         """Save a new version of a stage's value; return its id. Those of one `batch` are taken back together."""
         return insert_value(db, run_id, stage, value, batch)
 
     @write
-    def bring_back(self, db: sqlite_utils.Database, value_id: int) -> int:
+    def bring_back(self, db: Db, value_id: int) -> int:
         """Save a copy of an earlier version as the latest; return its id. Raises UserError if there is none."""
         number = repeat_value(db, value_id)
         if number is not None:
@@ -223,7 +221,7 @@ class Runs(Repository):
         raise UserError(f"There is no version {value_id} to bring back; pick one from the history.", field="version")
 
     @read
-    def history(self, db: sqlite_utils.Database, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
+    def history(self, db: Db, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
         """Every version of a stage's value, oldest first. Raises UserError for an unknown run."""
         require_run(db, run_id)
         query = "SELECT * FROM stage_values WHERE run = ? AND stage = ? AND value <> 'null' ORDER BY id"
@@ -233,12 +231,12 @@ class Runs(Repository):
     # Looking
 
     @read
-    def exists(self, db: sqlite_utils.Database, run_id: str) -> bool:
+    def exists(self, db: Db, run_id: str) -> bool:
         """Whether there is such a run, removed or not."""
         return run_exists(db, run_id)
 
     @read
-    def get(self, db: sqlite_utils.Database, run_id: str) -> Run:
+    def get(self, db: Db, run_id: str) -> Run:
         """The run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
         images = self._images.folder
         require_run(db, run_id)
@@ -266,28 +264,28 @@ class Runs(Repository):
         )
 
     @read
-    def mask(self, db: sqlite_utils.Database, run_id: str) -> tuple[str | None, Mapping[int, str]]:
+    def mask(self, db: Db, run_id: str) -> tuple[str | None, Mapping[int, str]]:
         """Return the SHA-256 of the mask or None, and its class names. Raises UserError for an unknown run."""
         require_run(db, run_id)
         state = latest_state(db, run_id)
         return state["mask"], {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
 
     @read
-    def states(self, db: sqlite_utils.Database, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
+    def states(self, db: Db, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
         """Return settings and prompts over time from the state `since` on. Raises UserError for an unknown run."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
         return tuple(_state(row) for row in db.query(query, [run_id, since]))
 
     @read
-    def prompt_states(self, db: sqlite_utils.Database, run_id: str) -> tuple[StoredState, ...]:
+    def prompt_states(self, db: Db, run_id: str) -> tuple[StoredState, ...]:
         """Of the states of a run those with which its prompts became others, oldest first."""
         changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
         query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
         return tuple(_state(row) for row in db.query(query, [run_id]))
 
     @read
-    def edited(self, db: sqlite_utils.Database, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
+    def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
         """Count the values that people changed by profile and stage, in these runs or in all that are not deleted."""
         query = """
             SELECT profile, stage, count(*) AS "values", sum(author = 'person' AND NOT EXISTS (
@@ -307,7 +305,7 @@ class Runs(Repository):
 
     @read
     def search(
-        self, db: sqlite_utils.Database, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
+        self, db: Db, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
     ) -> tuple[RunSummary, ...]:
         """The runs, the one that was worked on last first; with `removed` those that a person deleted.
 
@@ -329,7 +327,7 @@ class Runs(Repository):
         return tuple(_summary(row, self._images.folder) for row in db.query(query, values))
 
     @read
-    def lines(self, db: sqlite_utils.Database, limit: int) -> tuple[RunSummary, ...]:
+    def lines(self, db: Db, limit: int) -> tuple[RunSummary, ...]:
         """The runs, the one that was worked on last first, without the deleted ones. The latest run of a batch stands
         for all of its runs. Runs far behind the latest ones are not looked at.
         """
@@ -353,7 +351,7 @@ class Runs(Repository):
         return tuple(_line(row, self._images.folder) for row in rows)
 
     @read
-    def count(self, db: sqlite_utils.Database, find: str = "") -> int:
+    def count(self, db: Db, find: str = "") -> int:
         """How many runs there are, without the deleted ones, that have `find` in their name or label."""
         query = (
             "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(casefold(search), :find))"
@@ -363,7 +361,7 @@ class Runs(Repository):
     @read
     def by_source(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         recipes: Collection[str],
         label: str = "",
         keywords: Collection[EditType] = (),
@@ -389,7 +387,7 @@ def is_run_id(text: str) -> bool:
 
 
 def insert_run(
-    db: sqlite_utils.Database,
+    db: Db,
     source: StoredImage,
     task: Task,
     profile: str,
@@ -412,7 +410,7 @@ def insert_run(
     return run_id
 
 
-def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
+def _import_run(db: Db, saved: _SavedRun) -> str:
     record = saved.record
     free = is_run_id(record.id) and not run_exists(db, record.id)
     run_id = insert_run(
@@ -438,7 +436,7 @@ def _import_run(db: sqlite_utils.Database, saved: _SavedRun) -> str:
     return run_id
 
 
-def mask_columns(db: sqlite_utils.Database, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
+def mask_columns(db: Db, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
     """The columns of a mask whose file is on the disk, or of none."""
     if mask is None:
         return {"mask": None, "mask_classes": "{}"}

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
 from core.errors import UserError
@@ -81,14 +81,14 @@ class TestCases(Repository):
         """
         saved = save_cases(self._images, self._thumbnails, cases)
 
-        def extend(db: sqlite_utils.Database) -> tuple[int, ...]:
+        def extend(db: Db) -> tuple[int, ...]:
             require_run(db, run_id)
             return insert_test_cases(db, run_id, job_id, saved, reviews)
 
         return self._database.write(extend)
 
     @read
-    def get(self, db: sqlite_utils.Database, case_id: int) -> StoredTestCase:
+    def get(self, db: Db, case_id: int) -> StoredTestCase:
         """A test case without its pixels. Raises UserError when there is none with this id."""
         for row in db.query(f"{_CASES} WHERE test_cases.id = ?", [case_id]):
             return _case(row, self._images.folder)
@@ -105,12 +105,12 @@ class TestCases(Repository):
         )
 
     @write
-    def review(self, db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str = "") -> int:
+    def review(self, db: Db, case_id: int, verdict: Verdict, reason: str = "") -> int:
         """Save a verdict on a test case, "open" to take it back; return the id of the row. Raises UserError."""
         return insert_review(db, case_id, verdict, reason)
 
     @read
-    def candidates(self, db: sqlite_utils.Database, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
+    def candidates(self, db: Db, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
         """Return these test cases in order, or all, oldest first. Those of deleted runs are left out."""
         numbers = None if cases is None else json.dumps(list(cases))
         query = """
@@ -139,19 +139,19 @@ class Jobs(Repository):
     """The number of this process; 0 while the workspace is closed."""
 
     @write
-    def start(self, db: sqlite_utils.Database, run_id: str, total: int, inputs_key: str = "") -> int:
+    def start(self, db: Db, run_id: str, total: int, inputs_key: str = "") -> int:
         """Begin a generation of `total` images; return its id. Raises UserError for an unknown run."""
         require_run(db, run_id)
         row = {"run": run_id, "process": self.process, "total": total, "inputs_key": inputs_key}
         return insert_row(db, "jobs", {**row, "state": "running", "message": "", "started": now(), "finished": None})
 
     @write
-    def finish(self, db: sqlite_utils.Database, job_id: int, state: JobState, message: str = "") -> bool:
+    def finish(self, db: Db, job_id: int, state: JobState, message: str = "") -> bool:
         """End a job as "done", "cancelled", "failed" or "interrupted". The first end counts; False for a later one."""
         return _finish_job(db, job_id, state, message)
 
 
-def interrupt_jobs(db: sqlite_utils.Database, alive: Callable[[int], bool]) -> int:
+def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> int:
     """End every running job whose process is not `alive` as "interrupted"; return how many there were."""
     running = list(db.query("SELECT id, process FROM jobs WHERE state = 'running'"))
     gone = [row["id"] for row in running if not alive(row["process"])]
@@ -176,7 +176,7 @@ def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[T
 
 
 def insert_test_cases(
-    db: sqlite_utils.Database,
+    db: Db,
     run_id: str,
     job_id: int | None,
     saved: Sequence[SavedCase],
@@ -190,7 +190,7 @@ def insert_test_cases(
     return numbers
 
 
-def _insert_test_case(db: sqlite_utils.Database, run_id: str, job_id: int | None, saved: SavedCase) -> int:
+def _insert_test_case(db: Db, run_id: str, job_id: int | None, saved: SavedCase) -> int:
     lineage = saved.lineage
     for stored in (saved.image, *saved.artifacts.values()):
         keep_image(db, stored)
@@ -215,15 +215,13 @@ def _insert_test_case(db: sqlite_utils.Database, run_id: str, job_id: int | None
     return number
 
 
-def _task_now(db: sqlite_utils.Database, run_id: str) -> str:
+def _task_now(db: Db, run_id: str) -> str:
     """The task of a run, for an image whose record does not say what it was made for."""
     row = db.execute("SELECT task FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id]).fetchone()
     return str(row[0])
 
 
-def insert_review(
-    db: sqlite_utils.Database, case_id: int, verdict: Verdict, reason: str, restores: int | None = None
-) -> int:
+def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str, restores: int | None = None) -> int:
     """Add a verdict; `restores` names the row that counts again, 0 for none, None for a new word. Raises UserError."""
     if verdict not in VERDICTS:
         raise ValueError(f"there is no verdict {verdict!r}")
@@ -234,19 +232,19 @@ def insert_review(
     return insert_row(db, "reviews", {**row, "restores": restores})
 
 
-def read_test_cases(db: sqlite_utils.Database, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:
+def read_test_cases(db: Db, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:
     """The run's test cases, oldest first."""
     rows = db.query(f"{_CASES} WHERE test_cases.run = ? ORDER BY test_cases.id", [run_id])
     return tuple(_case(row, images) for row in rows)
 
 
-def cases_by_id(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
+def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
     """Those of these test cases that there are, of whatever run."""
     rows = db.query(f"{_CASES} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
     return tuple(_case(row, images) for row in rows)
 
 
-def read_jobs(db: sqlite_utils.Database, run_id: str) -> tuple[Job, ...]:
+def read_jobs(db: Db, run_id: str) -> tuple[Job, ...]:
     """The run's jobs, oldest first."""
     rows = db.query(
         "SELECT *, (SELECT count(*) FROM test_cases WHERE job = jobs.id) AS done FROM jobs WHERE run = ? ORDER BY id",
@@ -255,7 +253,7 @@ def read_jobs(db: sqlite_utils.Database, run_id: str) -> tuple[Job, ...]:
     return tuple(record_of(Job, row, run_id=row["run"]) for row in rows)
 
 
-def _finish_job(db: sqlite_utils.Database, job_id: int, state: JobState, message: str) -> bool:
+def _finish_job(db: Db, job_id: int, state: JobState, message: str) -> bool:
     if state not in JOB_STATES or state == "running":
         raise ValueError(f"a job cannot end as {state!r}")
     rows = list(db.query("SELECT state FROM jobs WHERE id = ?", [job_id]))
@@ -337,7 +335,7 @@ def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) ->
     )
 
 
-def _predictions(db: sqlite_utils.Database, images: Path, shas: Iterable[str]) -> dict[str, dict[str, Prediction]]:
+def _predictions(db: Db, images: Path, shas: Iterable[str]) -> dict[str, dict[str, Prediction]]:
     """By image, of these, and model: what the model said last."""
     found: dict[str, dict[str, Prediction]] = {}
     latest = "SELECT max(id) FROM predictions WHERE image IN (SELECT value FROM json_each(?)) GROUP BY image, model"

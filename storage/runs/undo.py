@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.run_steps import Kind, Path, RunSteps, UndoStep
@@ -37,19 +37,19 @@ class Steps(Repository):
     """The steps of all runs."""
 
     @read
-    def of(self, db: sqlite_utils.Database, run_id: str) -> RunSteps:
+    def of(self, db: Db, run_id: str) -> RunSteps:
         """What was done to a run. Raises UserError for an unknown one."""
         require_run(db, run_id)
         found = _steps(db, run_id)
         return RunSteps(_told(db, found.done), _told(db, found.undone))
 
     @write
-    def take_back(self, db: sqlite_utils.Database, run_id: str, key: str) -> AddedRows:
+    def take_back(self, db: Db, run_id: str, key: str) -> AddedRows:
         """What counted before a step counts again. Raises UserError for a step that is not done, or not any more."""
         return _log(db, run_id, "undo", _named(_steps(db, run_id).done, key))
 
     @write
-    def do_again(self, db: sqlite_utils.Database, run_id: str, key: str) -> AddedRows:
+    def do_again(self, db: Db, run_id: str, key: str) -> AddedRows:
         """Make a step count again. Raises UserError if it was not taken back, or if something else was done since."""
         return _log(db, run_id, "redo", _named(_steps(db, run_id).undone, key))
 
@@ -61,7 +61,7 @@ def _named(steps: Iterable[UndoStep], key: str) -> UndoStep:
     raise UserError("Something else was done meanwhile: look at it, and try again.")
 
 
-def _log(db: sqlite_utils.Database, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> AddedRows:
+def _log(db: Db, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> AddedRows:
     made = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
     row = {"run": run_id, "what": what, "step": step.key, "made": pack(made), "created": now()}
     db.table("undo_log").insert(row)
@@ -71,7 +71,7 @@ def _log(db: sqlite_utils.Database, run_id: str, what: Literal["undo", "redo"], 
     return AddedRows(rows["value"], rows["state"])
 
 
-def _steps(db: sqlite_utils.Database, run_id: str) -> RunSteps:
+def _steps(db: Db, run_id: str) -> RunSteps:
     log = list(db.query("SELECT * FROM undo_log WHERE run = ? ORDER BY id", [run_id]))
     began = max((entry["created"] for entry in log if entry["what"] == "begin"), default="")
     made = {(kind, number) for entry in log for kind, number in json.loads(entry["made"])}
@@ -122,7 +122,7 @@ and to put it back stands in the list of runs.
 """
 
 
-def _told(db: sqlite_utils.Database, steps: Sequence[UndoStep]) -> tuple[UndoStep, ...]:
+def _told(db: Db, steps: Sequence[UndoStep]) -> tuple[UndoStep, ...]:
     if not steps or steps[-1].kind != "state":
         return tuple(steps)
     return (*steps[:-1], replace(steps[-1], changed=tuple(_changes(db, steps[-1].rows[0]))))
@@ -134,7 +134,7 @@ _ABSENT = object()
 _AS_JSON = ("task", "settings", "prompts")
 
 
-def _changes(db: sqlite_utils.Database, state_id: int) -> dict[Path, tuple[Any, Any]]:
+def _changes(db: Db, state_id: int) -> dict[Path, tuple[Any, Any]]:
     run_of = "SELECT run FROM run_states WHERE id = :id"
     query = f"SELECT * FROM run_states WHERE run = ({run_of}) AND id <= :id ORDER BY id DESC LIMIT 2"
     after, before = (_leaves(row) for row in db.query(query, {"id": state_id}))
@@ -171,7 +171,7 @@ def _columns(leaves: Mapping[Path, Any]) -> dict[str, Any]:
     return named | {column: pack(value) for column, value in plain.items()}
 
 
-def _put_state(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str) -> _Made:
+def _put_state(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
     now_held = latest_state(db, run_id)
     leaves = _leaves(now_held)
     for path, (before, after) in _changes(db, step.rows[0]).items():
@@ -183,7 +183,7 @@ def _put_state(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str
     return [("state", append_state(db, run_id, {**now_held, **_columns(leaves)}))]
 
 
-def _put_values(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str) -> _Made:
+def _put_values(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
     made: _Made = []
     for stage in dict.fromkeys(step.stages):
         rows = [number for number, of_stage in zip(step.rows, step.stages, strict=True) if of_stage == stage]
@@ -194,7 +194,7 @@ def _put_values(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: st
     return made
 
 
-def _put_reviews(db: sqlite_utils.Database, run_id: str, step: UndoStep, what: str) -> _Made:
+def _put_reviews(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
     made: _Made = []
     for number in step.rows:
         (case,) = db.execute("SELECT test_case FROM reviews WHERE id = ?", [number]).fetchone()

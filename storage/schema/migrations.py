@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 
@@ -28,7 +28,7 @@ APPEND_ONLY = (
 """Tables of m001 whose rows never change and never go."""
 
 
-def m001_initial(db: sqlite_utils.Database) -> None:
+def m001_initial(db: Db) -> None:
     """Create all tables, a file for each kind of thing."""
     for name in _FIRST:
         for statement in _statements((Path(__file__).parent / "m001" / f"{name}.sql").read_text("utf-8")):
@@ -42,13 +42,13 @@ def m001_initial(db: sqlite_utils.Database) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def m002_decision_keys(db: sqlite_utils.Database) -> None:
+def m002_decision_keys(db: Db) -> None:
     """Let a decision about images have a key of its client, so that one that is sent twice counts once."""
     db.execute("ALTER TABLE image_decisions ADD COLUMN key TEXT")
     db.execute("CREATE UNIQUE INDEX image_decisions_by_key ON image_decisions (key) WHERE key IS NOT NULL")
 
 
-STEPS: tuple[Callable[[sqlite_utils.Database], None], ...] = (m001_initial, m002_decision_keys)
+STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys)
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def refusal(db: sqlite_utils.Database) -> str:
+def refusal(db: Db) -> str:
     """Why this version must not touch the file, as the end of a sentence about it; "" when it may. Reads only."""
     if not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         return ""  # empty: ours to fill
@@ -75,12 +75,12 @@ def refusal(db: sqlite_utils.Database) -> str:
     return ""
 
 
-def is_current(db: sqlite_utils.Database) -> bool:
+def is_current(db: Db) -> bool:
     """True if the database has had all steps of this version."""
     return _last_step(db) == len(STEPS)
 
 
-def check(db: sqlite_utils.Database) -> None:
+def check(db: Db) -> None:
     """Raise UserError when the file belongs to another program or to another version. Reads only."""
     reason = refusal(db)
     if reason:
@@ -88,7 +88,7 @@ def check(db: sqlite_utils.Database) -> None:
         raise UserError(f"{path} {reason}; pick another workspace folder.")
 
 
-def migrate(db: sqlite_utils.Database) -> None:
+def migrate(db: Db) -> None:
     """Take the missing steps in the caller's transaction, all or none. Raises UserError like `check`."""
     check(db)
     if is_current(db):
@@ -101,5 +101,5 @@ def migrate(db: sqlite_utils.Database) -> None:
         raise RuntimeError(f"a step left a row of {broken[0]} that refers to nothing")
 
 
-def _last_step(db: sqlite_utils.Database) -> int:
+def _last_step(db: Db) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])

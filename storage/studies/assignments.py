@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
@@ -53,7 +53,7 @@ class Assignments(Repository):
         """When this process gave an assignment out, by `time.monotonic`, which no set clock changes."""
 
     @write
-    def claim(self, db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
+    def claim(self, db: Db, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
         """What the worker judges next: what they have already, of any kind (its lease begins anew); else an item of
         `kind` that they let run out and that still needs a vote; else one that they never had, in a random order of
         their own. None when there is nothing for them now.
@@ -84,7 +84,7 @@ class Assignments(Repository):
         return None if found is None else self._noted(_give(db, study_id, worker, found, rules.seed, time, expires))
 
     @read
-    def ahead(self, db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
+    def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
         """The item that `claim` would give once the assignment with the id `beside` is answered, as things stand; None
         for none. Nothing is given or promised: it is there so that a picture can be on its way.
 
@@ -110,13 +110,13 @@ class Assignments(Repository):
         return item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [found["id"]])))
 
     @read
-    def get(self, db: sqlite_utils.Database, public: str) -> Assignment | None:
+    def get(self, db: Db, public: str) -> Assignment | None:
         """An assignment by its opaque token, in whatever state; None when there is none. It may be another worker's."""
         row = _assignment_row(db, public)
         return None if row is None else _assignment(db, row)
 
     @read
-    def image_of(self, db: sqlite_utils.Database, token: str, worker: str) -> str | None:
+    def image_of(self, db: Db, token: str, worker: str) -> str | None:
         """Return the picture of a token while its worker judges it or reads its explanation, else None."""
         query = f"""
             SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
@@ -130,7 +130,7 @@ class Assignments(Repository):
         return None
 
     @read
-    def judging(self, db: sqlite_utils.Database, worker: str) -> dict[str, set[str]]:
+    def judging(self, db: Db, worker: str) -> dict[str, set[str]]:
         """The hashes of the pictures that are the worker's to judge now, or to be told of, by study."""
         query = f"""
             SELECT enrolments.study, image, source
@@ -151,7 +151,7 @@ class Assignments(Repository):
     @write
     def submit(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         public: str,
         worker: str,
         answers: Answers,
@@ -206,7 +206,7 @@ class Assignments(Repository):
         return "saved"
 
     @write
-    def keep_draft(self, db: sqlite_utils.Database, public: str, worker: str, draft: UnsentAnswers | None) -> bool:
+    def keep_draft(self, db: Db, public: str, worker: str, draft: UnsentAnswers | None) -> bool:
         """Keep what a worker has filled in and not sent, in place of what was kept before; None keeps nothing. Whether
         it was: nothing is kept of what is not the worker's, or was sent. Whoever fills in still holds the item: its
         lease begins anew, as long as it has not run out.
@@ -221,7 +221,7 @@ class Assignments(Repository):
         return True
 
     @write
-    def undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
+    def undo(self, db: Db, study_id: str, worker: str) -> Assignment | None:
         """Take back the answer that the worker sent last: the item is leased to them again, with what they had said;
         what they hold meanwhile waits, and the log of votes has both answers. None when there is none, it was taken
         back already, it was approved or rejected, or they were told what is right. Raises VoteRefused like `claim`.
@@ -241,7 +241,7 @@ class Assignments(Repository):
         return None
 
     @read
-    def to_read(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Assignment | None:
+    def to_read(self, db: Db, study_id: str, worker: str) -> Assignment | None:
         """The training item that the worker has answered and not gone on from; None when there is none."""
         query = f"SELECT * FROM assignments WHERE study = ? AND worker = ? AND {_TO_READ} ORDER BY vote LIMIT 1"
         for row in list(db.query(query, [study_id, worker])):
@@ -249,7 +249,7 @@ class Assignments(Repository):
         return None
 
     @write
-    def read_on(self, db: sqlite_utils.Database, public: str, worker: str) -> bool:
+    def read_on(self, db: Db, public: str, worker: str) -> bool:
         """Note that a worker read what was told of a training answer. Return False if there was nothing to read."""
         row = _assignment_row(db, public)
         if row is None or row["worker"] != worker or row["kind"] != "training" or row["state"] != "submitted":
@@ -258,17 +258,17 @@ class Assignments(Repository):
         return True
 
     @write
-    def release(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+    def release(self, db: Db, study_id: str, worker: str) -> None:
         """Give back what the worker holds, for a pause. They get it first when they go on, if it is still needed."""
         _release(db, study_id, worker)
 
     @read
-    def can_undo(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+    def can_undo(self, db: Db, study_id: str, worker: str) -> bool:
         """Whether `undo` would take an answer back in a study that is running."""
         return _to_undo(db, study_id, worker) is not None
 
     @read
-    def progress(self, db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[int, int]:
+    def progress(self, db: Db, study_id: str, worker: str) -> tuple[int, int]:
         """Return how many items a worker has judged and could still get, without those with a known answer."""
         study = require_study(db, study_id)
         votes, most = study["votes"], rules_of(study["rules"]).most_items
@@ -292,7 +292,7 @@ class Assignments(Repository):
         return done, min(row["remaining"], max(0, most - done)) if most else row["remaining"]
 
     @read
-    def controls_left(self, db: sqlite_utils.Database, study_id: str, worker: str) -> int:
+    def controls_left(self, db: Db, study_id: str, worker: str) -> int:
         """Count the control items left for a worker, the current one included: none that they saw or were told of."""
         query = """
             SELECT {columns} FROM study_items
@@ -310,7 +310,7 @@ class Assignments(Repository):
         return int(db.execute(query.format(columns="count(DISTINCT image)"), values).fetchone()[0])
 
     @read
-    def waiting(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+    def waiting(self, db: Db, study_id: str, worker: str) -> bool:
         """Whether others have items that this worker has not judged: one of them may come back."""
         query = """
             SELECT 1 FROM assignments AS theirs
@@ -339,18 +339,18 @@ class Assignments(Repository):
         return by_clock if by_clock > 0 else 60 * rules.lease_minutes
 
 
-def _has_had_most(db: sqlite_utils.Database, study_id: str, worker: str, rules: Rules) -> bool:
+def _has_had_most(db: Db, study_id: str, worker: str, rules: Rules) -> bool:
     query = "SELECT items_seen FROM enrolments WHERE study = ? AND worker = ?"
     return bool(rules.most_items) and db.execute(query, [study_id, worker]).fetchone()[0] >= rules.most_items
 
 
-def hold_again(db: sqlite_utils.Database, study_id: str) -> None:
+def hold_again(db: Db, study_id: str) -> None:
     """Let all leases of a study begin anew."""
     expires = _later(now(), rules_of(require_study(db, study_id)["rules"]))
     db.execute("UPDATE assignments SET expires = ? WHERE study = ? AND state = 'leased'", [expires, study_id])
 
 
-def _may_write(db: sqlite_utils.Database, study_id: str, worker: str) -> Rules:
+def _may_write(db: Db, study_id: str, worker: str) -> Rules:
     """The rules of the study. Raises VoteRefused unless it is running and the worker's votes count in it."""
     study = require_study(db, study_id)
     if study["state"] != "running":
@@ -368,7 +368,7 @@ def _may_write(db: sqlite_utils.Database, study_id: str, worker: str) -> Rules:
     raise VoteRefused("not enrolled", "You are not part of this study; open the link of its invitation.")
 
 
-def _to_undo(db: sqlite_utils.Database, study_id: str, worker: str) -> Row | None:
+def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
     """The assignment whose answer the worker sent last, while it stands and nobody has decided on it; else None."""
     query = """
         SELECT id, vote, kind FROM assignments WHERE study = :study AND worker = :worker AND state = 'submitted'
@@ -387,19 +387,17 @@ def _to_undo(db: sqlite_utils.Database, study_id: str, worker: str) -> Row | Non
     return None
 
 
-def _release(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+def _release(db: Db, study_id: str, worker: str) -> None:
     query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
     db.execute(query, [study_id, worker])
 
 
-def _end_leases(db: sqlite_utils.Database, study_id: str, time: str) -> None:
+def _end_leases(db: Db, study_id: str, time: str) -> None:
     query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased' AND expires <= ?"
     db.execute(query, [study_id, time])
 
 
-def _give(
-    db: sqlite_utils.Database, study_id: str, worker: str, item: Row, seed: int, time: str, expires: str
-) -> Assignment:
+def _give(db: Db, study_id: str, worker: str, item: Row, seed: int, time: str, expires: str) -> Assignment:
     db.execute("UPDATE enrolments SET given = given + 1 WHERE study = ? AND worker = ?", [study_id, worker])
     query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
     row = {
@@ -419,7 +417,7 @@ def _give(
     return _by_id(db, insert_row(db, "assignments", row))
 
 
-def _is_full(db: sqlite_utils.Database, row: Row) -> bool:
+def _is_full(db: Db, row: Row) -> bool:
     if row["kind"] != "item":
         return False
     query = """
@@ -442,7 +440,7 @@ def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> Non
 
 
 def _append_vote(
-    db: sqlite_utils.Database,
+    db: Db,
     assignment: int,
     event: str,
     key: str | None,
@@ -455,7 +453,7 @@ def _append_vote(
     return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
 
 
-def _update(db: sqlite_utils.Database, assignment: int, columns: Row) -> None:
+def _update(db: Db, assignment: int, columns: Row) -> None:
     names = ", ".join(f"{name} = :{name}" for name in columns)
     db.execute(f"UPDATE assignments SET {names} WHERE id = :id", {**columns, "id": assignment})
 
@@ -465,15 +463,15 @@ def _later(time: str, rules: Rules) -> str:
     return ends.isoformat(timespec="microseconds")
 
 
-def _assignment_row(db: sqlite_utils.Database, public: str) -> Row | None:
+def _assignment_row(db: Db, public: str) -> Row | None:
     return next(iter(list(db.query("SELECT * FROM assignments WHERE public = ?", [whole(public[:100])]))), None)
 
 
-def _by_id(db: sqlite_utils.Database, assignment: int) -> Assignment:
+def _by_id(db: Db, assignment: int) -> Assignment:
     return _assignment(db, next(db.query("SELECT * FROM assignments WHERE id = ?", [assignment])))
 
 
-def _assignment(db: sqlite_utils.Database, row: Row) -> Assignment:
+def _assignment(db: Db, row: Row) -> Assignment:
     item = item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [row["item"]])))
     answers, comment = {}, ""
     if row["vote"] is not None:

@@ -6,7 +6,7 @@ import math
 import secrets
 from datetime import UTC, datetime
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.stored_studies import ImportedVote
@@ -18,7 +18,7 @@ IMPORTED = "imported-"
 LONGEST_WORKER = 80
 
 
-def imported_worker(db: sqlite_utils.Database, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
+def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
     """The worker's name here, known and enrolled; counts this vote as their next."""
     name = whole(" ".join(vote.worker.split()))
     if not name or len(name) > LONGEST_WORKER:
@@ -34,7 +34,7 @@ def imported_worker(db: sqlite_utils.Database, study_id: str, vote: ImportedVote
 
 
 def import_vote(
-    db: sqlite_utils.Database,
+    db: Db,
     study_id: str,
     worker: str,
     number: int,
@@ -93,7 +93,7 @@ def import_vote(
     )
 
 
-def _may_count(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
+def _may_count(db: Db, study_id: str, worker: str) -> int:
     """1 for a worker whose votes count, 0 while they are excluded."""
     query = "SELECT exclusion IS NULL AS counts FROM enrolments WHERE study = ? AND worker = ?"
     return int(next(db.query(query, [study_id, worker]))["counts"])

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.studies import ItemKind, Rules
 from storage.engine.rows import Row
@@ -24,9 +24,7 @@ STRETCHES = (16, 128)
 """So many places of the worker's order are looked at, then so many; then all items that need a vote at once."""
 
 
-def next_item(
-    db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, rules: Rules, remember: bool = True
-) -> Row | None:
+def next_item(db: Db, study_id: str, worker: str, kind: ItemKind, rules: Rules, remember: bool = True) -> Row | None:
     """The row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote; None
     when there is none. Items with a known answer have no number of votes that would be enough, and none shows what the
     worker was told of in the training. Without `remember` nothing is written: for a look ahead.
@@ -78,12 +76,12 @@ def next_item(
     return found
 
 
-def look_again(db: sqlite_utils.Database, study_id: str) -> None:
+def look_again(db: Db, study_id: str) -> None:
     """Items that had all their votes need some again, or the orders are others: everybody looks from the beginning."""
     db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
 
 
-def told_of(db: sqlite_utils.Database, study_id: str, worker: str) -> set[str]:
+def told_of(db: Db, study_id: str, worker: str) -> set[str]:
     """Return all pictures of the worker's training: as shown, as they were before, and their sources."""
     query = """
         SELECT image, source, json_extract(content, '$.origin.picture') AS picture
@@ -106,7 +104,7 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
     return array("L", places)
 
 
-def _seen(db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[set[str], set[str]]:
+def _seen(db: Db, study_id: str, worker: str) -> tuple[set[str], set[str]]:
     """The hashes of the pictures that the worker was given to judge in a study, and of the sources of these."""
     query = """
         SELECT image, source FROM assignments JOIN study_items ON study_items.id = item
@@ -117,7 +115,7 @@ def _seen(db: sqlite_utils.Database, study_id: str, worker: str) -> tuple[set[st
 
 
 def _usable(
-    db: sqlite_utils.Database, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
+    db: Db, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
     """By place: the items of these places, or all with None, that need a vote and that the worker never had."""
     if places is None:
@@ -137,5 +135,5 @@ def _usable(
     return {row["place"]: row for row in rows}
 
 
-def _remember(db: sqlite_utils.Database, study_id: str, worker: str, reached: int) -> None:
+def _remember(db: Db, study_id: str, worker: str, reached: int) -> None:
     db.execute("UPDATE enrolments SET reached = ? WHERE study = ? AND worker = ?", [reached, study_id, worker])

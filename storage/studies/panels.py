@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.panel import Panel
@@ -26,12 +26,12 @@ class Panels(Repository):
     """The panels of all studies."""
 
     @read
-    def get(self, db: sqlite_utils.Database, study_id: str) -> Panel:
+    def get(self, db: Db, study_id: str) -> Panel:
         """The settings of a study; those of no panel, where none were made."""
         return _panel(db, study_id)
 
     @write
-    def set(self, db: sqlite_utils.Database, study_id: str, panel: Panel) -> None:
+    def set(self, db: Db, study_id: str, panel: Panel) -> None:
         """Other settings from now on. Raises UserError for a study that is not running or paused."""
         if require_study(db, study_id)["state"] not in ("running", "paused"):
             raise UserError("People of a panel are for a study that is running or paused.")
@@ -43,7 +43,7 @@ class Panels(Repository):
         append_log(db, "panel changed", words, study_id)
 
     @write
-    def join(self, db: sqlite_utils.Database, study_id: str, participant: str, browser: str) -> str:
+    def join(self, db: Db, study_id: str, participant: str, browser: str) -> str:
         """The worker that a participant is in this study: who comes twice, from whatever browser, is one worker."""
         query = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
         for row in list(db.query(query, [study_id, participant])):
@@ -56,36 +56,36 @@ class Panels(Repository):
         return worker.id
 
     @read
-    def participants(self, db: sqlite_utils.Database, study_id: str) -> dict[str, str]:
+    def participants(self, db: Db, study_id: str) -> dict[str, str]:
         """Worker to the id that the panel knows them by."""
         query = "SELECT worker, participant FROM participants WHERE study = ?"
         return {row["worker"]: row["participant"] for row in db.query(query, [study_id])}
 
     @read
-    def participant(self, db: sqlite_utils.Database, study_id: str, worker: str) -> str:
+    def participant(self, db: Db, study_id: str, worker: str) -> str:
         """The id of one worker; "" for one who came from no panel."""
         query = "SELECT participant FROM participants WHERE study = ? AND worker = ?"
         return next((str(row["participant"]) for row in db.query(query, [study_id, worker])), "")
 
     @write
-    def answer(self, db: sqlite_utils.Database, study_id: str, worker: str, answers: Mapping[str, str]) -> None:
+    def answer(self, db: Db, study_id: str, worker: str, answers: Mapping[str, str]) -> None:
         """Keep what a worker said of themselves; {} for nothing."""
         kept = {whole(question): whole(answer) for question, answer in answers.items()}
         insert_row(db, "person_answers", {"study": study_id, "worker": worker, "answers": pack(kept), "created": now()})
 
     @read
-    def was_asked(self, db: sqlite_utils.Database, study_id: str, worker: str) -> bool:
+    def was_asked(self, db: Db, study_id: str, worker: str) -> bool:
         """Whether the worker was asked about themselves, whatever they said."""
         return bool(list(db.query("SELECT 1 FROM person_answers WHERE study = ? AND worker = ?", [study_id, worker])))
 
     @read
-    def people(self, db: sqlite_utils.Database, study_id: str) -> dict[str, dict[str, str]]:
+    def people(self, db: Db, study_id: str) -> dict[str, dict[str, str]]:
         """Worker to what they said of themselves, by question."""
         query = "SELECT worker, answers FROM person_answers WHERE study = ? ORDER BY id"
         return {row["worker"]: json.loads(row["answers"]) for row in db.query(query, [study_id])}
 
 
-def _panel(db: sqlite_utils.Database, study_id: str) -> Panel:
+def _panel(db: Db, study_id: str) -> Panel:
     query = "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1"
     for row in list(db.query(query, [study_id])):
         panel: Panel = unpack_value(Panel, row["settings"])
@@ -93,7 +93,7 @@ def _panel(db: sqlite_utils.Database, study_id: str) -> Panel:
     return Panel()
 
 
-def ways_in(db: sqlite_utils.Database, study_id: str) -> tuple[bool, bool]:
+def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
     """Whether an open link took anybody, and whether one took only people whom a panel named. A link that took anybody
     for a while before it was said whom it takes counts as such only if somebody joined in that while.
     """

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.panel import Panel, check_panel
@@ -83,7 +83,7 @@ _WORKER = re.compile(r"[\w.:@-]{1,90}")
 _NOT_OURS = "This file is not one that the studio wrote, or it was changed"
 
 
-def records_of(db: sqlite_utils.Database, study_id: str) -> dict[str, Any]:
+def records_of(db: Db, study_id: str) -> dict[str, Any]:
     """All rows of a study. Raises UserError for an unknown one."""
     found: dict[str, Any] = {"study": _only(require_study(db, study_id), _STUDY)}
     for table, columns in _COLUMNS.items():
@@ -95,9 +95,7 @@ def _only(row: Mapping[str, Any], columns: str) -> dict[str, Any]:
     return {name: row[name] for name in columns.split()}
 
 
-def insert_records(
-    db: sqlite_utils.Database, records: Records, images: Mapping[str, str], check: Callable[[str], None]
-) -> str:
+def insert_records(db: Db, records: Records, images: Mapping[str, str], check: Callable[[str], None]) -> str:
     """The study with all that was said in it; returns its id. One that was running is paused.
 
     `images` has the pictures of this workspace by the hashes in the records; `check` is called with the id at the end.
@@ -115,7 +113,7 @@ def insert_records(
 class _Restoring:
     """One study on its way in. Raises KeyError, TypeError, ValueError or an error of SQLite for what does not fit."""
 
-    def __init__(self, db: sqlite_utils.Database, records: Records, images: Mapping[str, str]) -> None:
+    def __init__(self, db: Db, records: Records, images: Mapping[str, str]) -> None:
         self._db, self._records, self._images = db, records, images
         self._study_id = ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.studies import Item, Rules
@@ -15,26 +15,26 @@ LONGEST_DETAIL = 1000
 """Characters of a line in the log: what a stranger sent must not fill the disk."""
 
 
-def require_study(db: sqlite_utils.Database, study_id: str) -> Row:
+def require_study(db: Db, study_id: str) -> Row:
     """The study's row. Raises UserError when there is no such study."""
     for row in db.query("SELECT * FROM studies WHERE id = ?", [study_id]):
         return row
     raise UserError(f"This workspace has no study {study_id[:80]!r}; pick one from the list of studies.")
 
 
-def update_study(db: sqlite_utils.Database, study_id: str, columns: Row) -> None:
+def update_study(db: Db, study_id: str, columns: Row) -> None:
     """Change columns of a study, and say that something changed that a result could show."""
     names = "".join(f"{name} = :{name}, " for name in columns)
     query = f"UPDATE studies SET {names}changed = :changed, revision = revision + 1 WHERE id = :id"
     db.execute(query, {**columns, "changed": now(), "id": study_id})
 
 
-def touch(db: sqlite_utils.Database, study_id: str) -> None:
+def touch(db: Db, study_id: str) -> None:
     """Something changed that a result could show."""
     update_study(db, study_id, {})
 
 
-def append_log(db: sqlite_utils.Database, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
+def append_log(db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
     """A line of the log; what is too long is cut."""
     row = {"study": study_id[:80], "worker": worker[:80], "event": event[:80], "detail": detail[:LONGEST_DETAIL]}
     insert_row(db, "study_log", {**{name: whole(text) for name, text in row.items()}, "created": now()})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime, timedelta
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.stored_studies import Role, Session
 from storage.engine.database import Repository, read, write
@@ -23,7 +23,7 @@ class Sessions(Repository):
     """The signed-in browsers of the lead and of the workers, and named secrets."""
 
     @write
-    def open(self, db: sqlite_utils.Database, role: Role, worker: str = "", hours: float = HOURS) -> str:
+    def open(self, db: Db, role: Role, worker: str = "", hours: float = HOURS) -> str:
         """Open a session of the lead or a worker; return its token. Raises UserError for an unknown worker."""
         if (role == "worker") != bool(worker):
             raise ValueError("a session is the lead's, or a worker's with a name")
@@ -37,7 +37,7 @@ class Sessions(Repository):
         return token
 
     @read
-    def get(self, db: sqlite_utils.Database, token: str) -> Session | None:
+    def get(self, db: Db, token: str) -> Session | None:
         """The session of a token; None for one that is none, has run out or was closed."""
         query = "SELECT role, worker, expires FROM sessions WHERE sha = ? AND expires > ?"
         for row in db.query(query, [sha_of(token[:200]), now()]):
@@ -45,12 +45,12 @@ class Sessions(Repository):
         return None
 
     @write
-    def close(self, db: sqlite_utils.Database, token: str) -> None:
+    def close(self, db: Db, token: str) -> None:
         """End a session; an unknown token changes nothing."""
         db.execute("DELETE FROM sessions WHERE sha = ?", [sha_of(token[:200])])
 
     @write
-    def close_all(self, db: sqlite_utils.Database, role: Role, worker: str = "") -> None:
+    def close_all(self, db: Db, role: Role, worker: str = "") -> None:
         """End all sessions of a role, or those of one worker."""
         if worker:
             db.execute("DELETE FROM sessions WHERE role = ? AND worker = ?", [role, worker])
@@ -58,13 +58,13 @@ class Sessions(Repository):
             db.execute("DELETE FROM sessions WHERE role = ?", [role])
 
     @read
-    def secret(self, db: sqlite_utils.Database, name: str) -> str | None:
+    def secret(self, db: Db, name: str) -> str | None:
         """A named value that a sign-in needs, such as the hash of the lead's password; None when it was never set."""
         for row in db.query("SELECT value FROM secrets WHERE name = ?", [name]):
             return str(row["value"])
         return None
 
     @write
-    def set_secret(self, db: sqlite_utils.Database, name: str, value: str) -> None:
+    def set_secret(self, db: Db, name: str, value: str) -> None:
         """Set a named value; the earlier one is gone."""
         db.table("secrets").insert({"name": name, "value": value, "changed": now()}, replace=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
 from core.errors import UserError
@@ -52,12 +52,12 @@ class Studies(Repository):
     # Set-up and life
 
     @write
-    def create(self, db: sqlite_utils.Database, name: str, rules: Rules) -> str:
+    def create(self, db: Db, name: str, rules: Rules) -> str:
         """A new draft; its id is 16 hexadecimal digits. Raises UserError for a name that is empty or too long."""
         return create_study(db, name, rules)
 
     @write
-    def rename(self, db: sqlite_utils.Database, study_id: str, name: str) -> None:
+    def rename(self, db: Db, study_id: str, name: str) -> None:
         """Give the study another name, in any state. Raises UserError for a name that is empty or too long."""
         study, name = require_study(db, study_id), _name(name)
         if study["name"] != name:
@@ -66,7 +66,7 @@ class Studies(Repository):
             append_log(db, "renamed", f"from “{study['name']}” to “{name}”", study_id)
 
     @write
-    def delete_draft(self, db: sqlite_utils.Database, study_id: str) -> None:
+    def delete_draft(self, db: Db, study_id: str) -> None:
         """Let a draft go, with its items; a line of the log stays. Raises UserError once the study has started."""
         study = require_study(db, study_id)
         if study["state"] != "draft":
@@ -77,14 +77,14 @@ class Studies(Repository):
         append_log(db, "draft deleted", study["name"], study_id)
 
     @write
-    def set_rules(self, db: sqlite_utils.Database, study_id: str, rules: Rules) -> None:
+    def set_rules(self, db: Db, study_id: str, rules: Rules) -> None:
         """Give a draft other rules. Raises UserError for a study that has started."""
         if require_study(db, study_id)["state"] != "draft":
             raise UserError("The rules of a study are fixed when it starts; make a new study for other rules.")
         update_study(db, study_id, _rules_columns(replace(rules, version=0)))
 
     @write
-    def set_votes(self, db: sqlite_utils.Database, study_id: str, votes: int, consensus: int) -> None:
+    def set_votes(self, db: Db, study_id: str, votes: int, consensus: int) -> None:
         """Ask for more votes an item: new rules. Raises UserError for fewer, and if the study does not run."""
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
@@ -104,7 +104,7 @@ class Studies(Repository):
         append_log(db, "extended", change, study_id)
 
     @write
-    def add_items(self, db: sqlite_utils.Database, study_id: str, items: Sequence[NewItem]) -> tuple[int, ...]:
+    def add_items(self, db: Db, study_id: str, items: Sequence[NewItem]) -> tuple[int, ...]:
         """Add items whose images are in the workspace; returns their ids, in order.
 
         Raises UserError for a study that is closed, an image that is not there, or too many items.
@@ -126,7 +126,7 @@ class Studies(Repository):
         return ids
 
     @write
-    def remove_items(self, db: sqlite_utils.Database, study_id: str, ids: Sequence[int]) -> None:
+    def remove_items(self, db: Db, study_id: str, ids: Sequence[int]) -> None:
         """Take items out of a draft; ids that are not in it change nothing. Raises UserError once it has started."""
         if require_study(db, study_id)["state"] != "draft":
             raise UserError(
@@ -137,27 +137,27 @@ class Studies(Repository):
         touch(db, study_id)
 
     @write
-    def start(self, db: sqlite_utils.Database, study_id: str) -> None:
+    def start(self, db: Db, study_id: str) -> None:
         """Freeze the rules as version 1 and take votes from now on. Raises UserError without items or questions."""
         _change_state(db, study_id, "running", "draft")
 
     @write
-    def pause(self, db: sqlite_utils.Database, study_id: str) -> None:
+    def pause(self, db: Db, study_id: str) -> None:
         """Take no votes until it is resumed. Raises UserError for a draft or a closed study."""
         _change_state(db, study_id, "paused")
 
     @write
-    def resume(self, db: sqlite_utils.Database, study_id: str) -> None:
+    def resume(self, db: Db, study_id: str) -> None:
         """Take votes again. Raises UserError for a draft or a closed study."""
         _change_state(db, study_id, "running", "paused")
 
     @write
-    def close(self, db: sqlite_utils.Database, study_id: str) -> None:
+    def close(self, db: Db, study_id: str) -> None:
         """Take no votes any more, for good. Raises UserError for a draft."""
         _change_state(db, study_id, "closed")
 
     @write
-    def archive(self, db: sqlite_utils.Database, study_id: str, archived: bool) -> None:
+    def archive(self, db: Db, study_id: str, archived: bool) -> None:
         """Put a study away, or take it out again; one that runs is paused by it. Raises UserError for a draft."""
         row = require_study(db, study_id)
         if row["state"] == "draft":
@@ -171,7 +171,7 @@ class Studies(Repository):
         append_log(db, "archived" if archived else "taken out of the archive", "", study_id)
 
     @write
-    def set_link(self, db: sqlite_utils.Database, study_id: str, on: bool) -> str:
+    def set_link(self, db: Db, study_id: str, on: bool) -> str:
         """Open the invitation, or end it; returns its token, "" when it is off. An ended one never opens again."""
         study = require_study(db, study_id)
         if bool(study["link"]) == on:
@@ -184,7 +184,7 @@ class Studies(Repository):
     @write
     def restore(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         records: Records,
         images: Mapping[str, str],
         check: Callable[[StudyData], None],
@@ -195,44 +195,44 @@ class Studies(Repository):
     # Looking
 
     @read
-    def whole(self, db: sqlite_utils.Database, study_id: str) -> tuple[StudyData, dict[str, Any]]:
+    def whole(self, db: Db, study_id: str) -> tuple[StudyData, dict[str, Any]]:
         """Return, in one snapshot, a study's data and the rows that `restore` takes, without codes, sessions, link."""
         return _data(db, study_id), records_of(db, study_id)
 
     @read
-    def get(self, db: sqlite_utils.Database, study_id: str) -> Study:
+    def get(self, db: Db, study_id: str) -> Study:
         """A study with its rules and counts."""
         return _study(db, require_study(db, study_id))
 
     @read
-    def all(self, db: sqlite_utils.Database) -> tuple[Study, ...]:
+    def all(self, db: Db) -> tuple[Study, ...]:
         """All studies, the latest first."""
         rows = list(db.query("SELECT * FROM studies ORDER BY created DESC, rowid DESC"))
         return tuple(_study(db, row) for row in rows)
 
     @read
-    def items(self, db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:
+    def items(self, db: Db, study_id: str) -> tuple[Item, ...]:
         """The items of all kinds, in the order in which they were added."""
         return _items(db, study_id)
 
     @read
-    def rules_history(self, db: sqlite_utils.Database, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
+    def rules_history(self, db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
         """The versions of the rules since the start and since when each counted, oldest first; () of a draft."""
         require_study(db, study_id)
         return _history(db, study_id)
 
     @read
-    def revision(self, db: sqlite_utils.Database, study_id: str) -> int:
+    def revision(self, db: Db, study_id: str) -> int:
         """A number that grows with every change that a result could show: what was worked out for it holds with it."""
         return int(require_study(db, study_id)["revision"])
 
     @read
-    def data(self, db: sqlite_utils.Database, study_id: str) -> StudyData:
+    def data(self, db: Db, study_id: str) -> StudyData:
         """All that an analysis needs, in one snapshot."""
         return _data(db, study_id)
 
     @read
-    def log(self, db: sqlite_utils.Database, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
+    def log(self, db: Db, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
         """The latest lines, latest first; of one study, or of all with ""."""
         where = "WHERE study = :study" if study_id else ""
         rows = db.query(f"SELECT * FROM study_log {where} ORDER BY id DESC LIMIT :n", {"study": study_id, "n": limit})
@@ -241,14 +241,12 @@ class Studies(Repository):
     # What is said in a study, beside the answers of its workers
 
     @write
-    def note(self, db: sqlite_utils.Database, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
+    def note(self, db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
         """Add a line to the log, such as a refusal; too long a text is cut. Neither study nor worker has to exist."""
         append_log(db, event, detail, study_id, worker)
 
     @write
-    def adjudicate(
-        self, db: sqlite_utils.Database, study_id: str, item: int, question: str, answer: str, reason: str
-    ) -> None:
+    def adjudicate(self, db: Db, study_id: str, item: int, question: str, answer: str, reason: str) -> None:
         """A person's answer to a question of an item, kept apart from the votes; "" takes an earlier one back.
 
         Raises UserError for an item that is not one of the study's.
@@ -265,7 +263,7 @@ class Studies(Repository):
         append_log(db, "adjudicated" if answer else "adjudication taken back", f"item {item}, {question}", study_id)
 
     @write
-    def import_votes(self, db: sqlite_utils.Database, study_id: str, votes: Iterable[ImportedVote]) -> int:
+    def import_votes(self, db: Db, study_id: str, votes: Iterable[ImportedVote]) -> int:
         """Save votes that were given elsewhere, all or none, as finished assignments of workers named
         `imported-NAME`, in the order of their times; returns how many. Plain tuples with the fields of `ImportedVote`
         do as well. An item may get more votes than it asks for: the first count. Those of a worker who is excluded
@@ -299,7 +297,7 @@ class Studies(Repository):
         return len(rows)
 
 
-def create_study(db: sqlite_utils.Database, name: str, rules: Rules) -> str:
+def create_study(db: Db, name: str, rules: Rules) -> str:
     """Save a new draft and return its id. Raises UserError as `Studies.create`."""
     study_id, time = secrets.token_hex(8), now()
     row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
@@ -308,7 +306,7 @@ def create_study(db: sqlite_utils.Database, name: str, rules: Rules) -> str:
     return study_id
 
 
-def _data(db: sqlite_utils.Database, study_id: str) -> StudyData:
+def _data(db: Db, study_id: str) -> StudyData:
     linked, panelled = ways_in(db, study_id)
     return StudyData(
         study=_study(db, require_study(db, study_id)),
@@ -324,7 +322,7 @@ def _data(db: sqlite_utils.Database, study_id: str) -> StudyData:
     )
 
 
-def _change_state(db: sqlite_utils.Database, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
+def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
     """Start, pause, resume or close; again the same changes nothing. With `only`, no other state is left for it.
 
     Raises UserError for a step that is none.
@@ -349,17 +347,17 @@ def _change_state(db: sqlite_utils.Database, study_id: str, state: StudyState, o
     append_log(db, event, "", study_id)
 
 
-def _history(db: sqlite_utils.Database, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
+def _history(db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
     rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
     return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
 
 
-def _items(db: sqlite_utils.Database, study_id: str) -> tuple[Item, ...]:
+def _items(db: Db, study_id: str) -> tuple[Item, ...]:
     require_study(db, study_id)
     return tuple(map(item_of, db.query("SELECT * FROM study_items WHERE study = ? ORDER BY id", [study_id])))
 
 
-def _study(db: sqlite_utils.Database, row: Row) -> Study:
+def _study(db: Db, row: Row) -> Study:
     rules = rules_of(row["rules"])
     counts = {kind: _count_items(db, row, kind) for kind in ITEM_KINDS}
     # Every step of every annotator asks for the study: over the workers this is far quicker than over the items.
@@ -390,18 +388,18 @@ def _study(db: sqlite_utils.Database, row: Row) -> Study:
     )
 
 
-def _is_archived(db: sqlite_utils.Database, study_id: str) -> bool:
+def _is_archived(db: Db, study_id: str) -> bool:
     query = "SELECT archived FROM study_archive WHERE study = ? ORDER BY id DESC LIMIT 1"
     return any(row["archived"] for row in list(db.query(query, [study_id])))
 
 
-def _count_items(db: sqlite_utils.Database, study: Row, kind: str) -> int:
+def _count_items(db: Db, study: Row, kind: str) -> int:
     # Places are given without gaps, but not yet in a draft.
     what = "count(*)" if study["state"] == "draft" else "coalesce(max(place) + 1, 0)"
     return _count(db, f"SELECT {what} FROM study_items WHERE study = ? AND kind = ?", [study["id"], kind])
 
 
-def _freeze(db: sqlite_utils.Database, study_id: str) -> None:
+def _freeze(db: Db, study_id: str) -> None:
     row = require_study(db, study_id)
     if not _count(db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = 'item'", [study_id]):
         raise UserError("This study has no items yet; choose the images that are to be judged.")
@@ -413,7 +411,7 @@ def _freeze(db: sqlite_utils.Database, study_id: str) -> None:
     _give_places(db, study_id)
 
 
-def _give_places(db: sqlite_utils.Database, study_id: str) -> None:
+def _give_places(db: Db, study_id: str) -> None:
     """Number the items that have no place yet, on from those that have, each kind for itself."""
     for kind in ITEM_KINDS:
         first = _count(
@@ -426,7 +424,7 @@ def _give_places(db: sqlite_utils.Database, study_id: str) -> None:
     look_again(db, study_id)
 
 
-def _insert_item(db: sqlite_utils.Database, study_id: str, item: NewItem) -> int:
+def _insert_item(db: Db, study_id: str, item: NewItem) -> int:
     content = cells(item, _CONTENT) | {"expected": dict(item.expected), "origin": dict(item.origin)}
     row = {
         "study": study_id,
@@ -440,14 +438,14 @@ def _insert_item(db: sqlite_utils.Database, study_id: str, item: NewItem) -> int
     return insert_row(db, "study_items", row)
 
 
-def _require_images(db: sqlite_utils.Database, items: Sequence[NewItem]) -> None:
+def _require_images(db: Db, items: Sequence[NewItem]) -> None:
     shas = {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}
     for sha in shas:
         if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):
             raise UserError(f"This workspace has no image {sha[:80]!r}; bring it in first.")
 
 
-def _keep_version(db: sqlite_utils.Database, study_id: str, rules: Rules) -> None:
+def _keep_version(db: Db, study_id: str, rules: Rules) -> None:
     row = {"study": study_id, "version": rules.version, "rules": pack_value(rules), "created": now()}
     db.table("study_rules").insert(row)
 
@@ -456,7 +454,7 @@ def _rules_columns(rules: Rules) -> dict[str, Any]:
     return {"rules": pack_value(rules), "votes": rules.votes}
 
 
-def _count(db: sqlite_utils.Database, query: str, parameters: Sequence[Any]) -> int:
+def _count(db: Db, query: str, parameters: Sequence[Any]) -> int:
     return int(db.execute(query, parameters).fetchone()[0])
 
 
@@ -467,7 +465,7 @@ def _name(name: str) -> str:
     return name
 
 
-def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:
+def _votes(db: Db, study_id: str) -> tuple[Vote, ...]:
     # CROSS JOIN keeps SQLite at the index that has the votes in their order.
     query = """
         SELECT assignments.id AS assignment, item, kind, assignments.worker, answers, comment, accepted, submitted,
@@ -480,7 +478,7 @@ def _votes(db: sqlite_utils.Database, study_id: str) -> tuple[Vote, ...]:
     return tuple(record_of(Vote, row, answers=json.loads(row["answers"])) for row in db.query(query, [study_id]))
 
 
-def _exclusions(db: sqlite_utils.Database, study_id: str) -> tuple[Exclusion, ...]:
+def _exclusions(db: Db, study_id: str) -> tuple[Exclusion, ...]:
     query = """
         SELECT exclusions.* FROM enrolments JOIN exclusions ON exclusions.id = enrolments.exclusion
         WHERE enrolments.study = ? ORDER BY exclusions.id
@@ -488,7 +486,7 @@ def _exclusions(db: sqlite_utils.Database, study_id: str) -> tuple[Exclusion, ..
     return tuple(record_of(Exclusion, row, by=row["author"]) for row in db.query(query, [study_id]))
 
 
-def _same_browser(db: sqlite_utils.Database, study_id: str) -> tuple[tuple[str, ...], ...]:
+def _same_browser(db: Db, study_id: str) -> tuple[tuple[str, ...], ...]:
     query = """
         SELECT browser, worker FROM worker_browsers JOIN enrolments USING (worker)
         WHERE study = ? ORDER BY enrolments.created, worker
@@ -499,7 +497,7 @@ def _same_browser(db: sqlite_utils.Database, study_id: str) -> tuple[tuple[str, 
     return tuple(dict.fromkeys(tuple(names) for names in found.values() if len(names) > 1))
 
 
-def _adjudications(db: sqlite_utils.Database, study_id: str) -> tuple[Adjudication, ...]:
+def _adjudications(db: Db, study_id: str) -> tuple[Adjudication, ...]:
     query = """
         SELECT * FROM adjudications WHERE answer <> '' AND id IN (
             SELECT max(id) FROM adjudications WHERE study = ? GROUP BY item, question

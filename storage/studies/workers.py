@@ -10,7 +10,7 @@ import hmac
 import secrets
 from typing import Literal
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.stored_studies import Enrolment
@@ -50,12 +50,12 @@ class Workers(Repository):
     """The workers of all studies. A method raises UserError for an unknown worker or study unless it says otherwise."""
 
     @write
-    def add(self, db: sqlite_utils.Database) -> tuple[Worker, str]:
+    def add(self, db: Db) -> tuple[Worker, str]:
         """A new pseudonym and its code, which cannot be shown again: only its hash is kept."""
         return add_worker(db)
 
     @write
-    def join(self, db: sqlite_utils.Database, link: str, browser: str = "") -> tuple[str, Worker, str]:
+    def join(self, db: Db, link: str, browser: str = "") -> tuple[str, Worker, str]:
         """A worker in the study of an open invitation: the study's id, the worker, the code. `browser` is the secret of
         the browser that asks, where it has one: who joined from it before and has not begun is meant, and nobody new.
 
@@ -73,12 +73,12 @@ class Workers(Repository):
         raise UserError("This invitation is not open; please ask whoever sent it for another one.")
 
     @write
-    def came_from(self, db: sqlite_utils.Database, worker: str, browser: str) -> None:
+    def came_from(self, db: Db, worker: str, browser: str) -> None:
         """The worker is signed in from the browser with this secret; again changes nothing."""
         came_from(db, worker, browser)
 
     @read
-    def others_of_browser(self, db: sqlite_utils.Database, study_id: str, worker: str, browser: str) -> bool:
+    def others_of_browser(self, db: Db, study_id: str, worker: str, browser: str) -> bool:
         """Whether another worker came from the browser with this secret and has begun with this study."""
         query = """
             SELECT 1 FROM enrolments JOIN worker_browsers USING (worker)
@@ -87,7 +87,7 @@ class Workers(Repository):
         return bool(browser and list(db.query(query, [study_id, sha_of(browser), worker])))
 
     @read
-    def code_of_browser(self, db: sqlite_utils.Database, worker: str, browser: str) -> str:
+    def code_of_browser(self, db: Db, worker: str, browser: str) -> str:
         """Return the code of a worker who joined from this browser and has not begun, for a reloaded page; else ""."""
         symbols = _symbols(worker, browser)
         query = """
@@ -99,7 +99,7 @@ class Workers(Repository):
         return _spaced(symbols) if browser and list(db.query(query, [worker, sha_of(symbols), sha_of(browser)])) else ""
 
     @write
-    def new_code(self, db: sqlite_utils.Database, worker: str) -> str:
+    def new_code(self, db: Db, worker: str) -> str:
         """Another code; the earlier one opens nothing any more, and the worker's sessions end."""
         require_worker(db, worker)
         code = _new_code(db, worker)
@@ -107,7 +107,7 @@ class Workers(Repository):
         return code
 
     @read
-    def of_code(self, db: sqlite_utils.Database, code: str) -> str | None:
+    def of_code(self, db: Db, code: str) -> str | None:
         """Whose code this is, however it is spaced and in small letters too; None when nobody's."""
         symbols = code[:200].upper().translate(_READ_AS)
         for row in db.query("SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)]):
@@ -115,39 +115,39 @@ class Workers(Repository):
         return None
 
     @read
-    def get(self, db: sqlite_utils.Database, worker: str) -> Worker:
+    def get(self, db: Db, worker: str) -> Worker:
         """A worker with the record in all studies."""
         return require_worker(db, worker)
 
     @read
-    def of_study(self, db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]:
+    def of_study(self, db: Db, study_id: str) -> tuple[Worker, ...]:
         """The workers of a study in the order in which they came."""
         return read_workers(db, study_id)
 
     @write
-    def enrol(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+    def enrol(self, db: Db, study_id: str, worker: str) -> None:
         """Let a worker into a study; again changes nothing."""
         enrol(db, study_id, worker)
 
     @read
-    def enrolled(self, db: sqlite_utils.Database, worker: str) -> tuple[str, ...]:
+    def enrolled(self, db: Db, worker: str) -> tuple[str, ...]:
         """The ids of the studies that a worker belongs to, the one they came to last first; () of an unknown one."""
         return _enrolled(db, worker)
 
     @write
-    def consent(self, db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+    def consent(self, db: Db, study_id: str, worker: str) -> None:
         """The worker agrees to take part; the first time counts. Raises UserError for one who is not enrolled."""
         query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
         if not db.execute(query, [now(), study_id, worker]).rowcount:
             raise UserError("You are not part of this study; open the link of its invitation.")
 
     @read
-    def enrolment(self, db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment | None:
+    def enrolment(self, db: Db, study_id: str, worker: str) -> Enrolment | None:
         """What is known of a worker in a study; None for one who does not belong to it."""
         return _enrolment(db, study_id, worker)
 
     @write
-    def block(self, db: sqlite_utils.Database, worker: str, blocked: bool) -> None:
+    def block(self, db: Db, worker: str, blocked: bool) -> None:
         """Keep a worker from voting anywhere, or let them again; votes that were given stay."""
         if require_worker(db, worker).blocked != blocked:
             db.execute("UPDATE workers SET blocked = ? WHERE id = ?", [int(blocked), worker])
@@ -160,9 +160,7 @@ class Workers(Repository):
     # What is decided of a worker in a study
 
     @write
-    def exclude(
-        self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]
-    ) -> None:
+    def exclude(self, db: Db, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]) -> None:
         """Leave a worker's votes out, for the first reason given. Raises UserError for one who is not in the study."""
         enrolment = _require_enrolment(db, study_id, worker)
         if enrolment.exclusion is not None:
@@ -185,7 +183,7 @@ class Workers(Repository):
         append_log(db, "worker excluded", f"by {author}: {reason}", study_id, worker)
 
     @write
-    def readmit(self, db: sqlite_utils.Database, study_id: str, worker: str, reason: str) -> None:
+    def readmit(self, db: Db, study_id: str, worker: str, reason: str) -> None:
         """Let a worker's votes count again, the first K of an item by time. Raises UserError."""
         if _require_enrolment(db, study_id, worker).exclusion is None:
             return
@@ -201,7 +199,7 @@ class Workers(Repository):
     @write
     def decide(
         self,
-        db: sqlite_utils.Database,
+        db: Db,
         study_id: str,
         worker: str,
         verdict: ApprovalVerdict,
@@ -230,14 +228,14 @@ class Workers(Repository):
         append_log(db, f"work {verdict}", reason, study_id, worker)
 
 
-def require_worker(db: sqlite_utils.Database, worker: str) -> Worker:
+def require_worker(db: Db, worker: str) -> Worker:
     """A worker with the record in all studies. Raises UserError for an unknown one."""
     for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
         return record_of(Worker, row)
     raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
 
 
-def read_workers(db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]:
+def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
     """The workers of a study in the order in which they came."""
     require_study(db, study_id)
     query = """
@@ -247,7 +245,7 @@ def read_workers(db: sqlite_utils.Database, study_id: str) -> tuple[Worker, ...]
     return tuple(record_of(Worker, row) for row in db.query(query, [study_id]))
 
 
-def enrol(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
+def enrol(db: Db, study_id: str, worker: str) -> None:
     """Let a worker into a study; again changes nothing. Raises UserError for an unknown study or worker."""
     require_study(db, study_id)
     require_worker(db, worker)
@@ -257,7 +255,7 @@ def enrol(db: sqlite_utils.Database, study_id: str, worker: str) -> None:
         touch(db, study_id)
 
 
-def came_from(db: sqlite_utils.Database, worker: str, browser: str) -> None:
+def came_from(db: Db, worker: str, browser: str) -> None:
     """Remember that a worker was signed in from the browser with this secret, of which only a hash is kept."""
     if not browser:
         return
@@ -267,9 +265,7 @@ def came_from(db: sqlite_utils.Database, worker: str, browser: str) -> None:
             touch(db, study_id)
 
 
-def insert_decision(
-    db: sqlite_utils.Database, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str
-) -> int:
+def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str) -> int:
     """The row of a decision; returns its id."""
     row = {"study": study_id, "worker": worker, "verdict": verdict, "reason": reason, "created": now()}
     return insert_row(db, "decisions", row)
@@ -283,7 +279,7 @@ def checked_reason(reason: str, needed: bool) -> str:
     return reason
 
 
-def add_worker(db: sqlite_utils.Database, browser: str = "") -> tuple[Worker, str]:
+def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
     """A new pseudonym and its code, which hangs on the secret of a browser where there is one."""
     worker = _free_name(db)
     db.table("workers").insert({"id": worker, "created": now()})
@@ -296,7 +292,7 @@ def _symbols(worker: str, browser: str) -> str:
     return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(_SYMBOLS))
 
 
-def _new_code(db: sqlite_utils.Database, worker: str, browser: str = "") -> str:
+def _new_code(db: Db, worker: str, browser: str = "") -> str:
     drawn = "".join(secrets.choice(_CROCKFORD) for _ in range(_SYMBOLS))
     symbols = _symbols(worker, browser) if browser else drawn
     db.execute(
@@ -311,12 +307,12 @@ def _spaced(symbols: str) -> str:
     return "-".join(symbols[start : start + 4] for start in range(0, _SYMBOLS, 4))
 
 
-def _enrolled(db: sqlite_utils.Database, worker: str) -> tuple[str, ...]:
+def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
     query = "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC"
     return tuple(row["study"] for row in db.query(query, [worker]))
 
 
-def _enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment | None:
+def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
     query = """
         SELECT enrolments.*, enrolments.study AS study_id, reason, author, exclusions.created AS since
         FROM enrolments LEFT JOIN exclusions ON exclusions.id = enrolments.exclusion
@@ -328,7 +324,7 @@ def _enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolme
     return None
 
 
-def _require_enrolment(db: sqlite_utils.Database, study_id: str, worker: str) -> Enrolment:
+def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
     require_study(db, study_id)
     enrolment = _enrolment(db, study_id, worker)
     if enrolment is None:
@@ -336,7 +332,7 @@ def _require_enrolment(db: sqlite_utils.Database, study_id: str, worker: str) ->
     return enrolment
 
 
-def _free_name(db: sqlite_utils.Database) -> str:
+def _free_name(db: Db) -> str:
     """Such as heron-41. Two digits while most of those are free, then more: a search must not take long."""
     count = db.execute("SELECT count(*) FROM workers").fetchone()[0]
     largest = 100

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.image_filter import Facet, ImageFilter
 from storage.curation import entry_sets
@@ -31,7 +31,7 @@ _LISTED = "(SELECT value FROM json_each(:{}))"
 _OF_ENTRIES = f"image IN (SELECT catalogue.image FROM catalogue WHERE id IN {_LISTED})"
 
 
-def where_of(db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, dict[str, Any]]:
+def where_of(db: Db, version: int, image_filter: ImageFilter) -> tuple[str, dict[str, Any]]:
     """Write a filter as SQL. Label, split and review are the version's; all else is the catalogue's."""
     conditions, values = ["version = :version"], dict[str, Any](version=version)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.types import Edit, to_plain
 from storage.engine.rows import pack
@@ -26,7 +26,7 @@ class CaseFacts:
     """JSON-ready: lineage, checks, review, votes, predictions."""
 
 
-def captions_of(db: sqlite_utils.Database, version: int) -> dict[str, str]:
+def captions_of(db: Db, version: int) -> dict[str, str]:
     """Return the captions of source images, by run and by hash of the source; "" where there is none."""
     query = """
         SELECT runs.id, runs.source, (
@@ -44,7 +44,7 @@ def captions_of(db: sqlite_utils.Database, version: int) -> dict[str, str]:
     return found
 
 
-def facts_of(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
+def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
     """Of these test cases, by their id."""
     votes, predictions, profiles = _votes(db, ids), _predictions(db, ids), _profiles(db, ids)
     found = {}
@@ -72,7 +72,7 @@ def facts_of(db: sqlite_utils.Database, ids: Sequence[int], images: Path) -> dic
     return found
 
 
-def _profiles(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, str]:
+def _profiles(db: Db, ids: Sequence[int]) -> dict[int, str]:
     query = """
         SELECT test_cases.id, profile FROM test_cases JOIN runs ON runs.id = test_cases.run
         WHERE test_cases.id IN (SELECT value FROM json_each(?))
@@ -80,7 +80,7 @@ def _profiles(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, str]:
     return dict(db.execute(query, [pack(list(ids))]).fetchall())
 
 
-def _votes(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+def _votes(db: Db, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     query = """
         SELECT test_case, study, outcome, votes FROM study_items
         WHERE test_case IN (SELECT value FROM json_each(?)) AND kind = 'item' ORDER BY id
@@ -92,7 +92,7 @@ def _votes(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, list[dict
     return found
 
 
-def _predictions(db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+def _predictions(db: Db, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """What each model under test said of each last; class maps are files, and left out."""
     query = """
         SELECT test_cases.id AS test_case, predictions.* FROM test_cases

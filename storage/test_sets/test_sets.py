@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import sqlite_utils
+from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.image_filter import ImageFilter
@@ -75,35 +75,31 @@ class TestSets(Repository):
     # Sets and versions
 
     @write
-    def create(self, db: sqlite_utils.Database, name: str, note: str = "") -> str:
+    def create(self, db: Db, name: str, note: str = "") -> str:
         """Begin a set with an empty draft; return its id. Raises UserError for a name that does not fit or is taken."""
         return create_set(db, name, note)[0]
 
     @write
-    def create_with(
-        self, db: sqlite_utils.Database, name: str, note: str, entries: Iterable[SetEntry]
-    ) -> tuple[SetVersion, int]:
+    def create_with(self, db: Db, name: str, note: str, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
         """Begin a set with a draft of these images, all or none; return it and their number. Raises UserError."""
         _, number = create_set(db, name, note)
         added = _add(db, number, entries)
         return _version(db, number), added
 
     @write
-    def begin_draft(self, db: sqlite_utils.Database, version: int) -> SetVersion:
+    def begin_draft(self, db: Db, version: int) -> SetVersion:
         """Begin a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
         return _begin_next(db, version)
 
     @write
-    def begin_draft_with(
-        self, db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]
-    ) -> tuple[SetVersion, int]:
+    def begin_draft_with(self, db: Db, version: int, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
         """Begin a draft as `begin_draft` with more images, all or none; return it and how many are new."""
         number = _begin_next(db, version).number
         added = _add(db, number, entries)
         return _version(db, number), added
 
     @write
-    def delete_draft(self, db: sqlite_utils.Database, version: int) -> None:
+    def delete_draft(self, db: Db, version: int) -> None:
         """Let a draft go, and its set too where nothing of it was released. Raises UserError for a released version."""
         draft = _draft(db, version)
         db.execute("DELETE FROM test_set_entries WHERE version = ?", [version])
@@ -112,9 +108,7 @@ class TestSets(Repository):
             db.execute("DELETE FROM test_sets WHERE id = ?", [draft.test_set])
 
     @write
-    def release(
-        self, db: sqlite_utils.Database, version: int, expected: str, note: str, thresholds: Mapping[str, float]
-    ) -> SetVersion:
+    def release(self, db: Db, version: int, expected: str, note: str, thresholds: Mapping[str, float]) -> SetVersion:
         """Make a draft final, under the id that follows from what is in it.
 
         `expected` is the id that it has by what was checked: raises UserError where the draft was changed since, or is
@@ -138,7 +132,7 @@ class TestSets(Repository):
     # What is in a draft
 
     @write
-    def add(self, db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]) -> int:
+    def add(self, db: Db, version: int, entries: Iterable[SetEntry]) -> int:
         """Put images into a draft, all or none; those that are in it stay as they are. Returns how many came new. They
         are read one by one.
 
@@ -148,7 +142,7 @@ class TestSets(Repository):
         return _add(db, version, entries)
 
     @write
-    def remove(self, db: sqlite_utils.Database, version: int, images: Sequence[str]) -> Removed:
+    def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
         """Take images out of a draft; return the rows of those in it. Raises UserError for a released version."""
         _require_draft(db, version)
         found = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(dict.fromkeys(images))), version]))
@@ -156,7 +150,7 @@ class TestSets(Repository):
         return found
 
     @write
-    def put_back(self, db: sqlite_utils.Database, version: int, removed: Removed) -> int:
+    def put_back(self, db: Db, version: int, removed: Removed) -> int:
         """Put removed images back as they were, in their old places; return how many came back. An image that was added
         again meanwhile stays as it is. Raises UserError for a released version.
         """
@@ -169,9 +163,7 @@ class TestSets(Repository):
         return db.conn.executemany(query, ({**row, "version": version} for row in removed)).rowcount
 
     @write
-    def part(
-        self, db: sqlite_utils.Database, version: int, name: str, moved: Sequence[str], shared: Sequence[str]
-    ) -> SetVersion:
+    def part(self, db: Db, version: int, name: str, moved: Sequence[str], shared: Sequence[str]) -> SetVersion:
         """Move images of a draft into the draft of a new set, with their labels and splits; `shared` ones are then in
         both. Return the new draft. Raises UserError for a released version and for a name that is taken.
         """
@@ -188,7 +180,7 @@ class TestSets(Repository):
         return _version(db, number)
 
     @write
-    def relabel(self, db: sqlite_utils.Database, version: int, images: Sequence[str], label: str) -> int:
+    def relabel(self, db: Db, version: int, images: Sequence[str], label: str) -> int:
         """Relabel images of a draft, "" for none; return how many changed. Raises UserError if one is not in it."""
         label = checked_text(label, "The label", LONGEST_NAME, "label")
         _require_inside(db, version, images)
@@ -196,7 +188,7 @@ class TestSets(Repository):
         return db.conn.executemany(query, ((label, version, image, label) for image in images)).rowcount
 
     @write
-    def set_splits(self, db: sqlite_utils.Database, version: int, splits: Mapping[str, Split]) -> int:
+    def set_splits(self, db: Db, version: int, splits: Mapping[str, Split]) -> int:
         """Put images of a draft into splits; return how many changed. Raises UserError if one is not in it."""
         _require_inside(db, version, tuple(splits))
         # An image at a time: SQLite would look through the whole version for each of a list.
@@ -207,41 +199,41 @@ class TestSets(Repository):
     # Looking
 
     @read
-    def all(self, db: sqlite_utils.Database) -> tuple[TestSet, ...]:
+    def all(self, db: Db) -> tuple[TestSet, ...]:
         """All sets, the latest first."""
         rows = list(db.query("SELECT * FROM test_sets ORDER BY created DESC, rowid DESC"))
         return tuple(TestSet(row["id"], row["name"], when(row["created"]), _versions(db, row["id"])) for row in rows)
 
     @read
-    def names(self, db: sqlite_utils.Database) -> dict[str, str]:
+    def names(self, db: Db) -> dict[str, str]:
         """The id of every set, with its name."""
         return {row["id"]: row["name"] for row in db.query("SELECT id, name FROM test_sets")}
 
     @read
-    def get(self, db: sqlite_utils.Database, set_id: str) -> TestSet:
+    def get(self, db: Db, set_id: str) -> TestSet:
         """One set. Raises UserError for an unknown id."""
         for row in list(db.query("SELECT * FROM test_sets WHERE id = ?", [set_id])):
             return TestSet(row["id"], row["name"], when(row["created"]), _versions(db, set_id))
         raise UserError(f"There is no test set {set_id[:80]!r}; take one from the list.", field="test_set")
 
     @read
-    def by_id(self, db: sqlite_utils.Database, beginning: str) -> tuple[SetVersion, ...]:
+    def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
         """The released versions whose id begins so; `beginning` are hexadecimal digits."""
         rows = db.query(f"{_VERSIONS} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
         return tuple(_stored(row) for row in rows)
 
     @read
-    def version(self, db: sqlite_utils.Database, number: int) -> SetVersion:
+    def version(self, db: Db, number: int) -> SetVersion:
         """One version, by the number of its row. Raises UserError where it is gone."""
         return _version(db, number)
 
     @read
-    def entries(self, db: sqlite_utils.Database, version: int) -> tuple[SetEntry, ...]:
+    def entries(self, db: Db, version: int) -> tuple[SetEntry, ...]:
         """All images of a version, in the order in which they came, without their origins: see `origins`."""
         return _entries(db, version)
 
     @read
-    def origins(self, db: sqlite_utils.Database, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+    def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """Return the origins of imported images of a version, by hash. They may be long: ask for some hundred."""
         query = """
             SELECT image, origin FROM json_each(:images) AS wanted CROSS JOIN test_set_entries
@@ -251,15 +243,13 @@ class TestSets(Repository):
         return {row["image"]: json.loads(row["origin"]) for row in rows}
 
     @read
-    def page(self, db: sqlite_utils.Database, version: int, after: int, limit: int) -> tuple[tuple[int, SetEntry], ...]:
+    def page(self, db: Db, version: int, after: int, limit: int) -> tuple[tuple[int, SetEntry], ...]:
         """At most `limit` images of a version behind the row `after`, each with its row, in the order of `entries`."""
         query = "SELECT * FROM test_set_entries WHERE version = ? AND id > ? ORDER BY id LIMIT ?"
         return tuple((row["id"], _entry(row)) for row in db.query(query, [version, after, limit]))
 
     @read
-    def shown(
-        self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter, at: int, limit: int
-    ) -> tuple[ShownEntry, ...]:
+    def shown(self, db: Db, version: int, image_filter: ImageFilter, at: int, limit: int) -> tuple[ShownEntry, ...]:
         """At most `limit` of these images of a version from the place `at` on (0: the first), as `entries` has them."""
         where, values = where_of(db, version, image_filter)
         query = (
@@ -269,20 +259,20 @@ class TestSets(Repository):
         return tuple(ShownEntry(_entry(row), row["review"]) for row in rows)
 
     @read
-    def chosen(self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
+    def chosen(self, db: Db, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
         """The hashes of all of these images, in the order of `entries`."""
         where, values = where_of(db, version, image_filter)
         found = db.execute(f"SELECT image {FROM_ENTRIES} {where} ORDER BY entries.id", values)
         return tuple(image for (image,) in found)
 
     @read
-    def count(self, db: sqlite_utils.Database, version: int, image_filter: ImageFilter) -> int:
+    def count(self, db: Db, version: int, image_filter: ImageFilter) -> int:
         """How many of these images a version has."""
         where, values = where_of(db, version, image_filter)
         return int(db.execute(f"SELECT count(*) {FROM_ENTRIES} {where}", values).fetchone()[0])
 
     @read
-    def counts(self, db: sqlite_utils.Database, version: int) -> tuple[EntryCount, ...]:
+    def counts(self, db: Db, version: int) -> tuple[EntryCount, ...]:
         """How many images a version has of each label, split, role and review."""
         query = f"""
             SELECT label, split, role, {REVIEW} AS review, count(*) {FROM_ENTRIES} WHERE version = ?
@@ -291,7 +281,7 @@ class TestSets(Repository):
         return tuple(EntryCount(*row) for row in db.execute(query, [version]))
 
     @read
-    def tasks(self, db: sqlite_utils.Database, version: int) -> dict[TaskKind, tuple[str, ...]]:
+    def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
         """By task, the generated images of a version whose task is known."""
         query = """
             SELECT image, coalesce(
@@ -307,7 +297,7 @@ class TestSets(Repository):
         return {kind: tuple(images) for kind, images in found.items()}
 
     @read
-    def not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[int, str]:
+    def not_accepted(self, db: Db, version: int) -> dict[int, str]:
         """The test cases of a version that are not accepted now: "rejected", or "" where nobody reviewed them."""
         query = """
             SELECT entries.test_case, verdict FROM test_set_entries AS entries
@@ -317,7 +307,7 @@ class TestSets(Repository):
         return {row["test_case"]: row["verdict"] for row in db.query(query, [version])}
 
     @read
-    def brought_not_accepted(self, db: sqlite_utils.Database, version: int) -> dict[str, str]:
+    def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
         """Return imported images that are not accepted, here or where they came from: "rejected" or ""."""
         query = """
             SELECT image, coalesce(
@@ -333,7 +323,7 @@ class TestSets(Repository):
         }
 
     @read
-    def cases(self, db: sqlite_utils.Database, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
+    def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
         """What a test set takes over of these test cases, in their order. Raises UserError for one that is unknown."""
         wanted = list(dict.fromkeys(ids))
         query = """
@@ -353,12 +343,12 @@ class TestSets(Repository):
         return found
 
     @read
-    def captions(self, db: sqlite_utils.Database, version: int) -> dict[str, str]:
+    def captions(self, db: Db, version: int) -> dict[str, str]:
         """What the source images of a version show, by their hash and by the run."""
         return captions_of(db, version)
 
     @read
-    def versions_with(self, db: sqlite_utils.Database, image: str) -> tuple[SetVersion, ...]:
+    def versions_with(self, db: Db, image: str) -> tuple[SetVersion, ...]:
         """The versions that have an image, the latest first."""
         query = """
             SELECT number FROM test_set_versions
@@ -367,12 +357,12 @@ class TestSets(Repository):
         return tuple(_version(db, number) for (number,) in db.execute(query, [image]).fetchall())
 
     @read
-    def facts(self, db: sqlite_utils.Database, ids: Sequence[int]) -> dict[int, CaseFacts]:
+    def facts(self, db: Db, ids: Sequence[int]) -> dict[int, CaseFacts]:
         """What is known now of these test cases, also of deleted runs."""
         return facts_of(db, ids, self._images.folder)
 
     @read
-    def reviews_of(self, db: sqlite_utils.Database, images: Iterable[str]) -> dict[str, dict[str, str]]:
+    def reviews_of(self, db: Db, images: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the latest verdict of a person here on each of these images, with its reason and time, by the image.
         Images that are open have none.
         """
@@ -388,14 +378,14 @@ class TestSets(Repository):
     # What pictures are found again by
 
     @read
-    def hashes(self, db: sqlite_utils.Database, images: Iterable[str]) -> dict[str, ImageHashes]:
+    def hashes(self, db: Db, images: Iterable[str]) -> dict[str, ImageHashes]:
         """Of those of these images that have them."""
         query = "SELECT * FROM image_hashes WHERE image IN (SELECT value FROM json_each(?))"
         rows = db.query(query, [pack(list(images))])
         return {row["image"]: ImageHashes(row["pixels"], int(row["perceptual"], 16)) for row in rows}
 
     @write
-    def keep_hashes(self, db: sqlite_utils.Database, found: Mapping[str, ImageHashes]) -> None:
+    def keep_hashes(self, db: Db, found: Mapping[str, ImageHashes]) -> None:
         """Save the hashes of stored images, by the image; those that are there stay."""
         db.conn.executemany(
             "INSERT INTO image_hashes (image, pixels, perceptual) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -403,7 +393,7 @@ class TestSets(Repository):
         )
 
 
-def create_set(db: sqlite_utils.Database, name: str, note: str) -> tuple[str, int]:
+def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
     """Begin a set with an empty draft; return its id and the number of the draft. Raises UserError as `create`."""
     name = checked_text(name, "The name", LONGEST_NAME, "title")
     if not name:
@@ -417,7 +407,7 @@ def create_set(db: sqlite_utils.Database, name: str, note: str) -> tuple[str, in
     return set_id, number
 
 
-def _begin_next(db: sqlite_utils.Database, version: int) -> SetVersion:
+def _begin_next(db: Db, version: int) -> SetVersion:
     parent = _version(db, version)
     if parent.is_draft or _drafts(db, parent.test_set):
         raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
@@ -431,7 +421,7 @@ def _begin_next(db: sqlite_utils.Database, version: int) -> SetVersion:
     return _version(db, number)
 
 
-def _add(db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]) -> int:
+def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
     held, waiting = _draft(db, version).entries, iter(entries)
     names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
     query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
@@ -445,7 +435,7 @@ def _add(db: sqlite_utils.Database, version: int, entries: Iterable[SetEntry]) -
     return count - held
 
 
-def _begin_draft(db: sqlite_utils.Database, set_id: str, parent: int | None) -> int:
+def _begin_draft(db: Db, set_id: str, parent: int | None) -> int:
     query = "SELECT coalesce(max(place), 0) + 1 FROM test_set_versions WHERE test_set = ?"
     place = db.execute(query, [set_id]).fetchone()[0]
     row = {"test_set": set_id, "place": place, "state": "draft", "parent": parent, "created": now()}
@@ -454,17 +444,17 @@ def _begin_draft(db: sqlite_utils.Database, set_id: str, parent: int | None) -> 
     return number
 
 
-def _drafts(db: sqlite_utils.Database, set_id: str) -> bool:
+def _drafts(db: Db, set_id: str) -> bool:
     query = "SELECT 1 FROM test_set_versions WHERE test_set = ? AND state = 'draft'"
     return db.execute(query, [set_id]).fetchone() is not None
 
 
-def _versions(db: sqlite_utils.Database, set_id: str) -> tuple[SetVersion, ...]:
+def _versions(db: Db, set_id: str) -> tuple[SetVersion, ...]:
     rows = db.query(f"{_VERSIONS} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
     return tuple(_stored(row) for row in rows)
 
 
-def _version(db: sqlite_utils.Database, number: int) -> SetVersion:
+def _version(db: Db, number: int) -> SetVersion:
     for row in list(db.query(f"{_VERSIONS} WHERE versions.number = ?", [number])):
         return _stored(row)
     raise _gone()
@@ -474,12 +464,12 @@ def _gone() -> UserError:
     return UserError("This version is gone: it was a draft that somebody deleted.", field="version")
 
 
-def _draft(db: sqlite_utils.Database, number: int) -> SetVersion:
+def _draft(db: Db, number: int) -> SetVersion:
     _require_draft(db, number)
     return _version(db, number)
 
 
-def _require_draft(db: sqlite_utils.Database, number: int) -> str:
+def _require_draft(db: Db, number: int) -> str:
     """The name of its set; its images are not counted for that."""
     query = """
         SELECT place, state, name FROM test_set_versions JOIN test_sets ON test_sets.id = test_set WHERE number = ?
@@ -530,7 +520,7 @@ def _entry(row: Row) -> SetEntry:
     )
 
 
-def _entries(db: sqlite_utils.Database, version: int) -> tuple[SetEntry, ...]:
+def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
     names = ", ".join(name for name in _ENTRY if name != "origin")
     rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
     return tuple(_entry(row) for row in rows)
@@ -552,23 +542,23 @@ def _classes(text: str) -> dict[int, str]:
     return {int(number): name for number, name in json.loads(text).items()}
 
 
-def _count(db: sqlite_utils.Database, version: int) -> int:
+def _count(db: Db, version: int) -> int:
     return int(db.execute("SELECT count(*) FROM test_set_entries WHERE version = ?", [version]).fetchone()[0])
 
 
-def _missing(db: sqlite_utils.Database, images: Iterable[str]) -> frozenset[str]:
+def _missing(db: Db, images: Iterable[str]) -> frozenset[str]:
     query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT sha FROM images)"
     return frozenset(sha for (sha,) in db.execute(query, [pack(sorted(set(images)))]))
 
 
-def _require_images(db: sqlite_utils.Database, entries: Sequence[SetEntry], elsewhere: frozenset[str]) -> None:
+def _require_images(db: Db, entries: Sequence[SetEntry], elsewhere: frozenset[str]) -> None:
     needed = [sha for entry in entries for sha in (entry.image, entry.mask) if sha is not None]
     needed += [entry.source for entry in entries if entry.source not in elsewhere]
     for sha in sorted(_missing(db, needed)):
         raise UserError(f"This workspace has no image {sha[:80]!r}; nothing was added.")
 
 
-def _require_inside(db: sqlite_utils.Database, version: int, images: Sequence[str]) -> None:
+def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
     name = _require_draft(db, version)
     for row in db.query(_OUTSIDE, [pack(list(images)), version]):
         raise UserError(f"“{name}” has no image {row['value'][:80]!r}; nothing was changed.", field="images")
