@@ -26,10 +26,9 @@ from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue, JobView
 from services.runs.edited_share import edited_rows
-from services.runs.life_cycle import RunService
+from services.runs.life_cycle import RunService, case_of
 from services.runs.predictions import PredictionService, with_mask_checks
 from services.runs.samples import Sample
-from services.runs.settings import case_of
 from services.runs.state import RunState, RunStates
 from services.studies.drafts import StudyCommand
 from storage.curation.catalogue import Catalogue

@@ -37,7 +37,6 @@ from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages, Previews
 from services.runs.outdated import Outdated
 from services.runs.predictions import PredictionService
-from services.runs.reviews import register_reviews
 from services.runs.samples import read_samples
 from services.runs.settings import RunSettings
 from services.runs.similarity import Similarities
@@ -87,7 +86,6 @@ class Studio:
             *(self.states, self.estimates, self.control_images, self.previews),
         )
         self.predictions.register(commands, runs, settings)
-        register_reviews(commands, workspace)
         self.tokens = ScriptTokens(workspace)
         self.together = BulkRuns(workspace, runs, settings, self.states, execution)
         self.imports = ImportService(workspace, changes)

@@ -33,9 +33,8 @@ from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobHandle, JobQueue, Part
 from services.runs.editing import Editing, keyword_of
 from services.runs.estimates import Estimates
-from services.runs.life_cycle import RunService, require_task
+from services.runs.life_cycle import RunService, case_of, require_task
 from services.runs.live_images import ControlImages, Previews, draw_with
-from services.runs.settings import case_of
 from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
 from storage.workspace import Workspace
 

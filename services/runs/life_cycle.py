@@ -18,7 +18,7 @@ from core.errors import UserError
 from core.images import image_sha, png_of, read_image
 from core.masks import parse_classes, read_mask, with_own_numbers
 from core.settings import Settings
-from core.stored_runs import Run, RunSummary
+from core.stored_runs import Run, RunSummary, StoredTestCase, Verdict
 from core.types import StageName, Task, TaskKind, failed
 from pipeline.checks.texts import task_checks
 from pipeline.driver import Driver
@@ -28,6 +28,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptError, PromptSet
 from pipeline.recipes import recipe_of
 from services.commands import Command, Commands, RunCommand, RunIds, parts_of
+from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue, JobView
 from services.runs.samples import Sample, sample_named, sample_of
 from storage.workspace import Workspace
@@ -102,6 +103,14 @@ class NameMaskClasses(RunCommand, name="mask-classes"):
 
 class DeleteMask(RunCommand, name="delete-mask"):
     """Delete the mask of a run."""
+
+
+class ReviewTestCase(RunCommand, name="review"):
+    """Accept or reject a test case, or take that back."""
+
+    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
+    verdict: Verdict = Field(description="What is decided; “open” takes back what was")
+    reason: str = Field("", description="Why it is rejected")
 
 
 @dataclass(frozen=True)
@@ -268,6 +277,12 @@ class RunService:
         self._workspace.runs.restore(command.run)
         return OpenedRun(command.run)
 
+    def review(self, command: ReviewTestCase) -> None:
+        """Raises UserError for a test case of another run."""
+        case = case_of(self._workspace, command.run, command.case)
+        reason = " ".join(command.reason.split()) if command.verdict == "rejected" else ""
+        self._workspace.test_cases.review(case.id, command.verdict, reason)
+
     # Task and mask
 
     def set_task(self, command: SetTask) -> None:
@@ -312,6 +327,14 @@ class RunService:
             raise UserError("There is no mask yet: give one first.")
         mask = with_own_numbers(self._workspace.images.load(run.mask_sha), parse_classes(command.classes))
         self._workspace.runs.set_mask(command.run, mask.image, mask.classes)
+
+
+def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
+    """A test case of a run. Raises UserError for one of another run."""
+    for case in workspace.runs.get(run_id).test_cases:
+        if case.id == case_id:
+            return case
+    raise UserError("This result is not of this run: pick one of those shown.", field="case")
 
 
 def task_problem(task: Task) -> str:

@@ -13,14 +13,13 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from core.errors import UserError
 from core.settings import Settings
-from core.stored_runs import StoredTestCase
 from core.validation_messages import reason
 from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
 from services import edit_conflicts
 from services.commands import KnownStage, parts_of
-from services.runs.life_cycle import RunService
+from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 from storage.workspace import Workspace
 
@@ -205,14 +204,6 @@ class RunSettings:
             self.writes.note(number, command.tab)
             if other is not None:
                 self._notes.tell(command.run, command.stage, edit_conflicts.prompt_conflict(other))
-
-
-def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
-    """A test case of a run. Raises UserError for one of another run."""
-    for case in workspace.runs.get(run_id).test_cases:
-        if case.id == case_id:
-            return case
-    raise UserError("This result is not of this run: pick one of those shown.", field="case")
 
 
 def _prompt_name(recipe: Recipe, command: SavePrompt | PutPromptBack) -> str:
