@@ -18,16 +18,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cli import models as model_commands
+from cli import options as asked_for
 from cli.common import DIFFERENT, INTERRUPTED, SOME_FAILED, TERMINATED, WRONG, Parser, until_pipe_closes, whole_number
-from cli.options import (
-    asked_mask,
-    asked_settings,
-    asked_sources,
-    asked_task,
-    changed_settings,
-    require_mask_options,
-    several,
-)
 from cli.reports import JsonLines, Report, Words
 from cli.terminal import ProgressLine, Stop, Terminated, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
@@ -89,9 +81,9 @@ def augment(options: argparse.Namespace) -> int:
         raise UserError(refused)
     models = load_models(profile)
     driver = Driver(profile, models)
-    settings = changed_settings(recipe.settings_in(profile), asked_settings(options, recipe))
-    task, sources = asked_task(options, profile), asked_sources(options)
-    require_mask_options(options)
+    settings = asked_for.changed_settings(recipe.settings_in(profile), asked_for.asked_settings(options, recipe))
+    task, sources = asked_for.asked_task(options, profile), asked_for.asked_sources(options)
+    asked_for.require_mask_options(options)
     models.check()
     expect = without_gpu(profile)
     if expect:
@@ -106,7 +98,7 @@ def augment(options: argparse.Namespace) -> int:
             except (CannotLoad, Cancelled, BrokenPipeError):
                 raise
             except Exception as error:
-                if not several(options):
+                if not asked_for.several(options):
                     raise
                 report.source_failed(source, one_line(error))
                 failed += 1
@@ -125,7 +117,7 @@ def _augment_one(
 ) -> int:
     """All stages for one source image, in a folder of its own. Gives how many images could not be made."""
     recipe, task, picture = recipe_of(request.recipe), request.task, read_image(path)
-    mask = asked_mask(options, path, picture.image.size)
+    mask = asked_for.asked_mask(options, path, picture.image.size)
     named = NamedMask(mask.image, mask.classes) if mask else None
     asked = run_file.asked_run(
         recipe,

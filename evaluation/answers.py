@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from core.figures import Floats
+from core.figures import Floats, Numbers
 from core.predictions import Prediction, decode_map
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers
@@ -21,8 +21,6 @@ from evaluation.segmentation import IGNORED
 
 if TYPE_CHECKING:
     from scipy import sparse
-
-Numbers = NDArray[np.int64]
 
 
 PAIRS = 256 * 256

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.figures import Figure
+from core.figures import Figure, Flags, Numbers
 from evaluation.by_source import CONFIDENCE
 
 FEWEST_OF_STRATUM = 5
 """Judged images from which on a stratum has a share of its own; smaller strata have one together."""
 PROPORTIONAL = 0.01
 """A sample counts as drawn from all strata alike unless its parts are less likely than this by chance."""
-
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 def in_proportion(images: Numbers, judged: Numbers) -> bool:

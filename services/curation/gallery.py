@@ -86,14 +86,6 @@ class Detail:
 
 
 @dataclass(frozen=True)
-class Origin:
-    """How an image came about, stage by stage."""
-
-    values: Mapping[StageName, StoredValue]
-    """What each text stage of its recipe had given when it was drawn."""
-
-
-@dataclass(frozen=True)
 class _Listed:
     """The images of a view in an order of its own."""
 
@@ -264,11 +256,11 @@ class Gallery:
             workspace.catalogue.count(ImageFilter(source=entry.source_sha)).number if entry.source_sha else 1,
         )
 
-    def origin(self, entry_id: int) -> Origin:
-        """How an image came about. Raises UserError for an unknown one."""
+    def origin(self, entry_id: int) -> Mapping[StageName, StoredValue]:
+        """What each text stage of its recipe had given when an image was drawn. Raises UserError for an unknown one."""
         detail = self.detail(entry_id)
         if detail.case is None:
-            return Origin({})
+            return {}
         case, runs = detail.case, self._workspace.runs
         found: dict[StageName, StoredValue] = {}
         for stage in recipe_of(case.lineage.recipe).names:
@@ -276,4 +268,4 @@ class Gallery:
             before = [value for value in runs.history(case.run_id, stage) if value.created <= case.created]
             if before:
                 found[stage] = max(before, key=lambda value: value.id)
-        return Origin(found)
+        return found

@@ -13,12 +13,12 @@ import numpy as np
 
 from core.csv_tables import facts
 from core.evaluation_results import Order
-from core.figures import Floats
+from core.figures import Floats, Numbers
 from core.stored_runs import Run
 from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, chance_wrong, judge
-from services.evaluation.ranking import FOLDS, RANDOM, Numbers, kinds_of, orders_facts, orders_table
+from services.evaluation.ranking import FOLDS, RANDOM, kinds_of, orders_facts, orders_table
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import judged_of
 from storage.curation.case_columns import Outcome

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.figures import Flags, Numbers
 from core.image_filter import ImageFilter
 from core.masks import MASK_KEPT
 from core.settings import UnderTestSettings
 from evaluation.metrics import hold
 from pipeline.profiles.profile import CheckSettings
-from services.evaluation.segmented import Flags, ways_of
+from services.evaluation.segmented import ways_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.subjects import Cases
 from services.runs.predictions import model_key
@@ -97,10 +97,10 @@ class MaskChecks:
         self,
         key: str,
         pairs: sparse.csr_array,
-        row: NDArray[np.int64],
-        before: NDArray[np.int64],
+        row: Numbers,
+        before: Numbers,
         ways: Sequence[tuple[str, str]],
-        number: NDArray[np.int64],
+        number: Numbers,
     ) -> Flags:
         """Whether each row of `pairs` holds, beside that of its original; `number` is its way among `ways`."""
         if key != self._key:  # another model is found under the settings

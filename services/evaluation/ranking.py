@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.csv_tables import facts
 from core.evaluation_results import BUDGETS, Order
-from core.figures import Floats
+from core.figures import Flags, Floats, Numbers
 from core.types import TaskKind
 from core.words import count_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
@@ -31,7 +30,6 @@ IN_A_GROUP = 20
 """Images of a group at least: the share of fewer that are wrong would be chance."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
 ValidFrom = Literal["votes", "checks", "nothing"]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ def _chance_wrong(
     kinds: list[tuple[str, ...]],
     kind: Numbers,
     entropy: Floats | None,
-    read: NDArray[np.bool_],
+    read: Flags,
     seed: int,
 ) -> tuple[Floats, list[str]]:
     """Chance that the model is wrong on each test case, by the same edits on other sources and the model's doubt."""
@@ -222,7 +220,7 @@ def _chance_wrong(
     return chance, notes
 
 
-def _unsure_notes(entropy: Floats | None, read: NDArray[np.bool_], segments: bool) -> list[str]:
+def _unsure_notes(entropy: Floats | None, read: Flags, segments: bool) -> list[str]:
     untold = read if entropy is None else read & ~np.isfinite(entropy)
     if not segments or not untold.any():
         return []

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.evaluation_results import FEWEST_CASES, LossEffect, Weighing
-from core.figures import Floats, ratio
+from core.figures import Flags, Floats, Numbers, ratio
 from core.types import TaskKind
 from core.words import few_names
 from evaluation.class_mapping import ClassMap, report_of
@@ -27,7 +27,7 @@ from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
 from services.evaluation.mask_validity import MaskValidity
 from services.evaluation.scoring import Scored, judged_of, worth_words
-from services.evaluation.segmented import Flags, PixelCells, SegmentedLosses, cells_of, losses_of
+from services.evaluation.segmented import PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study_votes import StudyVotes, chosen_words, votes_on
 from services.evaluation.subjects import Cases, Images
@@ -44,7 +44,6 @@ from services.evaluation.types import (
 from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
 
-Numbers = NDArray[np.int64]
 MOST_ROWS = 200
 """Rows of a table of edits up to which also those without a figure are listed."""
 BESIDE = 2
@@ -398,7 +397,7 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
     return _Edits(case[wanted], column.numbers[wanted], column.values)
 
 
-def strata_of(cases: Cases, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
+def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
     """The stratum of each test case: right or wrong, as `STANDING` says it, and its edit type."""
     edits = edits_of(cases, "edit type")
     types = len(edits.names)
@@ -444,7 +443,7 @@ def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
     return tuple(sorted(table.entry[images.row[wanted]].tolist()))
 
 
-def _wanted(found: EvaluationResult, cell: Cell) -> NDArray[np.bool_]:
+def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
     cases = found.cases
     source, label = cases.generated.source, cases.generated.label
     if cell.kind == "controls":

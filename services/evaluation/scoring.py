@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.csv_tables import facts
 from core.errors import UserError
-from core.figures import Floats
+from core.figures import Flags, Floats, Numbers
 from core.types import TaskKind
 from core.validity_score import FEWEST, Agreement, ScoreRun, ValidityScore
 from evaluation.validity import ValidityEffect
@@ -28,7 +27,6 @@ from storage.curation.case_columns import CaseTable, Outcome
 from storage.curation.scores import NewScores
 from storage.workspace import Workspace
 
-Numbers = NDArray[np.int64]
 TASKS: tuple[TaskKind, ...] = get_args(TaskKind)
 OUTCOMES = {"valid": True, "invalid": False}
 """What the votes of a study may say of an image; of others nothing is learnt."""
@@ -52,7 +50,7 @@ class Scored:
     chance: Floats
     """Of each row of the table, 0 to 1, and NaN of other tasks. Of an image that was judged it comes from the votes on
     other sources."""
-    checked: NDArray[np.bool_]
+    checked: Flags
     """Of each row of the task, whether its checks have a figure: of the others nothing is foretold but what most are.
     False of other tasks."""
     learnt: ValidityScore
@@ -67,11 +65,11 @@ class _Votes:
 
     row: Numbers
     """In the table of images."""
-    valid: NDArray[np.bool_]
+    valid: Flags
     study: Numbers
     source: Numbers
 
-    def where(self, wanted: NDArray[np.bool_]) -> _Votes:
+    def where(self, wanted: Flags) -> _Votes:
         return _Votes(self.row[wanted], self.valid[wanted], self.study[wanted], self.source[wanted])
 
 
@@ -181,11 +179,11 @@ def score_facts(run: ScoreRun) -> dict[str, Any]:
     }
 
 
-def _of_task(table: CaseTable, task: TaskKind) -> NDArray[np.bool_]:
+def _of_task(table: CaseTable, task: TaskKind) -> Flags:
     return table.segmentation == (task == "segmentation")
 
 
-def _votes(table: CaseTable, of_task: NDArray[np.bool_], outcomes: Sequence[Outcome]) -> tuple[_Votes, dict[str, str]]:
+def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tuple[_Votes, dict[str, str]]:
     """The votes on images of a task, and the names of their studies by ids."""
     row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0}
     number: dict[str, int] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures import Floats
+from core.figures import Flags, Floats, Numbers
 from core.masks import numbers_of
 from evaluation.class_mapping import ClassMap
 from evaluation.segmentation import Losses, at_least, lost_by, missed_by
@@ -20,7 +20,6 @@ from services.evaluation.subjects import Cases, Images
 from services.evaluation.types import Cell
 from storage.curation.case_columns import Texts
 
-Flags = NDArray[np.bool_]
 AT_ONCE = 4096
 """Images whose pixels are looked at at a time: what is calculated of them takes several times their room."""
 _Class = tuple[str, tuple[int, ...]]
@@ -50,7 +49,7 @@ class PixelCells:
     said_before: NDArray[np.uint8]
     """The same of the original of each source."""
 
-    def where(self, cell: Cell, source: NDArray[np.int64]) -> Flags:
+    def where(self, cell: Cell, source: Numbers) -> Flags:
         """The test cases behind a number; `source` is that of each."""
         if cell.kind == "kept":
             return self.counts & self.kept
@@ -110,7 +109,7 @@ def losses_of(
     )
 
 
-def ways_of(cases: Cases, images: Images, place: NDArray[np.int64]) -> tuple[list[tuple[str, str]], NDArray[np.int64]]:
+def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[str, str]], Numbers]:
     """The ways in which images in these places are protected, in the order in which they come: in JSON the classes that
     the task names, and the names of the class numbers of the mask. And the number of the way of each image.
     """

@@ -15,6 +15,7 @@ import numpy as np
 
 from core.csv_tables import facts
 from core.errors import UserError
+from core.figures import Numbers
 from core.images import png_of
 from core.latest import Latest
 from core.progress import OnCount
@@ -38,7 +39,7 @@ from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study import Create, StudyPlan, draft_study, plan_study
 from services.evaluation.study_votes import StudyVotesReader
-from services.evaluation.subjects import Cases, Numbers, read_cases
+from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import (
     Cell,
     ClassMapping,

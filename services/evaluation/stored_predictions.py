@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures import Floats
+from core.figures import Flags, Floats, Numbers
 from evaluation.answers import answers_of, count_pairs, groups_of_numbers, pairs_of_images
 from evaluation.class_mapping import ClassMap
 from evaluation.effectiveness import Answers
@@ -29,7 +29,6 @@ from storage.workspace import Workspace
 if TYPE_CHECKING:
     from scipy import sparse
 
-Numbers = NDArray[np.int64]
 NONE: Numbers = np.zeros(0, np.int64)
 K = TypeVar("K")
 T = TypeVar("T")
@@ -57,7 +56,7 @@ class ClassifierAnswers:
 class SegmenterCounts:
     """The pixels of the images of a subject, of one of its three kinds."""
 
-    place: NDArray[np.int64]
+    place: Numbers
     """The place of each among the images; the others were not read, or have no mask."""
     pixels: Pixels
 
@@ -98,7 +97,7 @@ class _Probabilities:
     images: _ReadImages = field(default_factory=_ReadImages)
     likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.uint16))
     numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
-    exact: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    exact: Flags = field(default_factory=lambda: np.zeros(0, bool))
 
     def add(self, rows: ProbabilityRows, exact: bool) -> None:
         self.images.add(rows.images)
@@ -115,7 +114,7 @@ class _PixelCounts:
     images: _ReadImages = field(default_factory=_ReadImages)
     mask: dict[str, int] = field(default_factory=dict)
     """The number of each mask."""
-    both: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    both: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Image and mask of each row of `pairs`."""
     pairs: sparse.csr_array = field(default_factory=lambda: pairs_of_images(NONE, NONE, NONE, []))
     order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -314,5 +313,5 @@ def _not_read(stored: _Probabilities, cases: Cases) -> set[str]:
     return _shas((images, stored.images.of(cases, images) < 0) for images in cases.all_images)
 
 
-def _shas(wanted: Iterable[tuple[Images, NDArray[np.bool_]]]) -> set[str]:
+def _shas(wanted: Iterable[tuple[Images, Flags]]) -> set[str]:
     return {images.shas[place] for images, flags in wanted for place in np.flatnonzero(flags).tolist()}

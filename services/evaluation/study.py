@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.errors import UserError
+from core.figures import Numbers
 from core.masks import numbers_of
 from core.studies import Rules, asked
 from core.types import TaskKind
@@ -20,7 +21,7 @@ from evaluation.report import listed
 from evaluation.samples import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
-from services.evaluation.subjects import Cases, Numbers
+from services.evaluation.subjects import Cases
 from services.studies import draft_form
 from services.studies.control_items import Disguises, keep_in_step
 from services.studies.drafts import QUIZ

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.consensus import counted
+from core.figures import Flags, Numbers
 from core.studies import Answers, Question, StudyData
 from evaluation.worker_errors import Ballots
 from storage.curation.case_columns import Outcome
@@ -36,11 +36,11 @@ class StudyVotes:
     title: str
     chosen: tuple[str, ...]
     """Each way in which its images were chosen that is no random draw from all, in words."""
-    cases: NDArray[np.int64]
+    cases: Numbers
     """Of each single vote the test case; -1 of a control item. All columns have one length."""
-    worker: NDArray[np.int64]
-    valid: NDArray[np.bool_]
-    known: NDArray[np.int64]
+    worker: Numbers
+    valid: Flags
+    known: Numbers
     """Of a control item 1 if it is valid, else 0; -1 of a test case."""
     adjudicated: frozenset[int]
     """Test cases on which the study lead has decided."""
@@ -54,7 +54,7 @@ class StudyVotesReader:
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[int, StudyVotes]] = {}
 
-    def of(self, outcomes: Sequence[Outcome], test_cases: NDArray[np.int64]) -> tuple[StudyVotes, ...]:
+    def of(self, outcomes: Sequence[Outcome], test_cases: Numbers) -> tuple[StudyVotes, ...]:
         """The studies that judged some of these test cases, in their order."""
         own = np.isin([one.test_case for one in outcomes], test_cases).tolist()
         titles = {one.study: one.title for one, is_own in zip(outcomes, own, strict=True) if is_own}
@@ -148,16 +148,16 @@ def _says(questions: Sequence[Question], answers: Answers) -> bool | None:
 class VotesOnCases:
     """What studies say of the test cases of a subject, in their order."""
 
-    undecided: NDArray[np.bool_]
+    undecided: Flags
     """Judged without a consensus, in all studies that have them."""
-    study: NDArray[np.int64]
+    study: Numbers
     """Place of the study whose word counts, or -1."""
-    adjudicated: NDArray[np.bool_]
+    adjudicated: Flags
     ballots: Ballots
     studies: tuple[StudyVotes, ...]
 
 
-def votes_on(test_cases: NDArray[np.int64], outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
+def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
     """The votes on these test cases. Of several studies of one case the last with a consensus counts, else the last."""
     place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
     number = {one.study: at for at, one in enumerate(studies)}

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from core.figures import Flags, Numbers
 from core.types import TaskKind
 from core.words import count_of
 from pipeline.recipes import RECONSTRUCTION
@@ -27,7 +27,6 @@ from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
 from storage.workspace import Workspace
 
-Numbers = NDArray[np.int64]
 MaskOf = tuple[str, str]
 """The SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
 NO_MASK: MaskOf = ("", "{}")
@@ -62,7 +61,7 @@ class Masks:
         return replace(self, numbers=self.numbers[places])
 
     @property
-    def there(self) -> NDArray[np.bool_]:
+    def there(self) -> Flags:
         """Which images have one."""
         return self.numbers >= 0
 
@@ -130,12 +129,12 @@ class Cases:
         return hashlib.sha256("\n".join(sorted(self.pictures)).encode()).hexdigest()[:16]
 
     @cached_property
-    def of_edit_type(self) -> Mapping[str, NDArray[np.bool_]]:
+    def of_edit_type(self) -> Mapping[str, Flags]:
         """By edit type, sorted, whether each test case has an edit of it."""
         edits = self.table.edits
         place = np.full(len(self.table), -1)
         place[self.generated.row] = np.arange(len(self.generated))
-        case, found = place[edits.row], dict[str, NDArray[np.bool_]]()
+        case, found = place[edits.row], dict[str, Flags]()
         for number, name in sorted(enumerate(edits.types.values), key=lambda one: one[1]):
             own = case[(edits.types.numbers == number) & (case >= 0)]
             if name and len(own):

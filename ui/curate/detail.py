@@ -7,8 +7,9 @@ from typing import Any
 
 from core.check_words import words_of
 from core.image_filter import ImageFilter, Standing
-from core.types import Check
-from services.curation.gallery import Detail, Origin
+from core.stored_runs import StoredValue
+from core.types import Check, StageName
+from services.curation.gallery import Detail
 from services.curation.views import View, gallery_address
 from services.runs.words import artifacts_of, edit_words, recipe_title
 from ui.curate.sets_words import set_address, version_key
@@ -55,9 +56,9 @@ def detail_panel(detail: Detail) -> Html:
     )
 
 
-def origin_part(origin: Origin) -> Html:
+def origin_part(values: Mapping[StageName, StoredValue]) -> Html:
     """Show each stage: who gave its value, what was asked, and what came back."""
-    return render("curate/origin.html", stages=[(name, stored.value.trace) for name, stored in origin.values.items()])
+    return render("curate/origin.html", stages=[(name, stored.value.trace) for name, stored in values.items()])
 
 
 def _pictures(detail: Detail) -> list[tuple[str, str, str]]:

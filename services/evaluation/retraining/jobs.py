@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from core.errors import UserError
-from core.figures import Floats
+from core.figures import Floats, Numbers
 from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.types import from_plain, to_plain
@@ -59,7 +59,7 @@ from services.evaluation.retraining.weights import (
 )
 from services.evaluation.scoring import judged_of, score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, cancelled, title_of, work_facts
-from services.evaluation.subjects import Cases, MaskOf, Numbers
+from services.evaluation.subjects import Cases, MaskOf
 from services.evaluation.types import EvaluationQuestion
 from services.test_sets.hashes import hashes_of
 from services.test_sets.twins import MOST_TWINS, twins_in, twins_of

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.errors import UserError
 from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
+from core.figures import Flags, Numbers
 from core.perceptual_hashes import Groups, join_alike, near_any
 from core.types import TaskKind
 from core.words import count_of, few_names
@@ -57,8 +57,6 @@ LARGE_GROUP = 0.25
 """Share of the sources from which on a group that looks alike is told."""
 MOST_TUNE = 500
 """Originals that the tuning looks at, and as many test cases at most."""
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
