@@ -19,7 +19,6 @@ from core.words import count_of
 from pipeline.recipes import Recipe, edits_in_words
 from pipeline.request import Event, ImageDone, ImageFailed, Placed, StageBegan, StageDone
 from pipeline.run_files.folder import FolderStore
-from pipeline.stages.base import Stage
 from pipeline.stages.generation import PlannedImage
 
 
@@ -49,7 +48,8 @@ class Words:
             case Progress():
                 self._line(event)
             case StageDone():
-                self._line.say(_of_stage(recipe.stage(event.stage), event))
+                stage, again = recipe.stage(event.stage), " (as it was)" if event.reused else ""
+                self._line.say(f"{stage.noun}{again}: {stage.summary(event.value.value)}")
                 for remark in _remarks(event, recipe, task, store):
                     self._line.say(f"  {remark}")
             case Placed():
@@ -146,10 +146,6 @@ class JsonLines:
 
 
 Report = Words | JsonLines
-
-
-def _of_stage(stage: Stage, event: StageDone) -> str:
-    return f"{stage.noun}{' (as it was)' if event.reused else ''}: {stage.summary(event.value.value)}"
 
 
 def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -> list[str]:

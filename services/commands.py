@@ -37,6 +37,8 @@ def parts_of(named: Any) -> Any:
     return [part.strip() for part in named.split(",") if part.strip()] if isinstance(named, str) else named
 
 
+Texts = Annotated[tuple[str, ...], BeforeValidator(parts_of)]
+"""Several texts, as a list or with commas between."""
 RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValidator(parts_of)]
 """The ids of several runs, as a list or with commas between."""
 

@@ -10,18 +10,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from core.stored_runs import StoredState, StoredValue
 from core.types import StageName
-from services.commands import RunCommand
+from services.commands import RunCommand, parts_of
 
 KEPT = 2000
 """Versions whose page is remembered."""
 LARGEST_ID = 10**18
 """More does not fit into a column of the database."""
+Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
+Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
+"""Several numbers, as a list or with commas between."""
 
 PlainSettings = Mapping[str, Any]
 """Settings as plain data: a section each, in it a value for each setting."""

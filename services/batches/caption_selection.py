@@ -81,9 +81,11 @@ class SharingReport:
         left = [f"{_REASONS[why]} ({number:,})" for why, number in self.left_out.items() if number]
         said += [f"Left out: {'; '.join(left)}."] if left else []
         if self.least_share_of_a_word is not None:
+            # Rounded up to three digits, so that what a person types is enough.
+            least = math.ceil(self.least_share_of_a_word * 1000 - _NEARLY) / 1000
             said.append(
                 "For the limit of a word to leave none out, edits.most_share_of_a_word would have to be "
-                f"{_up(self.least_share_of_a_word)} at least with these words; more alternatives "
+                f"{least:g} at least with these words; more alternatives "
                 "(alternatives.per_keyword) bring more words."
             )
         return tuple(said)
@@ -106,14 +108,10 @@ class SelectedCaptions:
     report: SharingReport
 
 
+@lru_cache(maxsize=100_000)
 def new_words(edit: Edit) -> frozenset[str]:
     """Return the words that an edit brings in, such as "red", or the whole alternative if none of its words is new."""
-    return _new_words(edit.keyword, edit.alternative)
-
-
-@lru_cache(maxsize=100_000)
-def _new_words(keyword: str, alternative: str) -> frozenset[str]:
-    before, after = set(tokens(keyword)), tokens(alternative)
+    before, after = set(tokens(edit.keyword)), tokens(edit.alternative)
     new = frozenset(word for word in after if word not in before and says_something(word))
     return new or frozenset((" ".join(after),) if after else ())
 
@@ -390,11 +388,6 @@ class _CaptionSelection:
         have = round(self.by_type[place], 6)
         wished = None if self.wished is None else self.wished[place]
         return TypeShare(name, wished, have / self.number if self.number else 0.0, have)
-
-
-def _up(share: float) -> str:
-    """Rounded up to three digits, so that what a person types is enough."""
-    return f"{math.ceil(share * 1000 - _NEARLY) / 1000:g}"
 
 
 def _in_words(share: TypeShare) -> str:

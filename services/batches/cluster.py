@@ -229,7 +229,7 @@ def _connected(workers: int | None, address: str) -> Any:
         os.environ.setdefault(_NO_CLUSTERS, "0")
         if not address or _TOKEN.exists():
             os.environ.setdefault("RAY_AUTH_MODE", "token")
-    if not address and not _has_token():
+    if not address and not os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     ray = _ray()
     if ray.is_initialized():
@@ -251,10 +251,6 @@ def _connected(workers: int | None, address: str) -> Any:
         ray.shutdown()
         raise UserError("This program was on a cluster before, and Ray would now listen on the network: start it anew.")
     return ray
-
-
-def _has_token() -> bool:
-    return any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +119,10 @@ class BatchRuns:
         scenes: DrawnScenes | None = None,
     ) -> None:
         """Plans by scripts may read below `data_roots`, or nowhere. `scenes` are drawn for plans that name them."""
+        workers = partial(workers_here, spare=1)  # one core is left to the pages
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
-        self._service = BatchService(workspace, _workers)
+        self._service = BatchService(workspace, workers)
         self.scenes = scenes
         self._lock = threading.RLock()
         self._waiting: deque[int] = deque()
@@ -128,7 +130,7 @@ class BatchRuns:
         self._problems: dict[int, str] = {}
         self._thread: threading.Thread | None = None
         self._closing = False
-        self.pool: Callable[[Order], Pool] = _pool_here
+        self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
         """Where the lots of a batch are done."""
         self.planning = WorkQueue(self._changes, name=PLANNING)
         """Plans whose items are being chosen; the result of each is the number of its batch."""
@@ -313,15 +315,6 @@ class BatchRuns:
             log.exception("the batch %d failed", run.number)
             return f"The studio itself failed ({type(error).__name__}): the terminal says more."
         return ""
-
-
-def _workers() -> int:
-    """One core is left to the pages."""
-    return workers_here(spare=1)
-
-
-def _pool_here(order: Order) -> Pool:
-    return ProcessPool(order, workers=order.plan.run.workers or _workers())
 
 
 def _read(text: str) -> BatchPlan:

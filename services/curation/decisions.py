@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from core.csv_tables import facts
 from core.errors import UserError
 from core.stored_runs import Verdict
 from core.types import LONGEST_REASON
 from core.words import count_of
-from services.commands import Command, Commands, parts_of
+from services.commands import Command, Commands
 from services.curation.views import WHICH, Filter
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import LARGEST_ID, Id, Ids
 from services.queries import MOST_LISTED, Plain, Query
 from storage.curation.decisions import (
     LONGEST_AUTHOR,
@@ -40,7 +40,6 @@ WAITS = 10
 MOST_REPEATS = 0.2
 
 
-Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Author = Annotated[
     str, Field(max_length=LONGEST_AUTHOR, description="Who decides, in their own words; empty for nobody")
 ]
@@ -56,13 +55,9 @@ Key = Annotated[
 class ImagesCommand(Command):
     """One thing to do with images of the catalogue: with those that are named, or with all that a filter means."""
 
-    entries: Annotated[
-        tuple[Id, ...],
-        BeforeValidator(parts_of),
-        Field(
-            max_length=MOST_AT_ONCE, description="Images by their numbers in the catalogue, as a list or with commas"
-        ),
-    ] = ()
+    entries: Ids = Field(
+        (), max_length=MOST_AT_ONCE, description="Images by their numbers in the catalogue, as a list or with commas"
+    )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
         None,

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Command, Commands, RunCommand, RunIds, parts_of
+from services.commands import Command, Commands, RunCommand, RunIds, Texts, parts_of
 from services.runs.execution import Execution, Generate, RunUpToGate
 from services.runs.life_cycle import RunService, SetRecipe, SetTask, task_problem
 from services.runs.settings import ChangeSetting, DefaultSettings, RunSettings, TakePreset
@@ -62,9 +62,7 @@ class PresetTogether(TogetherCommand, name="together-preset"):
 class DefaultsTogether(TogetherCommand, name="together-defaults"):
     """Put the profile's settings of some sections back in several runs."""
 
-    sections: Annotated[tuple[str, ...], BeforeValidator(parts_of)] = Field(
-        max_length=20, description="The sections, as a list or with commas between"
-    )
+    sections: Texts = Field(max_length=20, description="The sections, as a list or with commas between")
 
 
 class RecipeTogether(TogetherCommand, name="together-recipe"):

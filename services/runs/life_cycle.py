@@ -9,10 +9,9 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated
 
 from PIL import Image
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from core.errors import UserError
 from core.images import image_sha, png_of, read_image
@@ -27,7 +26,7 @@ from pipeline.profiles.notices import notice_for
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptError, PromptSet
 from pipeline.recipes import recipe_of
-from services.commands import Command, Commands, RunCommand, RunIds, parts_of
+from services.commands import Command, Commands, RunCommand, RunIds, Texts
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue, JobView
 from services.runs.samples import Sample, sample_named, sample_of
@@ -80,7 +79,7 @@ class SetTask(RunCommand, name="task"):
 
     kind: TaskKind = Field(description="What the model under test does")
     label: str = Field("", description="What the picture shows; for classification")
-    protected: Annotated[tuple[str, ...], BeforeValidator(parts_of)] = Field(
+    protected: Texts = Field(
         (), max_length=200, description="The classes that must stay, as a list or with commas between; for segmentation"
     )
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from core.errors import UserError
 from core.settings import Settings
@@ -18,7 +18,7 @@ from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
 from services import edit_conflicts
-from services.commands import KnownStage, parts_of
+from services.commands import KnownStage, Texts, parts_of
 from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 from storage.workspace import Workspace
@@ -42,9 +42,7 @@ class ChangeSetting(edit_conflicts.StateEdit, name="setting"):
 class DefaultSettings(edit_conflicts.StateEdit, name="default-settings"):
     """Put the profile's settings of some sections back."""
 
-    sections: Annotated[tuple[str, ...], BeforeValidator(parts_of)] = Field(
-        max_length=20, description="The sections, as a list or with commas between"
-    )
+    sections: Texts = Field(max_length=20, description="The sections, as a list or with commas between")
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
 from core.images import png_of
+from core.latest import Latest
 from core.panel import Panel, checked_participant
 from core.png import bare
 from services.commands import Command
@@ -219,29 +220,18 @@ class PictureTokens:
     """May be used from any thread. What it knows is gone with the process: then an assignment's own tokens serve."""
 
     def __init__(self, most: int = MOST_TOKENS) -> None:
-        self._most = most
         self._secret = secrets.token_bytes(32)
-        self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
-        self._ahead: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._known, self._ahead = Latest[tuple[str, str]](most), Latest[frozenset[str]](most)
 
     def give(self, worker: str, sha: str) -> str:
         """The token of this picture for this worker, known from now on."""
         token = self._token(worker, sha)
-        with self._lock:
-            self._known[token] = (worker, sha)
-            self._known.move_to_end(token)
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
+        self._known.put(token, (worker, sha))
         return token
 
     def expect(self, worker: str, study_id: str, shas: Sequence[str]) -> list[str]:
         """The tokens of what may come next for this worker in this study; what was expected before no longer is."""
-        with self._lock:
-            self._ahead[worker, study_id] = frozenset(shas)
-            self._ahead.move_to_end((worker, study_id))
-            if len(self._ahead) > self._most:
-                self._ahead.popitem(last=False)
+        self._ahead.put((worker, study_id), frozenset(shas))
         return [self.give(worker, sha) for sha in shas]
 
     def open(self, token: str, worker: str, judging: Mapping[str, Collection[str]]) -> str | None:
@@ -249,20 +239,17 @@ class PictureTokens:
         sha = self.image(token, worker)
         if sha is None:
             return None
-        with self._lock:
-            expected = any(sha in self._ahead.get((worker, study_id), ()) for study_id in judging)
+        expected = any(sha in (self._ahead.get((worker, study_id)) or ()) for study_id in judging)
         return sha if expected or any(sha in shas for shas in judging.values()) else None
 
     def known(self, worker: str, sha: str) -> str:
         """The token of this picture for this worker, if it was given before; else ""."""
         token = self._token(worker, sha)
-        with self._lock:
-            return token if token in self._known else ""
+        return token if self._known.get(token) else ""
 
     def image(self, token: str, worker: str) -> str | None:
         """The picture behind a token of this worker; None for any other."""
-        with self._lock:
-            found = self._known.get(token)
+        found = self._known.get(token)
         return found[1] if found is not None and found[0] == worker else None
 
     def _token(self, worker: str, sha: str) -> str:

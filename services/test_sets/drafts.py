@@ -23,7 +23,7 @@ from core.words import count_of, few_names
 from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import WHICH, Filter
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import LARGEST_ID, Ids
 from services.test_sets.hashes import compared_of, hashes_of
 from services.test_sets.splits import Unit, leaks_in, proposed, splits_of, units_of
 from services.test_sets.twins import Twins, twins_of
@@ -78,16 +78,10 @@ class DeleteTestSetDraft(SetCommand, name="delete-test-set-draft"):
 class AddToTestSet(SetCommand, name="add-to-test-set"):
     """Put images into the draft of a test set, with the decided label or that of their task, and their mask."""
 
-    cases: Annotated[
-        tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...],
-        BeforeValidator(parts_of),
-        Field(max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between"),
-    ] = ()
-    entries: Annotated[
-        tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...],
-        BeforeValidator(parts_of),
-        Field(max_length=MOST_AT_ONCE, description="Images of the catalogue, as a list or with commas between"),
-    ] = ()
+    cases: Ids = Field((), max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between")
+    entries: Ids = Field(
+        (), max_length=MOST_AT_ONCE, description="Images of the catalogue, as a list or with commas between"
+    )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
         None, ge=0, le=LARGEST_ID, description="How many the filter should find; refused where it is another number now"
@@ -268,7 +262,12 @@ class TestSetDrafts:
         masks: dict[tuple[str, tuple[int, int]], str] = {}
         entries = [self._entry(case, masks) for case in found]
         if sources:
-            originals = {case.source: _source_entry(case) for case in reversed(found)}
+            originals = {
+                case.source: SetEntry(
+                    case.source, case.source, case.task_label, "", case.mask, case.mask_classes, "source"
+                )
+                for case in reversed(found)
+            }
             entries += [originals[sha] for sha in dict.fromkeys(case.source for case in found)]
         return entries
 
@@ -484,10 +483,6 @@ def _nothing(sent: AddToTestSet) -> UserError:
         words = f"No image fits the filter “{sent.filter.words}”" if sent.filter.words else "No image is there yet"
         return UserError(f"{words}: there is nothing to add.", field="filter")
     return UserError("Name test cases or images, or give a filter, such as review=accepted.", field="cases")
-
-
-def _source_entry(case: CaseOfSet) -> SetEntry:
-    return SetEntry(case.source, case.source, case.task_label, "", case.mask, case.mask_classes, "source")
 
 
 def _check_thresholds(thresholds: Mapping[str, float]) -> None:

@@ -619,8 +619,10 @@ def test_tokens_are_known_up_to_a_bound() -> None:
     assert tokens.give("heron-1", "a") == first == tokens.known("heron-1", "a") and tokens.known("heron-2", "a") == ""
     assert len({first, tokens.give("heron-1", "b"), PictureTokens().give("heron-1", "a")}) == 3
     assert tokens.image(first, "heron-1") == "a" and tokens.image(first, "heron-2") is None
+    second = tokens.known("heron-1", "b")
     tokens.give("heron-1", "c")
-    assert tokens.image(first, "heron-1") is None and tokens.known("heron-1", "b")
+    assert tokens.image(first, "heron-1") is None, "the one that was not used for longest"
+    assert tokens.image(second, "heron-1") == "b"
 
 
 def test_pictures_are_kept_up_to_a_bound() -> None:
