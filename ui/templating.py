@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined, pass_context
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined, Undefined, pass_context
 from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.runtime import Context
@@ -78,7 +78,9 @@ def functions(module: ModuleType) -> dict[str, object]:
 
 
 def _shown(value: object) -> object:
-    if value is None:
+    if isinstance(value, str):  # first, since most values are
+        return value
+    if value is None or type(value) is Undefined:  # of a condition without an else
         return ""
     return join(*value) if isinstance(value, list | tuple) else value
 

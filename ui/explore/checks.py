@@ -8,9 +8,10 @@ from core.stored_runs import StoredTestCase
 from core.types import Check, Outcome
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
-from ui.explore.parts import Tone, icon, pill, press
+from ui.explore.parts import Tone
 from ui.explore.under_test import verdict_pill
-from ui.markup import Child, Html, el
+from ui.markup import Html
+from ui.templating import render
 
 OUTCOMES: dict[Outcome, tuple[Tone, str]] = {
     "passed": ("ok", "check"),
@@ -25,33 +26,18 @@ OUTCOME_WORDS: dict[Outcome, str] = {
 }
 
 
-def verdict_line(case: StoredTestCase, comparison: ModelComparison) -> Html:
-    """What the model under test makes of the image; its place is kept while it is being asked."""
-    found = verdict_pill(case, comparison)
-    if found is None:
-        words = "is being asked" if comparison.waiting else "says nothing yet" if comparison.wanted else "none chosen"
-        found = el("span", f"model under test: {words}", class_="mut small")
-    more = el(
-        "a", "more", href="#under-test", class_="small mut", data_scroll_to="under-test", title="All that it says"
+def findings(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
+    """What the model under test makes of an image, and what its checks found. A press on a check explains it."""
+    return render(
+        "explore/findings.html",
+        verdict=verdict_pill(case, comparison),
+        model="is being asked" if comparison.waiting else "says nothing yet" if comparison.wanted else "none chosen",
+        outdated=state.outdated.get(case.id),
+        checks=[(check, words_of(check).title, *_figure(check), explained(check)) for check in comparison.checks(case)],
+        outcomes=OUTCOMES,
+        unmeasured=comparison.unmeasured(case),
+        mask_kept=WORDS[MASK_KEPT],
     )
-    return el("div", found, el("span", class_="grow"), more, class_="verdict-line", id="verdict-line")
-
-
-def checks_list(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
-    """What the checks found, a row each, told apart by more than colour. A press on one explains it."""
-    rows: list[Child] = []
-    if case.id in state.outdated:
-        rows.append(pill(state.outdated[case.id], "warn", id="outdated"))
-    rows += [_row(check) for check in comparison.checks(case)]
-    if unmeasured := comparison.unmeasured(case):
-        words = [
-            icon("question"),
-            el("span", WORDS[MASK_KEPT].title, class_="name"),
-            " ",
-            el("span", unmeasured, class_="figure"),
-        ]
-        rows.append(pill(words, title=WORDS[MASK_KEPT].explanation))
-    return el("div", rows, class_="checks", id="checks")
 
 
 def explained(check: Check) -> str:
@@ -61,27 +47,12 @@ def explained(check: Check) -> str:
     return " ".join(part for part in (outcome, check.note, wanted, words_of(check).explanation) if part)
 
 
-def _row(check: Check) -> Html:
-    tone, sign = OUTCOMES[check.outcome]
-    return press(
-        icon(sign),
-        el("span", words_of(check).title, class_="name"),
-        " ",
-        el("span", _figure(check), class_="figure"),
-        class_=f"pill {tone}".strip(),
-        title=explained(check),
-        data_outcome=check.outcome,
-        data_explain=check.name,
-        data_key=f"check-{check.name}",
-    )
-
-
-def _figure(check: Check) -> Child:
-    """Such as: 0.82, from 0.60; in words where there is none."""
+def _figure(check: Check) -> tuple[str, str]:
+    """Such as 0.82 and ", from 0.60"; in words where there is no figure."""
     if check.value is None:
-        return "cannot tell" if check.passed is None else None
+        return "cannot tell" if check.passed is None else "", ""
     wanted = "" if check.threshold is None else f", from {_rounded(check, check.threshold)}"
-    return [_rounded(check, check.value), el("small", wanted) if wanted else None]
+    return _rounded(check, check.value), wanted
 
 
 def _rounded(check: Check, figure: float) -> str:

@@ -6,9 +6,9 @@ from core.types import StageName
 from services.jobs import JobView
 from services.runs.state import RunState
 from ui.explore.large import beside_source
-from ui.explore.parts import press
 from ui.explore.stage import running_stage
 from ui.markup import Html, el
+from ui.templating import render
 
 STAGE: StageName = "generation"
 MODE = "drawing"
@@ -33,14 +33,9 @@ def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
     if job is None:
         return None
     step, steps = step_of(state, job)
-    return press(
-        _picture(state, job),
-        el("b", f"{step}/{steps}"),
-        el("span", _name(job).split(" · ")[0]),
-        class_=f"thumb drawing{' seen' if job.preview else ''}{' on' if followed else ''}",
-        data_key="drawing",
-        data_follow=True,
-        title="Watch it being drawn",
+    name, picture = _name(job).split(" · ")[0], _picture(state, job)
+    return render(
+        "explore/drawing.html", job=job, step=step, steps=steps, name=name, picture=picture, followed=followed
     )
 
 

@@ -9,9 +9,10 @@ from core.types import stage_title
 from services.runs.words import DEFAULT_ARTIFACTS
 from ui.explore.counterfactuals import FAILED
 from ui.explore.large import modes
-from ui.explore.parts import help_button, help_window, key, small
+from ui.explore.parts import help_window
 from ui.explore.words import EXPLAINED
-from ui.markup import Html, el
+from ui.markup import Html
+from ui.templating import render
 
 Keys = tuple[str, ...]
 _MODES = modes(DEFAULT_ARTIFACTS)
@@ -51,62 +52,13 @@ GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
 
 def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
     """The closed window. `thresholds` are those of the checks of images by name, as far as they are known."""
-    groups = [
-        el("section", el("h3", name), el("dl", [_row(keys, words) for keys, words in rows]))
-        for name, rows in GROUPS.items()
-    ]
-    note = "They do nothing while you are typing in a field, but for those with Ctrl."
     parts = (("help-keys", "Keys"), ("help-stages", "The stages"), ("help-checks", "The checks"))
-    return help_window(
-        "Keys, stages and checks",
-        parts,
-        el("div", groups, class_="groups", id="help-keys"),
-        small(note),
-        _stages(),
-        _checks(thresholds or {}),
+    shown = render(
+        "explore/help.html",
+        groups=GROUPS,
+        stages=[(stage_title(name), text) for name, text in EXPLAINED.items()],
+        checks=WORDS,
+        thresholds=thresholds or {},
+        findings=[(words, CAPTION_WORDS.get(name)) for name, words in FAILED.items()],
     )
-
-
-def _stages() -> Html:
-    rows = [
-        el("p", el("b", f"{place} {stage_title(name)}"), " ", el("span", text, class_="mut"))
-        for place, (name, text) in enumerate(EXPLAINED.items(), 1)
-    ]
-    return el("section", el("h3", "The stages"), rows, class_="words", id="help-stages")
-
-
-def _checks(thresholds: Mapping[str, float]) -> Html:
-    """Each with what it looks at, the figure from which it passes, and the name under which it is recorded."""
-    images = []
-    for name, words in WORDS.items():
-        least = f" It passes from {thresholds[name]:.2f}." if name in thresholds else ""
-        recorded = f" Plans, scripts and exported files call it “{name}”." if name != words.title else ""
-        text = el("span", words.explanation, least, recorded, class_="mut")
-        images.append(el("p", el("b", words.title), " ", text, id=f"explains-{name.replace(' ', '-')}"))
-    captions = [
-        el("p", el("b", words), " ", el("span", CAPTION_WORDS.get(name, ""), class_="mut"))
-        for name, words in FAILED.items()
-    ]
-    three = (
-        "A check has passed, has failed, or cannot tell. It says whether the image is good, and nothing about the "
-        "model under test: that has a line of its own above the checks."
-    )
-    return el(
-        "section",
-        el("h3", "The checks of an image"),
-        el("p", three),
-        images,
-        el("h3", "What a check of a caption can find"),
-        captions,
-        class_="words",
-        id="help-checks",
-    )
-
-
-def keys_button() -> Html:
-    """What opens the window."""
-    return help_button("Keys of this page, what the stages are, what the checks say")
-
-
-def _row(keys: Keys, words: str) -> Html:
-    return el("div", el("dt", [key(name) for name in keys]), el("dd", words))
+    return help_window("Keys, stages and checks", parts, shown)

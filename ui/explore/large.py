@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from core.lineage import Artifact
@@ -14,8 +14,9 @@ from core.stored_runs import StoredTestCase
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from services.runs.words import artifacts_of, edit_words
-from ui.explore.parts import button, icon, picture, press
-from ui.markup import Child, Html, el
+from ui.explore.parts import picture
+from ui.markup import Html, el
+from ui.templating import render
 
 
 @dataclass(frozen=True)
@@ -86,37 +87,18 @@ def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: Mo
 def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
     """A tab for each mode, each with its key, and the buttons for source, size and the full window."""
     usable = _usable(state, case, comparison)
-    tabs = [
-        press(
-            known.title,
-            class_=f"tab{' on' if value == mode else ''}",
-            data_view_mode=value,
-            data_digit=number,
-            id=f"tile-{value}",
-            title=f"{known.words} ({number})",
-            aria_pressed="true" if value == mode else "false",
-        )
-        for number, (value, known) in enumerate(modes(artifacts_of(case)).items(), 1)
-        if value in usable
-    ]
-    tools = [
-        _tool("beside", "Beside the source", "The source beside it, or the picture alone (B)", icon("pair")),
-        _tool("zoom", "One to one", "Every pixel of the image as one pixel of the screen, or fitted (Z)", "1:1"),
-        _tool("full", "Full window", "The picture as large as the window (F)", icon("full")),
-    ]
-    return el("div", el("div", tabs, class_="tabs"), el("div", tools, class_="tools"), class_="mode-bar")
+    return render("explore/modes.html", modes=modes(artifacts_of(case)), usable=usable, mode=mode)
 
 
 def source_picture(state: RunState) -> Html:
     """The source image as large as the window lets it be, while there is no result."""
-    words = f"Source image: {state.caption or state.run.name}"
     width, height = state.source_size
-    return el(
-        "figure",
-        picture(image_url(state.run.source_sha), state.source_size, alt=words, id="big-source", class_="sizer"),
-        el("figcaption", el("span", "source")),
-        class_="large only-source",
-        style=f"--aspect:{width / height:.4f}",
+    return render(
+        "explore/source_picture.html",
+        source=image_url(state.run.source_sha),
+        size=state.source_size,
+        words=f"Source image: {state.caption or state.run.name}",
+        aspect=f"{width / height:.4f}",
     )
 
 
@@ -151,10 +133,8 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
             mask = overlay_url(run.mask_sha)
             over = picture(mask, size, alt="The mask", class_="over")
             both = (picture(source, size, alt=""), picture(mask, size, alt="", class_="over"))
-            legend = _legend(run.mask_classes)
-            return beside_source(
-                state, mode, (made, over), (f"{label}, with the mask",), legend, both, "source, with the mask"
-            )
+            words = f"{label}, with the mask"
+            return beside_source(state, mode, (made, over), (words,), run.mask_classes, both, "source, with the mask")
         case "seen":
             return _maps(state, case, comparison)
     known = modes(artifacts_of(case)).get(mode, Mode("", ""))
@@ -189,33 +169,24 @@ def beside_source(
     mode: str,
     shown: tuple[Html, ...],
     captions: tuple[str, ...],
-    legend: Child = None,
+    classes: Mapping[int, str] | None = None,
     before: tuple[Html, ...] = (),
     before_words: str = "source",
     looks: str = "",
 ) -> Html:
     """Two panes of the same size: the source, or what stands `before` in its place, and what is `shown`."""
-    source = picture(
-        image_url(state.run.source_sha), state.source_size, alt="Source image", class_="sizer", id="beside-source"
+    return render(
+        "explore/large.html",
+        mode=mode,
+        source=image_url(state.run.source_sha),
+        size=state.source_size,
+        before=before,
+        before_words=before_words,
+        shown=shown,
+        captions=captions,
+        looks=looks,
+        legend=[(name, str(colour(number))) for number, name in sorted((classes or {}).items())],
     )
-    layers = el("div", before, class_="layers", data_key=f"before-{mode}") if before else None
-    whole = f"big-{mode}" if mode in ("slider", "seen", "drawing") else None
-    panes = (
-        el("div", source, layers, _captions((before_words,)), class_="pane before"),
-        el(
-            "div",
-            el("div", shown, class_="layers", data_key=f"layers-{mode}"),
-            _captions(captions),
-            class_=f"pane after {looks}".strip(),
-            id=whole,
-            data_key=f"pane-{mode}",
-        ),
-    )
-    return el("figure", el("div", panes, class_="canvas"), legend, class_=f"large look-{mode}", id="large")
-
-
-def _captions(words: tuple[str, ...]) -> Html:
-    return el("figcaption", [el("span", each) for each in words])
 
 
 def _maps(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
@@ -229,8 +200,8 @@ def _maps(state: RunState, case: StoredTestCase, comparison: ModelComparison) ->
         )
     )
     captions = (f"{edit_words(case)}, as the model sees it",)
-    legend = _legend(_classes_in(before, after))
-    return beside_source(state, "seen", (right,), captions, legend, (left,), "source, as the model sees it")
+    classes = _classes_in(before, after)
+    return beside_source(state, "seen", (right,), captions, classes, (left,), "source, as the model sees it")
 
 
 def _coloured(class_map: bytes) -> str:
@@ -241,17 +212,3 @@ def _classes_in(*predictions: Prediction) -> dict[int, str]:
     """The classes that a map may hold; only as many as a legend can name."""
     names = dict(enumerate(predictions[0].classes))
     return names if len(names) <= 24 else {}
-
-
-def _legend(classes: object) -> Child:
-    if not isinstance(classes, dict) or not classes:
-        return None
-    marks = [
-        el("span", el("i", style=f"background:rgb{colour(number)}"), name, class_="mark")
-        for number, name in sorted(classes.items())
-    ]
-    return el("div", marks, class_="legend")
-
-
-def _tool(name: str, label: str, title: str, shown: Child) -> Html:
-    return button(shown, look="s q tool", id=f"tool-{name}", data_tool=name, aria_label=label, title=title)

@@ -10,30 +10,27 @@ from core.stored_runs import StoredValue
 from core.types import PromptSlot, StageName
 from services.edit_conflicts import clock
 from services.runs.state import RunState
-from ui.explore.parts import button, muted, pill, seconds, short_model, small
-from ui.markup import Child, Html, el
+from ui.explore.parts import seconds, short_model
+from ui.markup import Html
+from ui.templating import render
 
 Summary = Callable[[Any], str]
 """Tells a value in one line."""
+Exchange = tuple[str, str, str]
+"""Words about a try, what was asked and what was replied."""
 
 
 def prompt_panel(stage: StageName, state: RunState) -> Html:
     """Prompt and reply of the latest try, failed ones too, and the template for the next one if there is one."""
     held = state.recipe.stage(stage)
     sent = {slot.name for slot in held.others_sent(state.settings)}
-    editors: list[Child] = []
-    for slot in held.prompt_slots:
-        further = slot in held.other_prompts
-        if not further or slot.name in sent or slot.name in state.run.prompts:
-            editors += [_editor(stage, slot, further, state), _earlier(stage, slot.name, state)]
-    return el("div", _said(stage, state), editors, class_="prompt-panel")
-
-
-def prompt_pill(stage: StageName, state: RunState) -> Child:
-    """That this run has a prompt of its own at the stage, where it has."""
-    if not any(slot.name in state.run.prompts for slot in state.recipe.stage(stage).prompt_slots):
-        return None
-    return pill("prompt edited", "acc", title="This run has a prompt of its own.")
+    slots = [
+        (slot, f"{stage}-{slot.name}" if further else stage, further, _note(slot, state), _earlier(slot, state))
+        for slot in held.prompt_slots
+        if not (further := slot in held.other_prompts) or slot.name in sent or slot.name in state.run.prompts
+    ]
+    said = _said(stage, state)
+    return render("explore/prompt.html", stage=stage, state=state, slots=slots, said=said, moment=_when)
 
 
 def has_prompt(stage: StageName, state: RunState) -> bool:
@@ -42,111 +39,45 @@ def has_prompt(stage: StageName, state: RunState) -> bool:
     return asked or bool(state.recipe.stage(stage).prompt_slots)
 
 
-def _said(stage: StageName, state: RunState) -> Child:
+def _said(stage: StageName, state: RunState) -> Exchange | None:
     held = state.problems.get(stage)
     if held is not None and held.prompt:
-        return _exchange("The last try, which could not be read", held.prompt, held.raw_reply)
+        return "The last try, which could not be read", held.prompt, held.raw_reply
     asked = [version for version in state.histories.get(stage, ()) if version.value.trace.prompt]
     if not asked:
-        return muted("Nothing was asked yet.")
+        return None
     trace, created = asked[-1].value.trace, asked[-1].created
     name = short_model(trace.model, state.model_names)
     tries = "at the first try" if trace.attempts == 1 else f"at try {trace.attempts}"
     words = f"{name} · {clock(created)} · {seconds(trace.seconds)} · seed {trace.seed} · {tries}"
-    return _exchange(words, trace.prompt, trace.raw_reply)
+    return words, trace.prompt, trace.raw_reply
 
 
-def _exchange(words: str, prompt: str, reply: str) -> Html:
-    return el(
-        "div",
-        el("p", words, class_="mut small wide"),
-        el("div", el("h3", "Prompt"), el("pre", prompt, class_="prompt")),
-        el("div", el("h3", "Reply"), el("pre", reply or "(nothing)", class_="reply")),
-        class_="exchange",
-    )
-
-
-def _editor(stage: StageName, slot: PromptSlot, further: bool, state: RunState) -> Html:
-    """The form for a prompt template of this run. Saving outdates a value that another template made."""
-    edited, held = slot.name in state.run.prompts, state.prompts.get(slot.name)
-    template = held.template if held is not None else ""
-    name = f"{stage}-{slot.name}" if further else stage  # of its elements
-    about = {"data_stage": stage, "data_prompt": slot.name if further else None}
-    title = f"Prompt of this run: {slot.title}" if further else "Prompt of this run"
+def _note(slot: PromptSlot, state: RunState) -> str:
+    """What a template has to hold and may hold."""
     listed = ", ".join(f"${name}" for name in slot.required)
     allowed = f", and may hold {', '.join(f'${name}' for name in slot.optional)}" if slot.optional else ""
     note = f"It has to hold {listed}{allowed}: the studio fills them in."
-    if held is None:
-        note = f"The prompts of this profile have none for this: write one. {note}"
-    field = el(
-        "textarea",
-        # A browser drops the first line break of a text area.
-        f"\n{template}" if template.startswith("\n") else template,
-        name="template",
-        rows=6,
-        class_="template",
-        data_lines=True,
-        maxlength=4000,
-        spellcheck="false",
-        aria_label=title,
-        id=f"template-{name}",
-    )
-    back = button("Put the profile's prompt back", "prompt-back", "s", **about) if edited else None
-    return el(
-        "div",
-        el("h3", f"{title} ", pill("edited", "acc") if edited else None),
-        field,
-        small(note),
-        el("span", button("Save this prompt", "", "s p", data_submit=True), back, class_="acts"),
-        class_="prompt-form",
-        data_form="prompt-save",
-        data_key=f"prompt-{name}",
-        **about,
-    )
+    if state.prompts.get(slot.name) is None:
+        return f"The prompts of this profile have none for this: write one. {note}"
+    return note
 
 
-def _earlier(stage: StageName, name: str, state: RunState) -> Child:
-    """What this run had before for the prompt of a name, the newest first, each once and with a way back to it."""
-    now, own = state.run.prompts.get(name), "" if name == stage else name
+def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime]]:
+    """Number, template and date of what this run had before for a prompt, each once, the newest first."""
+    now, name = state.run.prompts.get(slot.name), slot.name
     moments = {held.prompts[name]: held.created for held in state.earlier_prompts if name in held.prompts}
-    rows = [
-        el(
-            "li",
-            el("span", _when(created), class_="mut small"),
-            el("pre", template, class_="prompt"),
-            button("Bring back", "prompt-save", "s", data_stage=stage, data_prompt=own or None, data_template=template),
-            data_key=f"earlier-{name}-{number}",
-        )
-        for number, (template, created) in enumerate(moments.items())
-        if template != now
-    ]
-    if not rows:
-        return None
-    title = el("summary", f"Earlier prompts of this run ({len(rows)})")
-    return el("details", title, el("ol", reversed(rows)), class_="earlier-prompts", id=f"earlier-prompts-{name}")
+    rows = [(number, *row) for number, row in enumerate(moments.items()) if row[0] != now]
+    return rows[::-1]
 
 
 def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str], held: int) -> Html:
     """List all versions, newest first, each with a way back. `held` is the id of the current one, or 0."""
-    rows = []
-    for version in reversed(versions):
-        latest = version.id == held
-        act = (
-            pill("now", "ok")
-            if latest
-            else button("Bring back", "bring-back", "s", data_version=version.id, data_stage=version.stage)
-        )
-        rows.append(
-            el(
-                "tr",
-                el("td", _when(version.created), title=version.created.astimezone().strftime("%Y-%m-%d %H:%M:%S")),
-                el("td", _who(version, names)),
-                el("td", summary(version.value.value)),
-                el("td", act),
-                data_key=f"version-{version.id}",
-            )
-        )
-    return el("table", el("tbody", rows), class_="history")
+    rows = [
+        (version, _when(version.created), _who(version, names), summary(version.value.value))
+        for version in reversed(versions)
+    ]
+    return render("explore/history.html", rows=rows, held=held)
 
 
 def _who(version: StoredValue, names: Mapping[str, str]) -> str:

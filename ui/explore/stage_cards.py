@@ -7,34 +7,20 @@ from collections.abc import Callable, Mapping
 from core.types import StageName, to_text
 from services.runs.state import RunState
 from ui.explore.counterfactuals import counterfactuals_card
-from ui.explore.parts import problem
 from ui.explore.stage import stage_card
 from ui.explore.text_stages import alternatives_card, caption_card, keywords_card
-from ui.markup import Html, el
+from ui.markup import Html
+from ui.templating import render
 
 
 def general_card(name: StageName, state: RunState) -> Html:
     """The card of a stage whose type of value has none of its own: the value as text, which a person may edit."""
     stage, stored = state.recipe.stage(name), state.run.values.get(name)
     text = to_text(stored.value.value) if stored is not None else ""
-    field = el(
-        "textarea",
-        text,
-        id=f"value-{name}",
-        name="text",
-        data_do="value",
-        data_stage=name,
-        data_draft=f"{state.run.id}:{name}",
-        rows=min(12, 2 + text.count("\n")),
-        placeholder="Run this stage, or write its value.",
-        aria_label=stage.title,
-        data_lines=True,
-        spellcheck="false",
-    )
-    unsaved = el("small", "Not saved yet: leave the field to save, Escape takes it back.", class_="unsaved")
     values = {read: held.value.value for read, held in state.run.values.items()}
     remarks = stage.remarks(stored.value.value, values, state.run.task) if stored is not None else []
-    return stage_card(name, state, [field, unsaved, [problem(remark) for remark in remarks]])
+    shown = render("explore/value.html", state=state, stage=stage, text=text, remarks=remarks)
+    return stage_card(name, state, shown)
 
 
 CARDS: Mapping[StageName, Callable[[RunState], Html]] = {

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from core.stored_runs import StoredTestCase
 from core.types import Task, failed
 from core.words import count_of
+from services.runs.accepted import accepted_of
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from services.runs.words import edit_words
 from ui.explore.drawing import drawing_thumb
 from ui.explore.large import image_url
-from ui.explore.parts import button, icon, key, press, small
-from ui.explore.review import review_badge
-from ui.explore.saving import save_accepted
-from ui.markup import Child, Html, el
+from ui.explore.review import verdict_words
+from ui.markup import Html
+from ui.templating import render
 
 
 @dataclass(frozen=True)
@@ -83,71 +83,22 @@ def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
 
 def strip(state: RunState, held: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
     """How many results there are, the filters, and a picture of each."""
-    thumbs: list[Child] = [drawing_thumb(state, following)]
-    thumbs += [_thumb(case, state, comparison, case.id == shown.id and not following) for case in held.cases]
-    if not held.cases:
-        thumbs.append(small("None of the results.", id="none-of-them"))
-    number = len(held.all)
-    following_case = held.next_unreviewed(shown)
-    onward = button(
-        ["Next", el("span", "unreviewed", class_="word"), key("N")],
-        look="s q",
-        id="next-unreviewed",
-        title="The next result that nobody has accepted or rejected",
-        data_view_case=following_case.id if following_case is not None else None,
-        disabled=following_case is None,
-    )
-    head = el(
-        "header",
-        el("h2", _count(held, state.run.task), id="results-count"),
-        _filters(held, shown, comparison) if number > 1 else None,
-        el("span", class_="grow"),
-        onward if number > 1 else None,
-        save_accepted(state.run),
-        el("span", key("←"), " ", key("→"), class_="mut arrows") if number > 1 else None,
-    )
-    return el("section", head, el("div", thumbs, class_="thumbs", id="results"), class_="results")
-
-
-def _filters(held: Strip, shown: StoredTestCase, comparison: ModelComparison) -> Html:
-    chips: list[Child] = []
-    for name, known in FILTERS.items():
-        found = [case.id for case in held.all if known.holds(case, comparison)]
-        on = name == held.only
-        # With a filter goes what it lets through: what is shown, or else the first.
-        first = shown.id if shown.id in found or not found else found[0]
-        chips.append(
-            press(
-                f"{known.words} ",
-                el("b", len(found)),
-                class_=f"chip{' on' if on else ''}",
-                data_view_only="" if on else name,
-                data_first=shown.id if on else first,
-                data_key=f"only-{name}",
-                aria_pressed="true" if on else "false",
-                disabled=not found and not on,
-                title=known.explanation,
-            )
-        )
-    return el("span", chips, class_="filters", role="group", aria_label="Which results are shown")
-
-
-def _thumb(case: StoredTestCase, state: RunState, comparison: ModelComparison, on: bool) -> Html:
-    verdict = case.review.verdict if case.review is not None else ""
-    looks = f"thumb{' on' if on else ''}{' old' if case.id in state.outdated else ''} {verdict}"
-    failure = None
-    if case.id in comparison.newly_misclassified:
-        words = "The model under test fails here"
-        failure = el("span", icon("target"), class_="model-fails", title=words, role="img", aria_label=words)
-    return press(
-        el("img", src=image_url(case.image_sha), alt=f"Generated image: {case.lineage.counterfactual.text}"),
-        review_badge(case, state.run.task),
-        failure,
-        el("span", edit_words(case), class_="words"),
-        class_=looks.strip(),
-        data_view_case=case.id,
-        data_key=f"case-{case.id}",
-        title=case.lineage.counterfactual.text,
+    found = {name: [case.id for case in held.all if one.holds(case, comparison)] for name, one in FILTERS.items()}
+    return render(
+        "explore/strip.html",
+        state=state,
+        held=held,
+        shown=shown,
+        following=following,
+        drawing=drawing_thumb(state, following),
+        count=_count(held, state.run.task),
+        filters=[(name, known, found[name]) for name, known in FILTERS.items()],
+        next_case=held.next_unreviewed(shown),
+        accepted=len(accepted_of(state.run)),
+        fails=comparison.newly_misclassified,
+        edit_words=edit_words,
+        verdict_words=verdict_words,
+        image_url=image_url,
     )
 
 
