@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -91,6 +90,8 @@ class FileWork:
         self._order = order
         self._files = ImageFiles(order.images)
         self._files.process = order.process
+        self.settle = self._files.settle
+        """Wait until the names of all images that were written are on the disk."""
         self._thumbnails = ThumbnailFiles(order.thumbnails, self._files)
         self._opening, self._opened = threading.Lock(), list[DataSet]()
 
@@ -131,38 +132,22 @@ class FileWork:
         """Write an image whose name is not yet settled, with a thumbnail if it is shown `in_galleries`."""
         return (self._thumbnails if in_galleries else self._files).save(image, settled=False)
 
-    def settle(self) -> None:
-        """Wait until the names of all images that were written are on the disk."""
-        self._files.settle()
 
-
-class IoWorkers(ABC):
-    """Do the work of `FileWork` beside the models."""
-
-    @abstractmethod
-    def submit(
-        self, method: Callable[Concatenate[FileWork, P], T], *arguments: P.args, **named: P.kwargs
-    ) -> Callable[[], T]:
-        """Begin with a method of `FileWork`, and return a function that waits for its result."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the workers, once all is done that was asked for."""
-
-
-class IoThreads(IoWorkers):
-    """Threads of this process, so that several files wait for the disk at the same time."""
+class IoThreads:
+    """Does the work of `FileWork` in threads of this process, so that several files wait for the disk together."""
 
     def __init__(self, files: FileWork) -> None:
         self._files = files
         self._threads = ThreadPoolExecutor(THREADS, "files")
 
     def close(self) -> None:
+        """End the workers, once all is done that was asked for."""
         self._threads.shutdown()
 
     def submit(
         self, method: Callable[Concatenate[FileWork, P], T], *arguments: P.args, **named: P.kwargs
     ) -> Callable[[], T]:
+        """Begin with a method of `FileWork`, and return a function that waits for its result."""
         return self._threads.submit(method, self._files, *arguments, **named).result
 
 
@@ -170,8 +155,8 @@ class HelperDied(Exception):
     """A helper ended before its work did."""
 
 
-class Helpers(IoWorkers):
-    """Processes, which end with this one. If a helper dies, its pending and later calls raise HelperDied."""
+class Helpers:
+    """Processes that do the same, and end with this one. If one dies, its pending and later calls raise HelperDied."""
 
     def __init__(self, order: Order, number: int) -> None:
         # A thread for each, which waits for it. The pools of Python would leave semaphores behind where this process is
@@ -207,6 +192,9 @@ class Helpers(IoWorkers):
         if isinstance(result, Exception):
             raise result
         return result
+
+
+IoWorkers = IoThreads | Helpers
 
 
 def data_set_of(plan: BatchPlan) -> DataSet:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from core.batches import Done, Lot
 from core.errors import UserError
@@ -39,28 +39,6 @@ class Returned:
     done: tuple[Done, ...] = ()
     died: bool = False
     """Its worker died while it had the lot: what became of it is unknown."""
-
-
-class Pool(Protocol):
-    """Does lots, in any order."""
-
-    def room(self) -> int:
-        """Number of lots that may be sent now."""
-        ...
-
-    def send(self, lot: Lot) -> None: ...
-
-    def out(self) -> int:
-        """Number of lots that have not come back."""
-        ...
-
-    def wait(self, seconds: float) -> Sequence[Returned]:
-        """The lots that have come back; waits up to `seconds` for the first. Raises UserError if no worker can work."""
-        ...
-
-    def close(self) -> None:
-        """End the workers. Lots that are out do not come back."""
-        ...
 
 
 @cache
@@ -153,6 +131,7 @@ class WorkerPool(ABC, Generic[S]):
         self._slots = [self._started() for _ in range(workers)]
 
     def room(self) -> int:
+        """Number of lots that may be sent now."""
         return 0 if self._single_lots else sum(LOTS_AHEAD - len(slot.lots) for slot in self._open_slots())
 
     def send(self, lot: Lot) -> None:
@@ -163,9 +142,11 @@ class WorkerPool(ABC, Generic[S]):
             self._give(min(self._open_slots(), key=lambda slot: len(slot.lots)), lot)
 
     def out(self) -> int:
+        """Number of lots that have not come back."""
         return sum(len(slot.lots) for slot in self._slots) + len(self._single_lots)
 
     def wait(self, seconds: float) -> Sequence[Returned]:
+        """The lots that have come back; waits up to `seconds` for the first. Raises UserError if no worker can work."""
         returned: list[Returned] = []
         for slot, answer in self._answers([slot for slot in self._slots if slot.is_busy], seconds):
             if slot not in self._slots:  # it was replaced because of an earlier answer
@@ -183,6 +164,7 @@ class WorkerPool(ABC, Generic[S]):
         return returned
 
     def close(self) -> None:
+        """End the workers. Lots that are out do not come back."""
         slots, self._slots = self._slots, []
         self._end(slots)
 
@@ -237,6 +219,10 @@ class WorkerPool(ABC, Generic[S]):
 
 def _is_single(lot: Lot) -> bool:
     return len(lot.pieces) == 1
+
+
+Pool = HerePool | WorkerPool[Any]
+"""Does lots, in any order."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -24,9 +24,8 @@ from services.commands import Command, Commands, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID, Ids
-from services.test_sets.hashes import compared_of, hashes_of
+from services.test_sets.hashes import Twins, compared_of, hashes_of, twins_of
 from services.test_sets.splits import Unit, leaks_in, proposed, splits_of, units_of
-from services.test_sets.twins import Twins, twins_of
 from services.test_sets.versions import (
     LONGEST_REFERENCE,
     SetCommand,

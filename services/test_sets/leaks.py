@@ -22,8 +22,7 @@ from core.progress import OnCount
 from core.test_sets import Role, SetVersion
 from core.twins import look_of, twins_between
 from formats.files import is_image
-from services.test_sets.hashes import hashes_of, images_here
-from services.test_sets.twins import MOST_TWINS, looks_of
+from services.test_sets.hashes import MOST_TWINS, hashes_of, images_here, looks_of
 from storage.engine.rows import whole
 from storage.workspace import Workspace
 

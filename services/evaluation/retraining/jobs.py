@@ -34,6 +34,7 @@ from services.changes import Changes
 from services.commands import Commands
 from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
 from services.evaluation.model_files import found_here, keep_weights
+from services.evaluation.retraining import weights as weight_files
 from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, expected_time, pace_of
 from services.evaluation.retraining.results import ArmTraining, RetrainingResult, result_facts, result_of
 from services.evaluation.retraining.shifts import classes_of, groups_of_shift, with_shift
@@ -48,21 +49,11 @@ from services.evaluation.retraining.training import (
     plan,
     require_unseen,
 )
-from services.evaluation.retraining.weights import (
-    ArmWeights,
-    Marked,
-    best_weights,
-    disk_of,
-    mark,
-    stopped_trainings,
-    weights_file,
-)
 from services.evaluation.scoring import judged_of, score_images
 from services.evaluation.service import NOT_JUDGED, EvaluationService, about, cancelled, title_of, work_facts
 from services.evaluation.subjects import Cases, MaskOf
 from services.evaluation.types import EvaluationQuestion
-from services.test_sets.hashes import hashes_of
-from services.test_sets.twins import MOST_TWINS, twins_in, twins_of
+from services.test_sets.hashes import MOST_TWINS, hashes_of, twins_in, twins_of
 from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.curation.case_columns import Outcome
 from storage.evaluation.models_under_test import StoredModel
@@ -101,7 +92,7 @@ class TrainedModel:
     number: int
     """`StoredRetraining.id`."""
     found: RetrainingResult
-    weights: ArmWeights
+    weights: weight_files.ArmWeights
 
 
 @dataclass(frozen=True)
@@ -174,7 +165,7 @@ class Retrainings:
             pace = from_plain(RetrainingResult, row.told).pace
             if pace is not None:
                 return pace, row.created
-        found = stopped_trainings(self._workspace, about)
+        found = weight_files.stopped_trainings(self._workspace, about)
         return pace_of(state for state, _ in found), max((used for _, used in found), default="")
 
     def kept(self, asked: EvaluationQuestion) -> tuple[KeptResult, ...]:
@@ -200,13 +191,13 @@ class Retrainings:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")
         return opened.entries
 
-    def weights(self, kept: KeptResult) -> tuple[ArmWeights, ...]:
+    def weights(self, kept: KeptResult) -> tuple[weight_files.ArmWeights, ...]:
         """Return the weights of the best training of each arm of a result, as far as they are still there."""
-        return best_weights(self._workspace, kept.found)
+        return weight_files.best_weights(self._workspace, kept.found)
 
     def weights_file(self, asked: EvaluationQuestion, number: int, arm: str) -> tuple[str, Path]:
         """Return name and file of the weights of one arm of a kept result. Raises UserError if they are gone."""
-        return weights_file(self._workspace, self.result(asked, number), arm)
+        return weight_files.weights_file(self._workspace, self.result(asked, number), arm)
 
     def trained(self) -> tuple[TrainedModel, ...]:
         """The weights that the latest retraining of each model with each set of images has left, the latest first."""
@@ -216,7 +207,7 @@ class Retrainings:
                 continue
             seen.add(row.about)
             result: RetrainingResult = from_plain(RetrainingResult, row.told)
-            found += [TrainedModel(row.id, result, one) for one in best_weights(self._workspace, result)]
+            found += [TrainedModel(row.id, result, one) for one in weight_files.best_weights(self._workspace, result)]
         return tuple(found)
 
     def as_model(self, number: int, arm: str) -> dict[str, str]:
@@ -226,7 +217,7 @@ class Retrainings:
         row = next((one for one in self._workspace.retrainings.kept() if one.id == number), None)
         if row is None:
             raise UserError(NO_RESULT)
-        name, weights = weights_file(self._workspace, from_plain(RetrainingResult, row.told), arm)
+        name, weights = weight_files.weights_file(self._workspace, from_plain(RetrainingResult, row.told), arm)
         models = self._workspace.models_under_test.all()
         settings = next(one.settings for one in models if one.model.id == row.model)
         base = found_here(self._workspace, UnderTestSettings.model_validate(settings))
@@ -236,7 +227,7 @@ class Retrainings:
 
     def disk(self) -> int:
         """How many bytes all trainings of the workspace take."""
-        return disk_of(self._workspace)
+        return weight_files.disk_of(self._workspace)
 
     def retrain(self, asked: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
         """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
@@ -364,7 +355,7 @@ class Retrainings:
                 )
                 words = f"{TRAINING} “{arm.name}”, seed {seed + 1} of {asked.seeds}"
                 on_step(words, done, total)
-                mark(training.folder, Marked(*of, arm.name, seed))
+                weight_files.mark(training.folder, weight_files.Marked(*of, arm.name, seed))
 
                 def on_update(update: int, loss: float, words: str = words, begun: int = done) -> None:
                     on_step(words, begun + update, total)
