@@ -24,7 +24,7 @@ from pipeline.recipes import recipes_for
 from services.commands import Command, Commands, RunCommand
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID
-from services.jobs import JobQueue, JobView
+from services.jobs import JobView
 from services.runs.edited_share import edited_rows
 from services.runs.life_cycle import RunService, case_of
 from services.runs.predictions import PredictionService, with_mask_checks
@@ -32,7 +32,6 @@ from services.runs.samples import Sample
 from services.runs.state import RunState, RunStates
 from services.studies.drafts import StudyCommand
 from storage.curation.catalogue import Catalogue
-from storage.workspace import Workspace
 from study.tables import result_rows
 
 MOST_LISTED = 200
@@ -154,11 +153,9 @@ class StudyOutcomes(StudyCommand, name="study-outcomes", looks=True):
 class Queries:
     """Answers them. All methods may be called from any thread."""
 
-    def __init__(
-        self, workspace: Workspace, runs: RunService, states: RunStates, jobs: JobQueue, predictions: PredictionService
-    ) -> None:
-        self._workspace, self._runs, self._states = workspace, runs, states
-        self._jobs, self._predictions = jobs, predictions
+    def __init__(self, runs: RunService, states: RunStates, predictions: PredictionService) -> None:
+        self._workspace, self._runs, self._jobs = runs.workspace, runs, runs.jobs
+        self._states, self._predictions = states, predictions
 
     def register(self, commands: Commands) -> None:
         """Take on what is asked here."""

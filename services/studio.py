@@ -35,7 +35,6 @@ from services.runs.exchange import Exchange
 from services.runs.execution import Execution
 from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages, Previews
-from services.runs.outdated import Outdated
 from services.runs.predictions import PredictionService
 from services.runs.samples import read_samples
 from services.runs.settings import RunSettings
@@ -73,21 +72,19 @@ class Studio:
         changes, driver, notes = Changes(), self.driver, self.notes
         self.jobs, self.commands = jobs, commands = JobQueue(changes), Commands(changes)
         self.runs = runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)
-        self.estimates = Estimates(workspace, runs, driver, jobs)
+        self.estimates = Estimates(runs)
         self.control_images, self.previews = ControlImages(workspace), Previews()
-        self.similarities, outdated = Similarities(models, jobs), Outdated(workspace)
+        self.similarities = Similarities(models, jobs)
         self.predictions = PredictionService(profile, workspace, jobs)
-        self.states = RunStates(
-            *(workspace, runs, driver, jobs, notes, self.estimates, self.control_images, outdated, self.similarities)
-        )
-        editing, settings = Editing(workspace, runs, driver, notes), RunSettings(workspace, runs, driver, notes)
+        self.states = RunStates(runs, notes, self.estimates, self.control_images, self.similarities)
+        editing, settings = Editing(runs, notes), RunSettings(runs, notes)
         execution = Execution(
             *(workspace, runs, driver, jobs, notes, editing),
             *(self.states, self.estimates, self.control_images, self.previews),
         )
         self.predictions.register(commands, runs, settings)
         self.tokens = ScriptTokens(workspace)
-        self.together = BulkRuns(workspace, runs, settings, self.states, execution)
+        self.together = BulkRuns(runs, settings, self.states, execution)
         self.imports = ImportService(workspace, changes)
         self.meaning = Meaning(profile, models, workspace, jobs)
         self.near_duplicates = NearDuplicates(workspace, self.meaning)
@@ -101,10 +98,10 @@ class Studio:
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
         """An example of everything, made by one press."""
         for service in (
-            *(runs, editing, settings, execution, Undoing(workspace, runs, jobs, notes, editing, settings)),
-            *(CombinationEdits(workspace, runs, settings), self.tokens, self.together),
-            *(Queries(workspace, runs, self.states, jobs, self.predictions), CurationDecisions(workspace)),
-            *(self.imports, CellPlans(workspace, runs, self.estimates), self.meaning, self.near_duplicates),
+            *(runs, editing, settings, execution, Undoing(runs, notes, editing, settings)),
+            *(CombinationEdits(runs, settings), self.tokens, self.together),
+            *(Queries(runs, self.states, self.predictions), CurationDecisions(workspace)),
+            *(self.imports, CellPlans(runs, self.estimates), self.meaning, self.near_duplicates),
             *(self.image_map, self.batches, self.evaluations, self.retrainings, self.example),
         ):
             commands.take_on(service)

@@ -38,7 +38,6 @@ from services.curation.coverage import cell_filter
 from services.runs.estimates import Estimates
 from services.runs.life_cycle import RunService, task_problem
 from storage.runs.branches import Branch, LatestRun
-from storage.workspace import Workspace
 
 MOST_SOURCES = 20
 BY_WORDS: tuple[EditType, ...] = ("weather", "time of day")
@@ -115,8 +114,8 @@ class _Begin:
 class CellPlans:
     """Plans of one workspace. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace, runs: RunService, estimates: Estimates) -> None:
-        self._workspace, self._runs, self._estimates = workspace, runs, estimates
+    def __init__(self, runs: RunService, estimates: Estimates) -> None:
+        self._workspace, self._runs, self._estimates = runs.workspace, runs, estimates
 
     def describe(self, command: DescribeCellPlan) -> CellPlan:
         """Raises UserError for a cell that no plan can fill, saying why."""

@@ -19,7 +19,6 @@ from services.runs.execution import Execution, Generate, RunUpToGate
 from services.runs.life_cycle import RunService, SetRecipe, SetTask, task_problem
 from services.runs.settings import ChangeSetting, DefaultSettings, RunSettings, TakePreset
 from services.runs.state import RunState, RunStates
-from storage.workspace import Workspace
 
 C = TypeVar("C", bound=RunCommand)
 
@@ -117,15 +116,8 @@ class TogetherState:
 class BulkRuns:
     """Several runs of one workspace. All methods may be called from any thread."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        runs: RunService,
-        settings: RunSettings,
-        states: RunStates,
-        execution: Execution,
-    ) -> None:
-        self._workspace, self._runs, self._settings = workspace, runs, settings
+    def __init__(self, runs: RunService, settings: RunSettings, states: RunStates, execution: Execution) -> None:
+        self._workspace, self._runs, self._settings = runs.workspace, runs, settings
         self._states, self._execution = states, execution
 
     def register(self, commands: Commands) -> None:

@@ -21,7 +21,6 @@ from pipeline.stages.edit_choice import EDITS_PROMPT
 from services.edit_conflicts import StateEdit
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
-from storage.workspace import Workspace
 
 STAGE = "counterfactuals"
 SHOWN = 100
@@ -112,8 +111,8 @@ def pairs_of(edits: tuple[Edit, ...]) -> Combination:
 class CombinationEdits:
     """Choices of one workspace's runs. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace, runs: RunService, settings: RunSettings) -> None:
-        self._workspace, self._runs, self._settings = workspace, runs, settings
+    def __init__(self, runs: RunService, settings: RunSettings) -> None:
+        self._workspace, self._runs, self._settings = runs.workspace, runs, settings
 
     def choose(self, command: ChooseCombinations) -> None:
         """Raises UserError where nothing was chosen one by one."""

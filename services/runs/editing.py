@@ -25,7 +25,6 @@ from core.types import (
     Trace,
     from_text,
 )
-from pipeline.driver import Driver
 from pipeline.freshness import with_producer
 from pipeline.recipes import recipe_of
 from services.commands import Commands, KnownStage, RunCommand
@@ -33,7 +32,6 @@ from services.edit_conflicts import LARGEST_ID, PageWrites, ValueEdit, value_con
 from services.runs import edits
 from services.runs.life_cycle import RunService
 from services.runs.state import CanBeInsistedOn, StageNotes
-from storage.workspace import Workspace
 
 LONGEST_VALUE = 100_000
 """Characters in the value of a stage that is written as text."""
@@ -177,8 +175,8 @@ class Editing:
     Each raises UserError, and changes nothing, for an edit that makes no sense.
     """
 
-    def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, notes: StageNotes) -> None:
-        self._workspace, self._runs, self._driver, self._notes = workspace, runs, driver, notes
+    def __init__(self, runs: RunService, notes: StageNotes) -> None:
+        self._workspace, self._runs, self._driver, self._notes = runs.workspace, runs, runs.driver, notes
         self.writes = PageWrites()
         """Which page saved which version, so that no page is told of its own as of another one's."""
 

@@ -13,13 +13,10 @@ from core.settings import Settings
 from core.stored_runs import Run
 from core.types import CounterfactualCaption, Task
 from pipeline.drawing_speed import effort_of
-from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.recipes import DILLEMA, recipe_of
 from pipeline.seams import CaseRequest, Source
-from services.jobs import JobQueue
 from services.runs.life_cycle import RunService
-from storage.workspace import Workspace
 
 PROBING = "seeing how fast this machine draws"
 PROBE_STEPS = 4
@@ -31,8 +28,8 @@ RECALLED_JOBS = 5
 class Estimates:
     """What an image is likely to take, and the work that makes the first one quick. May be called from any thread."""
 
-    def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, jobs: JobQueue) -> None:
-        self._workspace, self._runs, self._driver, self._jobs = workspace, runs, driver, jobs
+    def __init__(self, runs: RunService) -> None:
+        self._workspace, self._runs, self._driver, self._jobs = runs.workspace, runs, runs.driver, runs.jobs
         self._profile = runs.profile
         self._lock = threading.Lock()
         self.warming_up = False

@@ -143,7 +143,7 @@ class RunService:
         self, workspace: Workspace, profile: Profile, driver: Driver, samples: tuple[Sample, ...], jobs: JobQueue
     ) -> None:
         self.profile, self.samples = profile, samples
-        self._workspace, self._driver, self._jobs = workspace, driver, jobs
+        self.workspace, self.driver, self.jobs = workspace, driver, jobs
         self.changing = threading.RLock()
         """Held from reading a value or the settings of a run to saving what a person made of them."""
         images = workspace.images
@@ -157,13 +157,13 @@ class RunService:
 
     def register(self, commands: Commands) -> None:
         """Take on what is done here."""
-        commands.add(RenameRun, lambda command: self._workspace.runs.rename(command.run, command.title))
-        commands.add(DuplicateRun, lambda command: OpenedRun(self._workspace.runs.duplicate(command.run)))
+        commands.add(RenameRun, lambda command: self.workspace.runs.rename(command.run, command.title))
+        commands.add(DuplicateRun, lambda command: OpenedRun(self.workspace.runs.duplicate(command.run)))
         commands.add(DeleteRun, lambda command: self.delete(command.run))
         commands.add(DeleteRuns, lambda command: self.delete(*command.runs))
-        commands.add(RestoreRuns, lambda command: self._workspace.runs.restore(*command.runs))
+        commands.add(RestoreRuns, lambda command: self.workspace.runs.restore(*command.runs))
         commands.add(TakeSampleMask, lambda command: self.take_sample_mask(command.run))
-        commands.add(DeleteMask, lambda command: self._workspace.runs.set_mask(command.run, None))
+        commands.add(DeleteMask, lambda command: self.workspace.runs.set_mask(command.run, None))
 
     # What a run says of itself
 
@@ -177,12 +177,12 @@ class RunService:
 
     def prompts(self, run: Run) -> PromptSet:
         """The prompts of a run; those of the profile where what was saved does not fit them any more."""
-        return self._driver.prompts(recipe_of(run.recipe), self.templates(run))
+        return self.driver.prompts(recipe_of(run.recipe), self.templates(run))
 
     def templates(self, run: Run) -> Mapping[StageName, str]:
         """The templates that a person edited for a run; none where they do not fit any more."""
         try:
-            self._driver.prompts(recipe_of(run.recipe), run.prompts)
+            self.driver.prompts(recipe_of(run.recipe), run.prompts)
         except PromptError:
             return {}
         return run.prompts
@@ -191,7 +191,7 @@ class RunService:
         """The outdated stages of a run, and why."""
         values = {stage: stored.value for stage, stored in run.values.items()}
         recipe, pixels = recipe_of(run.recipe), self.pixels(run.source_sha)
-        producers = self._driver.producers(recipe, self.prompts(run), settings)
+        producers = self.driver.producers(recipe, self.prompts(run), settings)
         return stale_stages(recipe, run.task, pixels, values, settings, producers)
 
     def inputs_key(self, stage: StageName, run: Run, settings: Settings) -> str:
@@ -207,14 +207,14 @@ class RunService:
 
     def source_png(self, run_id: str) -> bytes:
         """Return the source image of a run as PNG. Raises UserError for an unknown run."""
-        return png_of(self.source(self._workspace.runs.get(run_id)))
+        return png_of(self.source(self.workspace.runs.get(run_id)))
 
     def source(self, run: Run) -> Image.Image:
         """The source image of a run."""
-        return self._workspace.images.load(run.source_sha)
+        return self.workspace.images.load(run.source_sha)
 
     def _size(self, source_sha: str) -> tuple[int, int]:
-        with Image.open(self._workspace.images.path(source_sha)) as image:
+        with Image.open(self.workspace.images.path(source_sha)) as image:
             return image.size
 
     # The list of runs
@@ -222,21 +222,19 @@ class RunService:
     def listing(self, find: str = "") -> Listing:
         """The list of runs whose name or label contains `find`, whatever its letters' case."""
         find = " ".join(find.split())
-        total = self._workspace.runs.count()
+        total = self.workspace.runs.count()
         return Listing(
-            runs=self._workspace.runs.search(LISTED_RUNS, find=find)
-            if find
-            else self._workspace.runs.lines(LISTED_RUNS),
+            runs=self.workspace.runs.search(LISTED_RUNS, find=find) if find else self.workspace.runs.lines(LISTED_RUNS),
             total=total,
-            found=self._workspace.runs.count(find) if find else total,
+            found=self.workspace.runs.count(find) if find else total,
             find=find,
-            removed=self._workspace.runs.search(LISTED_REMOVED, removed=True),
-            jobs={job.run_id: job for job in reversed(self._jobs.active())},
+            removed=self.workspace.runs.search(LISTED_REMOVED, removed=True),
+            jobs={job.run_id: job for job in reversed(self.jobs.active())},
         )
 
     def latest(self) -> tuple[RunSummary, ...]:
         """The latest runs, the one that was worked on last first."""
-        return self._workspace.runs.search(LISTED_RUNS)
+        return self.workspace.runs.search(LISTED_RUNS)
 
     # New runs, and old ones
 
@@ -247,7 +245,7 @@ class RunService:
         run_id = self._new(picture.image, sample.task, sample.name, picture.notes, sample.name)
         if sample.task.kind == "segmentation" and sample.mask is not None:
             self.take_sample_mask(run_id)
-        self._workspace.runs.begun_with(run_id, listed=command.listed)  # the mask came with the picture
+        self.workspace.runs.begun_with(run_id, listed=command.listed)  # the mask came with the picture
         return OpenedRun(run_id)
 
     def from_upload(self, data: bytes, file_name: str, label: str = "") -> str:
@@ -260,27 +258,27 @@ class RunService:
 
     def _new(self, image: Image.Image, task: Task, name: str, notes: tuple[str, ...], sample: str) -> str:
         settings = self.profile.settings.model_dump(mode="json")
-        return self._workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample)
+        return self.workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample)
 
     def delete(self, *run_ids: str) -> None:
         """Delete runs, all or none. Raises UserError for one that is being worked on or that is not there."""
-        busy = {job.run_id for job in self._jobs.active()} & set(run_ids)
+        busy = {job.run_id for job in self.jobs.active()} & set(run_ids)
         if busy and len(run_ids) == 1:
             raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
         if busy:
             what = "One of these runs is" if len(busy) == 1 else f"{len(busy)} of these runs are"
             raise UserError(f"{what} being worked on: wait or cancel, then delete them.", field="runs")
-        self._workspace.runs.remove(*run_ids)
+        self.workspace.runs.remove(*run_ids)
 
     def restore(self, command: RestoreRun) -> OpenedRun:
-        self._workspace.runs.restore(command.run)
+        self.workspace.runs.restore(command.run)
         return OpenedRun(command.run)
 
     def review(self, command: ReviewTestCase) -> None:
         """Raises UserError for a test case of another run."""
-        case = case_of(self._workspace, command.run, command.case)
+        case = case_of(self.workspace, command.run, command.case)
         reason = " ".join(command.reason.split()) if command.verdict == "rejected" else ""
-        self._workspace.test_cases.review(case.id, command.verdict, reason)
+        self.workspace.test_cases.review(case.id, command.verdict, reason)
 
     # Task and mask
 
@@ -290,42 +288,42 @@ class RunService:
             task = Task(command.kind, label=" ".join(command.label.split()))
         else:
             names = [" ".join(name.split()) for name in command.protected]
-            if self._workspace.runs.get(command.run).task.kind != command.kind and not any(names):
+            if self.workspace.runs.get(command.run).task.kind != command.kind and not any(names):
                 names = list(self.profile.tasks.protected)
             task = Task(command.kind, protected=tuple(dict.fromkeys(name for name in names if name)))
-        self._workspace.runs.set_task(command.run, task)
+        self.workspace.runs.set_task(command.run, task)
 
     def set_recipe(self, command: SetRecipe) -> None:
         """Raises UserError for a recipe that is unknown or that the profile cannot draw, and for a busy run."""
         recipe = recipe_of(command.recipe)
         if refused := recipe.cannot_draw(self.profile):
             raise UserError(refused, field="recipe")
-        self._jobs.require_idle(command.run)
-        self._workspace.runs.set_recipe(command.run, recipe.name)
+        self.jobs.require_idle(command.run)
+        self.workspace.runs.set_recipe(command.run, recipe.name)
 
     def give_mask(self, run_id: str, data: bytes, classes: str) -> tuple[str, ...]:
         """Give a run a mask with classes such as "0 sky, 1 road"; return what was put right. Raises UserError."""
-        run = self._workspace.runs.get(run_id)
+        run = self.workspace.runs.get(run_id)
         mask = read_mask(data, self.source(run).size, parse_classes(classes))
-        self._workspace.runs.set_mask(run_id, mask.image, mask.classes)
+        self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
         return mask.notes
 
     def take_sample_mask(self, run_id: str) -> None:
         """Give the run the mask of its sample. Raises UserError when the sample has none."""
-        run = self._workspace.runs.get(run_id)
+        run = self.workspace.runs.get(run_id)
         sample = sample_of(self.samples, run)
         if sample is None or sample.mask is None:
             raise UserError("There is no mask for this picture: give one of your own.")
         mask = read_mask(sample.mask.read_bytes(), self.source(run).size, sample.classes)
-        self._workspace.runs.set_mask(run_id, mask.image, mask.classes)
+        self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
 
     def name_mask_classes(self, command: NameMaskClasses) -> None:
         """Raises UserError for text that names not all, or no, classes."""
-        run = self._workspace.runs.get(command.run)
+        run = self.workspace.runs.get(command.run)
         if run.mask_sha is None:
             raise UserError("There is no mask yet: give one first.")
-        mask = with_own_numbers(self._workspace.images.load(run.mask_sha), parse_classes(command.classes))
-        self._workspace.runs.set_mask(command.run, mask.image, mask.classes)
+        mask = with_own_numbers(self.workspace.images.load(run.mask_sha), parse_classes(command.classes))
+        self.workspace.runs.set_mask(command.run, mask.image, mask.classes)
 
 
 def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:

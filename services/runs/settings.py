@@ -14,14 +14,12 @@ from pydantic import Field, ValidationError
 from core.errors import UserError
 from core.settings import Settings
 from core.validation_messages import reason
-from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
 from services import edit_conflicts
 from services.commands import KnownStage, Texts, parts_of
 from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
-from storage.workspace import Workspace
 
 Plain = dict[str, Any]
 """Settings as plain data: a section each, in it a value for each setting."""
@@ -81,8 +79,8 @@ class PutPromptBack(edit_conflicts.StateEdit, name="prompt-back"):
 class RunSettings:
     """Changes of the settings and prompts of one workspace's runs. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace, runs: RunService, driver: Driver, notes: StageNotes) -> None:
-        self._workspace, self._runs, self._driver, self._notes = workspace, runs, driver, notes
+    def __init__(self, runs: RunService, notes: StageNotes) -> None:
+        self._workspace, self._runs, self._driver, self._notes = runs.workspace, runs, runs.driver, notes
         self._profile = runs.profile
         self.writes = edit_conflicts.PageWrites()
 

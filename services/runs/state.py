@@ -26,19 +26,17 @@ from core.types import (
     Task,
 )
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks
-from pipeline.driver import Driver
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe, recipe_of, recipes_for
 from services.commands import RunCommand
-from services.jobs import JobQueue, JobView
+from services.jobs import JobView
 from services.runs.estimates import Estimates
 from services.runs.gate import Gate, gate_of
 from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages
 from services.runs.outdated import Outdated
 from services.runs.similarity import Similarities
-from storage.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -228,19 +226,15 @@ class RunStates:
 
     def __init__(
         self,
-        workspace: Workspace,
         runs: RunService,
-        driver: Driver,
-        jobs: JobQueue,
         notes: StageNotes,
         estimates: Estimates,
         control_images: ControlImages,
-        outdated: Outdated,
         similarities: Similarities,
     ) -> None:
-        self._workspace, self._runs, self._driver, self._jobs = workspace, runs, driver, jobs
+        self._runs, self._workspace, self._driver, self._jobs = runs, runs.workspace, runs.driver, runs.jobs
         self._notes, self._estimates, self._control_images = notes, estimates, control_images
-        self._outdated, self._similarities = outdated, similarities
+        self._outdated, self._similarities = Outdated(runs.workspace), similarities
         self._model_names = model_names(runs.profile)
         self._masks = lru_cache(maxsize=64)(self._read_mask)
 

@@ -14,13 +14,11 @@ from core.run_steps import RunSteps, UndoStep
 from core.types import StageName, stage_title
 from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt
 from services.commands import KnownStage, RunCommand
-from services.jobs import JobQueue
 from services.runs.editing import Editing
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
 from services.runs.state import StageNotes
 from storage.runs.undo import AddedRows
-from storage.workspace import Workspace
 
 _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "task", "protected": "protected classes"}
 """What a person calls what a step changed; where this does not say, the name of the field."""
@@ -52,16 +50,8 @@ class Undone:
 class Undoing:
     """Takes back what was done in the runs of one workspace. All methods may be called from any thread."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        runs: RunService,
-        jobs: JobQueue,
-        notes: StageNotes,
-        editing: Editing,
-        settings: RunSettings,
-    ) -> None:
-        self._workspace, self._runs, self._jobs, self._notes = workspace, runs, jobs, notes
+    def __init__(self, runs: RunService, notes: StageNotes, editing: Editing, settings: RunSettings) -> None:
+        self._workspace, self._runs, self._jobs, self._notes = runs.workspace, runs, runs.jobs, notes
         self._editing, self._settings = editing, settings
 
     def undo(self, command: Undo) -> Undone:
