@@ -50,7 +50,6 @@ def bring_in(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]
 
 
 def list_imports(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
-    """An import a line."""
     found = workspace.imports.all()
     yield from map(_line, found)
     if not found:
@@ -58,7 +57,6 @@ def list_imports(workspace: Workspace, options: argparse.Namespace) -> Iterator[
 
 
 def show(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
-    """An import with its report."""
     yield _line(workspace.imports.get(options.number))
     yield from _report(workspace, options.number)
 

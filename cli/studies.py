@@ -31,7 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def list_studies(workspace: Workspace, options: argparse.Namespace) -> str:
-    """A study a line."""
     studies = workspace.studies.all()
     return "\n".join(f"{study.id}  {study.state:8}  {study.name}" for study in studies) or "No study yet."
 

@@ -60,7 +60,6 @@ Said = tuple[list[str], int]
 
 
 def list_sets(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """A version a line."""
     sets = workspace.test_sets.all()
     return [_line(version) for held in sets for version in held.versions] or ["No test set yet."], 0
 
@@ -85,17 +84,14 @@ def show(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def create(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Begins a test set."""
     return [f"{workspace.test_sets.create(options.name)}  “{' '.join(options.name.split())}”"], 0
 
 
 def draft(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Begins a draft of the next version."""
     return [_line(TestSetDrafts(workspace).begin(options.version))], 0
 
 
 def add(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Puts test cases into a draft."""
     sent = {"test_set": options.test_set, "cases": options.cases, "filter": options.filter}
     done = TestSetDrafts(workspace).add_chosen(AddToTestSet.of({**sent, "sources": options.sources}))
     already = f"; {done.already} were in it already" if done.already else ""
@@ -103,21 +99,18 @@ def add(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def remove(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Takes images out of a draft."""
     sent = RemoveFromTestSet.of({"test_set": options.test_set, "images": _images(workspace, options)})
     done = TestSetDrafts(workspace).remove(sent)["removed"]
     return [f"{count_of(done, 'image', 'was')} taken out of “{options.test_set}”."], 0
 
 
 def relabel(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Gives images of a draft another label."""
     named = {"test_set": options.test_set, "images": _images(workspace, options)}
     done = TestSetDrafts(workspace).relabel(RelabelInTestSet.of({**named, "label": options.label}))["relabelled"]
     return [f"{count_of(done, 'image', 'was')} given another label in “{options.test_set}”."], 0
 
 
 def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Puts images of a draft into a split by hand."""
     named = {"test_set": options.test_set, "images": _images(workspace, options)}
     chosen = "" if options.split == NO_SPLIT else options.split
     done = TestSetDrafts(workspace).set_split(SetSplitInTestSet.of({**named, "split": chosen}))["resplit"]
@@ -125,7 +118,6 @@ def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def split(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Parts a draft into splits."""
     shares = {name: getattr(options, name) for name in ("train", "validation", "test")}
     sent = SplitTestSet.of({"test_set": options.test_set, "seed": options.seed, "keep": not options.anew, **shares})
     with counting("looks of the sources") as on_count:
@@ -138,7 +130,6 @@ def split(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def release(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Makes a draft final."""
     sent = {"test_set": options.test_set, "note": options.note, "thresholds": dict(options.threshold)}
     with counting("looks of the sources") as on_count:
         drafts = TestSetDrafts(workspace)
@@ -176,7 +167,6 @@ def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def export(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Writes a released version as files."""
     version, into = version_of(workspace, options.version), Path(options.into)
     licences = {
         model: said for name in options.profile for model, said in load_profile(name).drawing_licences().items()

@@ -158,7 +158,6 @@ class Queries:
         self._states, self._predictions = states, predictions
 
     def register(self, commands: Commands) -> None:
-        """Take on what is asked here."""
         commands.add(ShowRun, lambda asked: run_facts(self._states.of(asked.run)))
         commands.add(EditedValues, lambda _: {"stages": edited_rows(self._workspace.runs.edited())})
         commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})

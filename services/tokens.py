@@ -45,7 +45,6 @@ class ScriptTokens:
         """Return True while the token of a number may be used."""
 
     def register(self, commands: Commands) -> None:
-        """Take on the commands that make and withdraw tokens."""
         commands.add(MakeToken, self._make)
         commands.add(WithdrawToken, self._withdraw)
 

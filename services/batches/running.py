@@ -136,7 +136,6 @@ class BatchRuns:
         """Plans whose items are being chosen; the result of each is the number of its batch."""
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done and asked here."""
         commands.add(BeginBatch, lambda sent: self._done(sent, self.begin))
         commands.add(PauseBatch, lambda sent: self._done(sent, self.pause))
         commands.add(CancelBatch, lambda sent: self._done(sent, self.cancel))

@@ -166,7 +166,6 @@ class CurationDecisions:
         self._decisions = workspace.decisions
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done and asked here."""
         commands.add(BeginReview, lambda sent: {"session": self._decisions.begin_session(sent.author, sent.repeats)})
 
     def decide(self, sent: Decide) -> Decided:

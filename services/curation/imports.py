@@ -113,7 +113,6 @@ class ImportService:
         self._thread: threading.Thread | None = None
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done and asked here."""
         commands.add(ListImports, lambda _: self.listed())
         commands.add(StopImport, lambda _: {"stopping": self.stop()})
         commands.add(ImportIntoTestSet, self._into_set)

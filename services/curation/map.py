@@ -117,7 +117,6 @@ class ImageMap:
         self._making = Making()
 
     def register(self, commands: Commands) -> None:
-        """Take on what is asked here."""
         commands.add(MakeMap, lambda _: self.make())
         commands.add(StopMap, lambda _: self.stop())
 

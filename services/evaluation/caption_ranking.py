@@ -168,7 +168,6 @@ def caption_ranking_facts(found: CaptionRanking) -> dict[str, Any]:
 
 
 def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> str:
-    """The same to read."""
     lines = [
         "# Which captions to draw first",
         "",

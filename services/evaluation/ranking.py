@@ -306,7 +306,6 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
 
 
 def ranking_markdown(model: str, title: str, found: Ranking) -> str:
-    """The same to read."""
     lines = [f"# In which order to look at {title}", "", f"Model: {model}.", ""]
     lines += orders_table(found.orders)
     said, wrong = ("loses", "loses a class") if found.kind == "segmentation" else ("said", "wrong")

@@ -93,7 +93,6 @@ class EvaluationService:
         self._lock = threading.Lock()
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done and asked here."""
         commands.add(
             acts.ListEvaluationSubjects, lambda _: {"subjects": [_subject_facts(one) for one in self.subjects()]}
         )

@@ -196,7 +196,6 @@ class ExampleWorkspace:
         self._closing = False
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done and asked here."""
         commands.add(MakeExample, lambda _: self._facts(self.make()))
         commands.add(StopExample, lambda _: self._facts(self.stop()))
         commands.add(RemoveExample, lambda _: self._facts(self.remove()))

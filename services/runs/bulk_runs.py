@@ -105,7 +105,6 @@ class TogetherState:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of the runs."""
         return tuple(state.run.id for state in self.runs)
 
     def ready(self) -> tuple[RunState, ...]:
@@ -121,7 +120,6 @@ class BulkRuns:
         self._states, self._execution = states, execution
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
         commands.add(SettingTogether, self._in_each(ChangeSetting, self._settings.change_setting))
         commands.add(PresetTogether, self._in_each(TakePreset, self._settings.take_preset))
         commands.add(DefaultsTogether, self._in_each(DefaultSettings, self._settings.put_defaults_back))

@@ -39,7 +39,6 @@ def write_caption(text: str, task: Task) -> Caption:
 
 
 def use_keyword(value: Keywords, text: str, used: bool) -> Keywords:
-    """Tick or untick."""
     _held(value, text)
     return Keywords(tuple(replace(item, used=used) if item.text == text else item for item in value.items))
 
@@ -66,13 +65,11 @@ def reword_keyword(
 
 
 def delete_keyword(value: Keywords, text: str) -> Keywords:
-    """Take it away."""
     _held(value, text)
     return Keywords(tuple(item for item in value.items if item.text != text))
 
 
 def use_alternative(value: Alternatives, keyword: Keyword, text: str, used: bool) -> Alternatives:
-    """Tick or untick."""
     item = _of(value, keyword)
     _option(item, text)
     options = tuple(replace(option, used=used) if option.text == text else option for option in item.options)
@@ -96,7 +93,6 @@ def reword_alternative(value: Alternatives, keyword: Keyword, old: str, text: st
 
 
 def delete_alternative(value: Alternatives, keyword: Keyword, text: str) -> Alternatives:
-    """Take it away."""
     item = _of(value, keyword)
     _option(item, text)
     return _with(value, replace(item, options=tuple(option for option in item.options if option.text != text)))
@@ -128,7 +124,6 @@ def add_counterfactual(value: CounterfactualCaptions, text: str, source: str, ta
 
 
 def delete_counterfactual(value: CounterfactualCaptions, place: int, was: str) -> CounterfactualCaptions:
-    """Take the one at a place away."""
     _at(value, place, was)
     return CounterfactualCaptions(value.items[:place] + value.items[place + 1 :])
 

@@ -202,7 +202,6 @@ class Execution:
     previews: Previews
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
         commands.add(CancelRun, lambda command: self.jobs.cancel(command.run))
         commands.add(CancelAll, lambda command: self.jobs.cancel_all())
         commands.add(CancelJob, lambda command: self.jobs.cancel_job(command.job))

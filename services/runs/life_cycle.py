@@ -156,7 +156,6 @@ class RunService:
         """Return how many values of each stage people changed, by profile and stage. Looks at all that was saved."""
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
         commands.add(RenameRun, lambda command: self.workspace.runs.rename(command.run, command.title))
         commands.add(DuplicateRun, lambda command: OpenedRun(self.workspace.runs.duplicate(command.run)))
         commands.add(DeleteRun, lambda command: self.delete(command.run))

@@ -273,8 +273,6 @@ class PredictionService:
             self._problems.pop(model_key(chosen), None)
 
     def register(self, commands: Commands, runs: RunService, settings: RunSettings) -> None:
-        """Take on what is done here."""
-
         def choose(command: ChooseModelUnderTest) -> None:
             chosen = chosen_model(command)
             self.require_known(chosen)

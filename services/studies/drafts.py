@@ -235,7 +235,6 @@ class StudyDrafts:
         self._saves = DraftSaves()
 
     def register(self, commands: Commands) -> None:
-        """Adds what can be done with drafts."""
         commands.add(SaveDraft, self.change)
         commands.add(DeleteItem, lambda sent: self._remove(sent, lambda item: item.id == sent.item))
         commands.add(
@@ -295,7 +294,6 @@ class StudyDrafts:
     # What is done
 
     def create(self, sent: CreateStudy) -> str:
-        """The id of the new draft."""
         template = TEMPLATES.get(sent.template or "own")
         if template is None:
             raise UserError(_NO_TEMPLATE, field="template")
@@ -307,7 +305,6 @@ class StudyDrafts:
         return self._studies.create(title, rules)
 
     def copy_rules(self, sent: CopyRules) -> str:
-        """The id of the new draft."""
         study = self._studies.get(sent.study)
         if not sent.images:
             title = f"{study.name[: draft_form.LONGEST_NAME - 7]}, again"

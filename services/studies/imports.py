@@ -60,7 +60,6 @@ class ZipFiles:
         self.names = tuple(self._entries)
 
     def read(self, name: str, most: int) -> bytes:
-        """The bytes of an entry, never more of them in memory than `most`."""
         try:
             with self._archive.open(self._entries[name]) as file:
                 data = file.read(most + 1)
@@ -86,7 +85,6 @@ class FolderFiles:
         self.names = tuple(path.relative_to(folder).as_posix() for path in found)
 
     def read(self, name: str, most: int) -> bytes:
-        """The bytes of a file."""
         try:
             with (self._folder / name).open("rb") as file:
                 return _bounded(file.read(most + 1), name, most)
@@ -104,7 +102,6 @@ class OneFile:
         self._data = data
 
     def read(self, name: str, most: int) -> bytes:
-        """Its bytes."""
         return _bounded(self._data, name, most)
 
 

@@ -159,7 +159,6 @@ class StudyLifeCycle:
         }
 
     def register(self, commands: Commands) -> None:
-        """Adds what can be done with whole studies."""
         for kind in self._acts:
             commands.add(kind, self.do)
 

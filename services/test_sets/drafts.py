@@ -218,7 +218,6 @@ class TestSetDrafts:
         self._removals = Latest[tuple[int, Removed]](MOST_UNDONE)
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done here."""
         commands.add(CreateTestSet, lambda sent: {"test_set": self._sets.create(sent.title)})
         commands.add(DraftTestSet, lambda sent: version_facts(self.begin(sent.version)))
         commands.add(DeleteTestSetDraft, lambda sent: self._sets.delete_draft(self._draft(sent).number))

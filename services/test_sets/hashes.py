@@ -41,7 +41,6 @@ def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | N
 
 
 def hashes_in(picture: Image.Image) -> ImageHashes:
-    """The hashes of a picture."""
     return ImageHashes(image_sha(picture), perceptual_hash(picture))
 
 

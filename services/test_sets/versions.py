@@ -118,7 +118,6 @@ class Versions:
         self._workspace = workspace
 
     def register(self, commands: Commands) -> None:
-        """Take on what is asked here."""
         commands.add(ListTestSets, lambda _: {"test_sets": [set_facts(one) for one in self._workspace.test_sets.all()]})
         commands.add(CompareTestSets, lambda asked: difference_facts(self.compare(asked.old, asked.new)))
         commands.add(

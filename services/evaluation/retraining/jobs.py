@@ -116,7 +116,6 @@ class Retrainings:
         """Its trainings; `of(about(asked))` finds them. The result is a `RetrainingResult`."""
 
     def register(self, commands: Commands) -> None:
-        """Take on what is done and asked here."""
         commands.add(
             BeginRetraining,
             lambda sent: work_facts(self.begin(retraining_question(self._evaluations.asked(sent), sent))),

@@ -308,7 +308,6 @@ def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any
 
 
 def result_markdown(found: RetrainingResult) -> str:
-    """The same to read."""
     recipe = found.recipe
     begun = "from weights of chance" if found.preset == "paper" else "from the weights under test"
     rate = f"{recipe.learning_rate:g}"
