@@ -27,7 +27,7 @@ from pipeline.checks.texts import alternative_checks, caption_checks, keyword_ch
 from pipeline.prompting import Prompt
 from pipeline.seams import LanguageModel, Sentences
 from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask
-from pipeline.stages.base import EarlyReply, Stage, StageInputs
+from pipeline.stages.base import Stage, StageInputs
 from pipeline.stages.keywords import if_forced
 from pipeline.stages.parsing import Unreadable, read_alternatives
 from pipeline.stages.reply_schema import alternatives_schema
@@ -36,29 +36,24 @@ MORE_TEMPERATURE = 0.9
 """At least so freely is asked for more: with less the model says again what it said."""
 
 
-def run(
-    caption: Caption,
-    keywords: Keywords,
-    task: Task,
-    language_model: LanguageModel,
-    prompt: Prompt,
-    settings: AlternativeSettings,
-    seed: int,
-    sentences: Sentences | None = None,
-    cancelled: threading.Event | None = None,
-    said: EarlyReply | None = None,
-) -> StageValue[Alternatives]:
+def run(given: StageInputs) -> StageValue[Alternatives]:
     """One entry for every keyword that is used, each with at most `settings.per_keyword` alternatives.
 
-    `said` are those that the request of the keywords gave, by keyword: then only those keywords are asked for that they
-    leave without one, and the trace has a note of that.
+    `given.said` are those that the request of the keywords gave, by keyword: then only those keywords are asked for
+    that they leave without one, and the trace has a note of that.
 
     An alternative that drops or adds a protected word is kept but not used, so that a person sees it; so is one that
-    comes closer to its keyword, or to what the task protects, than `settings.too_close`, as `sentences` measures it.
-    A reply that leaves a keyword without one is asked for again; what is missing in the end stays empty.
+    comes closer to its keyword, or to what the task protects, than `settings.too_close`, as the sentence model measures
+    it. A reply that leaves a keyword without one is asked for again; what is missing in the end stays empty.
     Raises UserError when no keyword is used, or one of them cannot be; UnreadableReply when every attempt is spent;
     Cancelled between two replies.
     """
+    caption: Caption = given.values["caption"]
+    keywords: Keywords = given.values["keywords"]
+    settings: AlternativeSettings = given.settings
+    task, prompt, seed, said = given.task, given.prompt, given.seed, given.said
+    language_model, sentences = given.models.language, given.models.sentences
+    assert prompt is not None
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
     used = [keyword for keyword in keywords.items if keyword.used]
@@ -109,7 +104,7 @@ def run(
                 schema=alternatives_schema([keyword.text for keyword in open_ones], settings.per_keyword),
             ),
             settings,
-            cancelled,
+            given.cancelled,
         )
     except UnreadableReply as error:
         if not (there and error.attempts):
@@ -226,28 +221,11 @@ def _line(value: Alternatives) -> str:
     )
 
 
-def _produce(given: StageInputs) -> StageValue[Alternatives]:
-    values, prompt = given.values, given.prompt
-    assert prompt is not None
-    return run(
-        values["caption"],
-        values["keywords"],
-        given.task,
-        given.models.language,
-        prompt,
-        given.settings,
-        given.seed,
-        given.models.sentences,
-        given.cancelled,
-        given.said,
-    )
-
-
 ALTERNATIVES = Stage(
     name="alternatives",
     title="Alternatives",
     value=Alternatives,
-    run=_produce,
+    run=run,
     reads=("caption", "keywords"),
     prompt=PromptSlot("alternatives", ("task", "caption", "keywords"), ("count",)),
     settings="alternatives",

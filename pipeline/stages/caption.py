@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from PIL import Image
 
 from core.errors import UnreadableReply
 from core.progress import stop_if
@@ -17,7 +14,6 @@ from core.types import Caption, StageName, StageValue, Task, Trace, failed
 from core.words import tokens
 from pipeline.checks.texts import caption_checks, require, task_checks
 from pipeline.replies import is_refusal, read_reply, whole_letters
-from pipeline.seams import Captioner
 from pipeline.stages.base import Stage, StageInputs
 
 AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
@@ -35,35 +31,31 @@ class _Said:
     settings: CaptionSettings
 
 
-def run(
-    image: Image.Image,
-    task: Task,
-    captioner: Captioner,
-    settings: CaptionSettings,
-    seed: int,
-    unlike: str = "",
-    cancelled: threading.Event | None = None,
-) -> StageValue[Caption]:
-    """The caption of an RGB image. Raises UnreadableReply when the captioner says nothing, Cancelled between two tries.
+def run(given: StageInputs) -> StageValue[Caption]:
+    """The caption of the source. Raises UnreadableReply when the captioner says nothing, Cancelled between two tries.
 
-    Asked again after `unlike`, it samples, with `seed` and the seeds after it, until it says something else that names
-    the label, or a protected class, if `unlike` does; a captioner that has nothing else to say is taken at its word.
+    Asked again after another caption, it samples, with the seed and the seeds after it, until it says something else
+    that names the label, or a protected class, if the other does; a captioner that has nothing else to say is taken at
+    its word.
     """
+    settings: CaptionSettings = given.settings
+    task, captioner = given.task, given.models.captioner
+    unlike: str = given.before.text if given.before is not None else ""
     require(task_checks(task))
     start = time.monotonic()
     attempts: list[_Said] = []
     for number, temperature in enumerate(AGAIN_TEMPERATURES if unlike else (settings.temperature,)):
-        stop_if(cancelled)
+        stop_if(given.cancelled)
         asked = settings
         if unlike and settings.temperature == 0:
             asked = settings.model_copy(update={"temperature": temperature, "beams": 1})
-        raw, prompt = captioner.caption(image, task, asked, seed + number)
-        attempts.append(_said(raw, prompt, seed + number, asked))
+        raw, prompt = captioner.caption(given.source, task, asked, given.seed + number)
+        attempts.append(_said(raw, prompt, given.seed + number, asked))
         if _is_other(attempts[-1].text, unlike, task):
             break
     spoken = [said for said in attempts if said.text]
     if not spoken:
-        stop_if(cancelled)
+        stop_if(given.cancelled)
         message = f"The captioner {attempts[-1].why}: run it again, or write the caption yourself."
         raise UnreadableReply(message, attempts[-1].prompt, attempts[-1].raw, len(attempts))
     same = next((said for said in spoken if tokens(said.text) == tokens(unlike)), spoken[0])
@@ -106,16 +98,11 @@ def _remarks(value: Caption, _values: Mapping[StageName, Any], task: Task) -> li
     return [check.note for check in failed(caption_checks(value.text, task))]
 
 
-def _produce(given: StageInputs) -> StageValue[Caption]:
-    unlike = given.before.text if given.before is not None else ""
-    return run(given.source, given.task, given.models.captioner, given.settings, given.seed, unlike, given.cancelled)
-
-
 CAPTION = Stage(
     name="caption",
     title="Caption",
     value=Caption,
-    run=_produce,
+    run=run,
     reads_source=True,
     producer="captioner",
     settings="caption",

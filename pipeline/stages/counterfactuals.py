@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,8 +37,6 @@ from pipeline.checks.texts import (
     require,
     task_checks,
 )
-from pipeline.prompting import Prompt
-from pipeline.seams import LanguageModel
 from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.caption import caption_text
@@ -51,33 +48,28 @@ _LOOKED_AT = 20_000
 """Of very many combinations, those that some are drawn from at random."""
 
 
-def run(
-    caption: Caption,
-    alternatives: Alternatives,
-    task: Task,
-    language_model: LanguageModel,
-    prompt: Prompt,
-    settings: CounterfactualSettings,
-    seed: int,
-    on_progress: OnProgress | None = None,
-    cancelled: threading.Event | None = None,
-    choosing: Prompt | None = None,
-    said: EarlyReply | None = None,
-) -> StageValue[CounterfactualCaptions]:
+def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
     """Counterfactual captions, a prompt each, with the edits of `choose_edits`, or with those that the model chooses in
-    a call before: `choosing` is the prompt for that. Where no choice comes of it, the trace has a note of that.
+    a call before, by the prompt of `EDITS_PROMPT`. Where no choice comes of it, the trace has a note of that.
 
     A caption that misses an edit or loses a protected word is asked for again; one that still does after every attempt
     is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it, whether the model
     takes all prompts together or not, and the choice with `seed`; the trace has that, the prompts and replies of all
     calls, and as attempts the most that any needed. Captions that came out alike are merged.
 
-    `said` are edits and texts of captions that the request of the keywords gave. Those that pass are taken as they are,
-    and the others are asked for one by one, of which the trace has a note; where the edits were to be chosen here, by
-    turns, by chance or by the model, they are the reply's as far as it has some that may be made.
+    `given.said` are edits and texts of captions that the request of the keywords gave. Those that pass are taken as
+    they are, and the others are asked for one by one, of which the trace has a note; where the edits were to be chosen
+    here, by turns, by chance or by the model, they are the reply's as far as it has some that may be made.
     Raises UserError when no alternative is used or one of them cannot be, UnreadableReply when a caption never came,
     Cancelled between two replies.
     """
+    caption: Caption = given.values["caption"]
+    alternatives: Alternatives = given.values["alternatives"]
+    settings: CounterfactualSettings = given.settings
+    task, prompt, seed, said = given.task, given.prompt, given.seed, given.said
+    cancelled = given.cancelled
+    language_model, choosing = given.models.language, given.others.get(EDITS_PROMPT.name)
+    assert prompt is not None
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
     for item in alternatives.items:
@@ -94,8 +86,10 @@ def run(
     asks = int(settings.combinations == "model" and choosing is not None and not offered)
     pace = Pace(asks + settings.captions)
     if settings.combinations == "model" and not offered:
-        _tell(on_progress, pace, 0, asks)
-        choice = choose_by_model(caption, pools, at_once, task, language_model, choosing, settings, seed, cancelled)
+        _tell(given.progress, pace, 0, asks)
+        choice = choose_by_model(
+            caption, pools, at_once, task, language_model, choosing, settings, seed, given.cancelled
+        )
     chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
     if settings.combinations in ("spread", "at random", "model"):
         rest = [edits for edits in chosen if edits not in offered]
@@ -113,7 +107,7 @@ def run(
         prompt,
         [inquiry for number, inquiry in enumerate(inquiries) if number not in ready],
         settings,
-        lambda done: _tell(on_progress, pace, asks + len(ready) + done, asks),
+        lambda done: _tell(given.progress, pace, asks + len(ready) + done, asks),
         cancelled,
     )
     still = iter(asked)
@@ -341,24 +335,6 @@ def _remarks(value: CounterfactualCaptions, values: Mapping[StageName, Any], tas
     ]
 
 
-def _produce(given: StageInputs) -> StageValue[CounterfactualCaptions]:
-    values, prompt = given.values, given.prompt
-    assert prompt is not None
-    return run(
-        values["caption"],
-        values["alternatives"],
-        given.task,
-        given.models.language,
-        prompt,
-        given.settings,
-        given.seed,
-        given.progress,
-        given.cancelled,
-        given.others.get(EDITS_PROMPT.name),
-        given.said,
-    )
-
-
 def captions_seen(value: CounterfactualCaptions) -> list[Any]:
     """What the drawing sees of captions: those that are ticked."""
     return [[item.text, [[e.keyword, e.alternative] for e in item.edits]] for item in value.items if item.used]
@@ -368,7 +344,7 @@ COUNTERFACTUALS = Stage(
     name="counterfactuals",
     title="Counterfactual captions",
     value=CounterfactualCaptions,
-    run=_produce,
+    run=run,
     reads=("caption", "alternatives"),
     prompt=PromptSlot("counterfactuals", ("task", "caption", "edits")),
     other_prompts=(EDITS_PROMPT,),

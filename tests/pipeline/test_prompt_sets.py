@@ -17,7 +17,7 @@ from pipeline.checks.texts import alternative_checks, caption_checks, counterfac
 from pipeline.profiles.profile import load_profile
 from pipeline.prompting import PROMPTS_FOLDER, Prompt
 from pipeline.recipes import DILLEMA, DRAWING_PROMPT, known_recipes
-from pipeline.stages import alternatives, counterfactuals, keywords
+from pipeline.stages import counterfactuals, keywords
 from pipeline.stages.edit_choice import EDITS_PROMPT, choose_by_model
 from pipeline.stages.reply_schema import (
     alternatives_schema,
@@ -28,6 +28,7 @@ from pipeline.stages.reply_schema import (
 )
 from tests.pipeline.test_reply_schema import taken
 from tests.support.scripted import ScriptedLanguageModel
+from tests.support.stages import run_alternatives, run_counterfactuals
 
 SETS = sorted(path.name for path in PROMPTS_FOLDER.iterdir() if path.is_dir())
 PROFILES = [load_profile(path.stem) for path in sorted((ROOT / "pipeline/profiles").glob("*.toml"))]
@@ -154,7 +155,7 @@ def test_the_example_of_the_alternatives_is_a_reply_that_we_take_whole(name: str
     assert not any(failed(keyword_checks(item.text, caption, task)) for item in asked.items)
     assert taken(alternatives_schema([item.text for item in asked.items], count), reply)
     model, prompt = ScriptedLanguageModel(reply), Prompt("x", "$task $caption $keywords")
-    found = alternatives.run(
+    found = run_alternatives(
         Caption(caption), asked, task, model, prompt, AlternativeSettings(attempts=1), 0
     ).value.items
     assert [f"{item.keyword}: {', '.join(option.text for option in item.options)}" for item in found] == (
@@ -180,7 +181,7 @@ def test_the_example_of_the_counterfactual_captions_makes_its_edits_and_keeps_it
     )
     settings, prompt = CounterfactualSettings(attempts=1, captions=1, edits_at_once=0), Prompt("x", "$task $edits")
     model = ScriptedLanguageModel(reply)
-    (item,) = counterfactuals.run(source, asked, task, model, prompt, settings, 0).value.items
+    (item,) = run_counterfactuals(source, asked, task, model, prompt, settings, 0).value.items
     assert item.text == reply and item.used and len(item.edits) == len(edits)
     assert not failed(counterfactual_checks(source.text, item, task))
     assert {"dry", "wet"} <= set(words_of(source.text + reply)), "and shows what follows from an edit"
@@ -230,12 +231,12 @@ def test_the_example_of_the_one_request_is_a_reply_that_we_take_whole(name: str)
     assert [(item.text, item.edit_type) for item in words.items] == [
         (each["keyword"], each["edit_type"]) for each in data["keywords"]
     ]
-    found = alternatives.run(caption, words, task, model, prompt, own, 0, said=made.said["alternatives"]).value
+    found = run_alternatives(caption, words, task, model, prompt, own, 0, said=made.said["alternatives"]).value
     assert [[option.text for option in item.options if option.used] for item in found.items] == [
         each["alternatives"] for each in data["keywords"]
     ]
     assert {len(item.options) for item in found.items} == {count}, "as many as are allowed"
-    new = counterfactuals.run(caption, found, task, model, prompt, settings, 0, said=made.said["counterfactuals"])
+    new = run_counterfactuals(caption, found, task, model, prompt, settings, 0, said=made.said["counterfactuals"])
     assert [item.text for item in new.value.items] == [each["caption"] for each in data["captions"]]
     assert [[f"{edit.keyword} -> {edit.alternative}" for edit in item.edits] for item in new.value.items] == [
         each["edits"] for each in data["captions"]

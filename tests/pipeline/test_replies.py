@@ -13,9 +13,9 @@ from core.settings import AlternativeSettings, CaptionSettings, CounterfactualSe
 from core.types import Alternative, Alternatives, Caption, KeywordAlternatives, Task
 from pipeline.prompting import Prompt
 from pipeline.replies import REPAIRED, read_reply, with_json_repaired, with_thoughts
-from pipeline.stages import alternatives, counterfactuals, keywords
-from pipeline.stages import caption as captions
+from pipeline.stages import keywords
 from tests.support.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel
+from tests.support.stages import run_alternatives, run_caption, run_counterfactuals
 
 BIRD = Task("classification", label="bird")
 PROMPT = Prompt("x", "$task: $caption", ())
@@ -59,7 +59,7 @@ MARKS = (
 @pytest.mark.parametrize("form", THOUGHTS)
 def test_thoughts_stay_out_of_the_caption_and_in_the_trace(form: str) -> None:
     said = THOUGHTS[form](SUNNY_BIRD)
-    made = captions.run(Image.new("RGB", (8, 8)), BIRD, ScriptedCaptioner(said), CaptionSettings(), 0)
+    made = run_caption(Image.new("RGB", (8, 8)), BIRD, ScriptedCaptioner(said), CaptionSettings(), 0)
     assert made.value.text == SUNNY_BIRD and made.trace.raw_reply == said
     assert read_reply(said).thoughts.removesuffix("assistant") == THOUGHT
 
@@ -67,12 +67,12 @@ def test_thoughts_stay_out_of_the_caption_and_in_the_trace(form: str) -> None:
 @pytest.mark.parametrize("mark", MARKS)
 def test_marks_of_a_chat_template_reach_no_value(mark: str) -> None:
     bird, held = Caption(SUNNY_BIRD), ScriptedCaptioner(f"<|im_start|>assistant\n{SUNNY_BIRD}{mark}")
-    assert captions.run(Image.new("RGB", (8, 8)), BIRD, held, CaptionSettings(), 0).value == bird
+    assert run_caption(Image.new("RGB", (8, 8)), BIRD, held, CaptionSettings(), 0).value == bird
     found = keywords.run(
         bird, BIRD, ScriptedLanguageModel(f"red | attribute\nsunny | weather{mark}"), PROMPT, KeywordSettings(), 0
     )
     assert [item.text for item in found.value.items] == ["red", "sunny"]
-    others = alternatives.run(
+    others = run_alternatives(
         bird,
         found.value,
         BIRD,
@@ -84,7 +84,7 @@ def test_marks_of_a_chat_template_reach_no_value(mark: str) -> None:
     assert [[option.text for option in item.options] for item in others.value.items] == [["blue"], ["foggy"]]
     one = Alternatives((KeywordAlternatives("red", "attribute", (Alternative("blue"),)),))
     new = SUNNY_BIRD.replace("red", "blue")
-    written = counterfactuals.run(
+    written = run_counterfactuals(
         bird, one, BIRD, ScriptedLanguageModel(f"{new}{mark}"), PROMPT, CounterfactualSettings(captions=1), 0
     )
     assert [(item.text, item.used) for item in written.value.items] == [(new, True)]
@@ -121,7 +121,7 @@ def test_a_reply_is_taken_apart(text: str, answer: str, thoughts: str) -> None:
 )
 def test_a_reply_without_a_caption_is_one_sentence(said: str, told: str) -> None:
     with pytest.raises(UnreadableReply, match=f"The captioner {told}: run it again, or write") as caught:
-        captions.run(Image.new("RGB", (8, 8)), BIRD, ScriptedCaptioner(said), CaptionSettings(), 0)
+        run_caption(Image.new("RGB", (8, 8)), BIRD, ScriptedCaptioner(said), CaptionSettings(), 0)
     assert caught.value.raw_reply == said
 
 
@@ -167,14 +167,14 @@ def test_repaired_json_is_said_at_every_stage() -> None:
     noted = keywords.run(bird, BIRD, ScriptedLanguageModel(BROKEN["commas"]), PROMPT, settings, 0)
     assert noted.trace.notes[0] == REPAIRED and len(noted.trace.notes) == 2
     model = ScriptedLanguageModel("[{'red': ['blue',]}, {'sunny': ['foggy']}]")
-    others = alternatives.run(bird, found.value, BIRD, model, PROMPT, AlternativeSettings(), 0)
+    others = run_alternatives(bird, found.value, BIRD, model, PROMPT, AlternativeSettings(), 0)
     assert [[option.text for option in item.options] for item in others.value.items] == [["blue"], ["foggy"]]
     assert others.trace.notes == (REPAIRED,)
     one = Alternatives((KeywordAlternatives("red", "attribute", (Alternative("blue"), Alternative("white"))),))
     model = ScriptedLanguageModel(
         *(f'{{"caption": "{SUNNY_BIRD.replace("red", colour)}",}}' for colour in ("blue", "white"))
     )
-    written = counterfactuals.run(bird, one, BIRD, model, PROMPT, CounterfactualSettings(captions=2), 0)
+    written = run_counterfactuals(bird, one, BIRD, model, PROMPT, CounterfactualSettings(captions=2), 0)
     assert all(item.used for item in written.value.items) and written.trace.notes == (REPAIRED,)
 
 

@@ -17,7 +17,7 @@ from pipeline.models.language_forms import Forms
 from pipeline.prompting import PromptSet
 from pipeline.recipes import DILLEMA
 from pipeline.seams import LanguageRequest
-from pipeline.stages import alternatives, counterfactuals, keywords
+from pipeline.stages import keywords
 from pipeline.stages.reply_schema import (
     Schema,
     alternatives_schema,
@@ -28,6 +28,7 @@ from pipeline.stages.reply_schema import (
     keywords_schema,
 )
 from tests.support.scripted import SUNNY_BIRD
+from tests.support.stages import run_alternatives, run_counterfactuals
 
 BIRD = Task("classification", label="bird")
 KEYWORDS = keywords_schema(SUNNY_BIRD, BIRD)
@@ -197,11 +198,11 @@ def walk(model: FirstReplies, prompts: PromptSet, number: int, temperature: floa
     task = road if scene.family == "road" else Task("classification", label=scene.label)
     text, once = Caption(caption(scene)), {"attempts": 1, "temperature": temperature}
     found = keywords.run(text, task, model, prompts["keywords"], KeywordSettings(**once), number)
-    some = alternatives.run(
+    some = run_alternatives(
         text, found.value, task, model, prompts["alternatives"], AlternativeSettings(**once), number
     )
     free = CounterfactualSettings(**once, captions=1, edits_at_once=1 + number % 2)
-    counterfactuals.run(text, some.value, task, model, prompts["counterfactuals"], free, number)
+    run_counterfactuals(text, some.value, task, model, prompts["counterfactuals"], free, number)
 
 
 @pytest.mark.demo

@@ -18,6 +18,7 @@ from pipeline.recipes import DILLEMA
 from pipeline.seams import Sentences
 from pipeline.stages import alternatives
 from tests.support.scripted import SUNNY_BIRD, ScriptedLanguageModel, ScriptedSentences
+from tests.support.stages import run_alternatives
 
 BIRD = Task("classification", label="bird")
 PROMPTS = DILLEMA.prompts("demo")
@@ -98,7 +99,7 @@ def test_only_what_was_not_measured_is_measured() -> None:
 
 def test_what_the_model_proposes_too_close_is_unticked_and_kept() -> None:
     model = ScriptedLanguageModel("red: blue, crimson")
-    made = alternatives.run(
+    made = run_alternatives(
         Caption(SUNNY_BIRD),
         Keywords((RED,)),
         BIRD,

@@ -32,8 +32,9 @@ from core.types import (
 from pipeline.models.server import ServerFault
 from pipeline.prompting import Prompt
 from pipeline.recipes import DILLEMA
-from pipeline.stages import alternatives, caption, counterfactuals, keywords
+from pipeline.stages import counterfactuals, keywords
 from tests.support.scripted import SUNNY_BIRD, ScriptedBatches, ScriptedCaptioner, ScriptedLanguageModel, answer
+from tests.support.stages import run_alternatives, run_caption, run_counterfactuals
 
 PROMPTS = DILLEMA.prompts("paper")
 BIRD = Task("classification", label="bird")
@@ -62,7 +63,7 @@ def alternatives_for(**options: tuple[str, ...]) -> Alternatives:
 
 def test_caption_records_how_it_came_about() -> None:
     captioner = ScriptedCaptioner("A red bird.\n It sits. ", prompt="a photo of")
-    made = caption.run(Image.new("RGB", (8, 8)), BIRD, captioner, CaptionSettings(max_new_tokens=9), seed=5)
+    made = run_caption(Image.new("RGB", (8, 8)), BIRD, captioner, CaptionSettings(max_new_tokens=9), seed=5)
     assert made.value.text == "A red bird. It sits."
     assert made.trace.author == "model"
     assert (made.trace.model, made.trace.prompt, made.trace.seed) == ("scripted captioner", "a photo of", 5)
@@ -72,9 +73,9 @@ def test_caption_records_how_it_came_about() -> None:
 
 def test_a_silent_captioner_and_a_task_without_label_are_refused() -> None:
     with pytest.raises(UnreadableReply, match="said nothing"):
-        caption.run(Image.new("RGB", (8, 8)), BIRD, ScriptedCaptioner(" "), CaptionSettings(), 0)
+        run_caption(Image.new("RGB", (8, 8)), BIRD, ScriptedCaptioner(" "), CaptionSettings(), 0)
     with pytest.raises(UserError, match="needs a label"):
-        caption.run(Image.new("RGB", (8, 8)), Task("classification"), ScriptedCaptioner(), CaptionSettings(), 0)
+        run_caption(Image.new("RGB", (8, 8)), Task("classification"), ScriptedCaptioner(), CaptionSettings(), 0)
 
 
 # 2 keywords
@@ -124,7 +125,7 @@ def test_keywords_of_an_empty_caption_are_refused_before_the_model_is_asked() ->
 def test_alternatives_are_for_used_keywords_and_differ_from_them() -> None:
     model = ScriptedLanguageModel("sunny: snowy, Sunny, foggy, snowy, rainy\nred: blue\nby day: at night\nbird: cat")
     chosen = Keywords((RED, SUNNY, Keyword("by day", "time of day", used=False)))
-    made = alternatives.run(
+    made = run_alternatives(
         CAPTION, chosen, BIRD, model, PROMPTS["alternatives"], AlternativeSettings(per_keyword=2), 0
     )
     assert [(item.keyword, [option.text for option in item.options]) for item in made.value.items] == [
@@ -139,19 +140,19 @@ def test_an_alternative_that_drops_a_protected_word_is_shown_but_not_used() -> N
     street = Caption("A road with a red car.")
     model = ScriptedLanguageModel("red car: blue car, bicycle")
     chosen = Keywords((Keyword("red car", "attribute"),))
-    made = alternatives.run(street, chosen, ROAD, model, PROMPTS["alternatives"], AlternativeSettings(), 0)
+    made = run_alternatives(street, chosen, ROAD, model, PROMPTS["alternatives"], AlternativeSettings(), 0)
     assert made.value.items[0].options == (Alternative("blue car"), Alternative("bicycle", used=False))
 
 
 def test_a_keyword_left_out_is_asked_for_again_and_the_fullest_reply_is_kept() -> None:
     model = ScriptedLanguageModel("red: blue", "sunny: snowy\nred: green", "red: white")
-    made = alternatives.run(
+    made = run_alternatives(
         CAPTION, Keywords((RED, SUNNY)), BIRD, model, PROMPTS["alternatives"], AlternativeSettings(), 0
     )
     assert made.trace.attempts == 2
     assert [len(item.options) for item in made.value.items] == [1, 1]
     model = ScriptedLanguageModel("red: blue", "no idea", "red: blue\nsunny: sunny")
-    made = alternatives.run(
+    made = run_alternatives(
         CAPTION, Keywords((RED, SUNNY)), BIRD, model, PROMPTS["alternatives"], AlternativeSettings(attempts=3), 7
     )
     assert (made.trace.seed, made.trace.attempts, made.trace.raw_reply) == (7, 3, "red: blue")
@@ -170,7 +171,7 @@ def test_a_keyword_left_out_is_asked_for_again_and_the_fullest_reply_is_kept() -
 )
 def test_keywords_that_cannot_be_used_are_refused(chosen: tuple[Keyword, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        alternatives.run(
+        run_alternatives(
             CAPTION,
             Keywords(chosen),
             BIRD,
@@ -187,7 +188,7 @@ def test_keywords_that_cannot_be_used_are_refused(chosen: tuple[Keyword, ...], m
 def test_a_call_for_every_counterfactual_caption() -> None:
     model, seen = ScriptedLanguageModel(answer), list[Progress]()
     options = alternatives_for(red=("blue",), sunny=("snowy",))
-    made = counterfactuals.run(
+    made = run_counterfactuals(
         CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 1, seen.append
     )
     texts = {item.edits[0].alternative: item.text for item in made.value.items}
@@ -209,7 +210,7 @@ def chosen_by(model: ScriptedLanguageModel, choosing: Prompt | None = CHOOSING, 
     """Captions of edits that the model chooses: its first replies are to that question."""
     wanted = CounterfactualSettings.model_validate({"combinations": "model", "edits_at_once": 2, **settings})
     options, prompt = alternatives_for(**OFFERED), PROMPTS["counterfactuals"]
-    return counterfactuals.run(CAPTION, options, BIRD, model, prompt, wanted, 5, choosing=choosing)
+    return run_counterfactuals(CAPTION, options, BIRD, model, prompt, wanted, 5, choosing=choosing)
 
 
 def edits_of(made: StageValue[Any]) -> list[list[str]]:
@@ -221,7 +222,7 @@ def test_the_model_chooses_the_edits_in_one_call_more() -> None:
     wanted = CounterfactualSettings(combinations="model", edits_at_once=2, captions=3)
     options = alternatives_for(**OFFERED)
     prompt = PROMPTS["counterfactuals"]
-    made = counterfactuals.run(CAPTION, options, BIRD, model, prompt, wanted, 5, seen.append, choosing=CHOOSING)
+    made = run_counterfactuals(CAPTION, options, BIRD, model, prompt, wanted, 5, seen.append, choosing=CHOOSING)
     assert edits_of(made) == [["blue", "at night"], ["snowy"]] and all(item.used for item in made.value.items)
     assert model.seeds[0] == 5 and len(model.prompts) == 3
     for said in (
@@ -295,7 +296,7 @@ def test_all_edits_at_once_are_in_one_caption() -> None:
     options = alternatives_for(red=("blue",), sunny=("snowy",), day=("at night",))
     settings = CounterfactualSettings(edits_at_once=0)
     model = ScriptedLanguageModel(answer)
-    made = counterfactuals.run(CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], settings, 0)
+    made = run_counterfactuals(CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], settings, 0)
     assert [item.text for item in made.value.items] == [
         "A blue bird in snowy weather at night. The bird sits on a twig. The ground is grassy."
     ]
@@ -306,7 +307,7 @@ def test_a_caption_that_fails_its_checks_is_asked_for_again() -> None:
     lost = SUNNY_BIRD.replace("red", "blue").replace("bird", "cat")
     good = SUNNY_BIRD.replace("red", "blue")
     model = ScriptedLanguageModel(SUNNY_BIRD, lost, good)
-    made = counterfactuals.run(
+    made = run_counterfactuals(
         CAPTION, alternatives_for(red=("blue",)), BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 0
     )
     assert made.value.items[0].text == good
@@ -319,7 +320,7 @@ def test_a_caption_that_never_passes_is_kept_as_it_is_but_not_used() -> None:
     lost = SUNNY_BIRD.replace("red", "blue").replace("bird", "cat")
     model = ScriptedLanguageModel("A dog.", lost, "A dog.")
     settings = CounterfactualSettings(attempts=3)
-    made = counterfactuals.run(
+    made = run_counterfactuals(
         CAPTION, alternatives_for(red=("blue",)), BIRD, model, PROMPTS["counterfactuals"], settings, 0
     )
     assert made.value.items[0].text == lost  # one check failed, where "A dog." fails two
@@ -329,7 +330,7 @@ def test_a_caption_that_never_passes_is_kept_as_it_is_but_not_used() -> None:
 
 def test_a_caption_that_never_comes_ends_the_stage() -> None:
     with pytest.raises(UnreadableReply, match="a counterfactual caption, but no caption was found"):
-        counterfactuals.run(
+        run_counterfactuals(
             CAPTION,
             alternatives_for(red=("blue",)),
             BIRD,
@@ -358,7 +359,7 @@ def test_a_caption_that_never_comes_ends_the_stage() -> None:
 )
 def test_alternatives_that_cannot_be_used_are_refused(options: Alternatives, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        counterfactuals.run(
+        run_counterfactuals(
             CAPTION, options, BIRD, ScriptedLanguageModel(""), PROMPTS["counterfactuals"], CounterfactualSettings(), 0
         )
 
@@ -373,7 +374,7 @@ def test_counterfactual_captions_can_be_stopped_between_two_calls() -> None:
     model = ScriptedLanguageModel(reply)
     options = alternatives_for(red=("blue",), sunny=("snowy",))
     with pytest.raises(Cancelled):
-        counterfactuals.run(
+        run_counterfactuals(
             CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 0, None, stop
         )
     assert len(model.prompts) == 1
@@ -398,7 +399,7 @@ def test_captions_that_are_written_together_come_out_as_one_by_one() -> None:
     batches = ScriptedBatches(Stumbling())
     for model, told in ((ScriptedLanguageModel(Stumbling()), None), (batches, seen.append)):
         made.append(
-            counterfactuals.run(
+            run_counterfactuals(
                 CAPTION, options, BIRD, model, PROMPTS["counterfactuals"], CounterfactualSettings(), 5, told
             )
         )
@@ -422,7 +423,7 @@ def test_captions_that_are_written_together_can_be_stopped_and_fail_as_one_by_on
     def tried(model: ScriptedLanguageModel, cancelled: threading.Event | None = None, attempts: int = 2) -> None:
         settings = CounterfactualSettings(attempts=attempts)
         prompt = PROMPTS["counterfactuals"]
-        counterfactuals.run(CAPTION, options, BIRD, model, prompt, settings, 0, None, cancelled)
+        run_counterfactuals(CAPTION, options, BIRD, model, prompt, settings, 0, None, cancelled)
 
     model = ScriptedBatches(reply)
     with pytest.raises(Cancelled):

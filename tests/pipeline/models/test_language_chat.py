@@ -22,13 +22,14 @@ from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.prompting import Prompt
 from pipeline.replies import read_reply
 from pipeline.seams import BatchLanguageModel, LanguageRequest
-from pipeline.stages import alternatives, counterfactuals, keywords
+from pipeline.stages import keywords
 from pipeline.stages.counterfactuals import edit_pools
 from pipeline.stages.edit_choice import choose_by_model
 from pipeline.stages.parsing import read_alternatives, read_caption, read_edits, read_keywords
 from pipeline.stages.reply_schema import Schema, alternatives_schema, caption_schema, edits_schema, keywords_schema
 from tests.support import tiny
 from tests.support.scripted import SUNNY_BIRD
+from tests.support.stages import run_alternatives, run_counterfactuals
 
 pytestmark = pytest.mark.slow
 
@@ -150,10 +151,10 @@ def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: Cha
     made = keywords.ask_together(caption, bird, qwen, prompt, KeywordSettings(**freely), wanted, captions, 0)
     found = made.value.value
     assert found.items and all(item.text in caption.text and item.text != "bird" for item in found.items)
-    some = alternatives.run(caption, found, bird, qwen, prompt, wanted, 0, said=made.said["alternatives"])
+    some = run_alternatives(caption, found, bird, qwen, prompt, wanted, 0, said=made.said["alternatives"])
     assert {item.keyword for item in some.value.items} == {item.text for item in found.items}
     assert any(option.text for item in some.value.items for option in item.options)
-    new = counterfactuals.run(caption, some.value, bird, qwen, prompt, captions, 0, said=made.said["counterfactuals"])
+    new = run_counterfactuals(caption, some.value, bird, qwen, prompt, captions, 0, said=made.said["counterfactuals"])
     assert new.value.items and new.trace.prompt.startswith(made.value.trace.prompt)
     assert "gave 0 of" in new.trace.notes[0], "its edits are noise, so the captions are asked for by themselves"
 

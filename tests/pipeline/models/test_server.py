@@ -49,11 +49,11 @@ from pipeline.recipes import DILLEMA
 from pipeline.replies import read_reply
 from pipeline.request import MemoryStore, Request
 from pipeline.seams import BatchCaptioner, BatchLanguageModel, CaptionRequest, LanguageRequest
-from pipeline.stages import caption as caption_stage
 from pipeline.stages import keywords
 from tests.support.scripted import ScriptedModels
 from tests.support.server_process import free_port
 from tests.support.serving import until
+from tests.support.stages import run_caption
 
 BIRD = Task("classification", label="bird")
 COLD = LanguageSettings(temperature=0, max_new_tokens=50)
@@ -647,7 +647,7 @@ def test_content_in_parts_and_a_byte_order_mark_are_read(peer: Misbehaving) -> N
 def test_half_a_letter_goes_into_no_record(peer: Misbehaving) -> None:
     captioner = ServedChatModel(ServerCaptioner(kind="openai", address=peer.address, model="m"))
     peer.answers = [(200, {}, completion("A red bird in the sun. \ud83d"))]
-    made = caption_stage.run(Image.new("RGB", (40, 40)), BIRD, captioner, CaptionSettings(), 0)
+    made = run_caption(Image.new("RGB", (40, 40)), BIRD, captioner, CaptionSettings(), 0)
     assert made.value.text == "A red bird in the sun."
     assert made.trace.raw_reply.encode() == "A red bird in the sun. \ufffd".encode()
 

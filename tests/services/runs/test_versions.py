@@ -24,11 +24,11 @@ from core.types import (
 from pipeline.freshness import Producer, changed_inputs, inputs_key, stale_stages, with_producer
 from pipeline.prompting import PromptError, edited_prompts
 from pipeline.recipes import DILLEMA
-from pipeline.stages import caption
 from pipeline.stages.counterfactuals import merged
 from services.edit_conflicts import PageWrites
 from services.runs.edits import ProtectedKeyword, add_keyword, reword_keyword
 from tests.support.scripted import ScriptedCaptioner
+from tests.support.stages import run_caption
 
 BIRD = Task("classification", label="bird")
 SOURCE = "A red bird in sunny weather by day."
@@ -134,11 +134,11 @@ def test_another_caption_is_sampled_until_it_differs() -> None:
 
     image = Image.new("RGB", (8, 8))
     settings = CaptionSettings()
-    made = caption.run(image, BIRD, Stubborn(), settings, 5, unlike=SOURCE)
+    made = run_caption(image, BIRD, Stubborn(), settings, 5, unlike=SOURCE)
     assert made.value.text == "A bird." and made.trace.seed == 7 and made.trace.attempts == 3
-    same = caption.run(image, BIRD, ScriptedCaptioner(SOURCE), settings, 5, unlike=SOURCE)
+    same = run_caption(image, BIRD, ScriptedCaptioner(SOURCE), settings, 5, unlike=SOURCE)
     assert same.value.text == SOURCE and same.trace.seed == 5
-    assert same.inputs_key == caption.run(image, BIRD, ScriptedCaptioner(SOURCE), settings, 0).inputs_key
+    assert same.inputs_key == run_caption(image, BIRD, ScriptedCaptioner(SOURCE), settings, 0).inputs_key
 
 
 def test_another_caption_still_names_the_label() -> None:
@@ -147,11 +147,11 @@ def test_another_caption_still_names_the_label() -> None:
             return {1: "A red kite.", 2: "", 3: SOURCE, 4: "A bird." if self.text else "A red kite."}[seed], ""
 
     image, settings = Image.new("RGB", (8, 8)), CaptionSettings()
-    made = caption.run(image, BIRD, Wandering(), settings, 1, unlike=SOURCE)
+    made = run_caption(image, BIRD, Wandering(), settings, 1, unlike=SOURCE)
     assert made.value.text == "A bird." and made.trace.attempts == 4
-    lost = caption.run(image, BIRD, Wandering(""), settings, 1, unlike=SOURCE)
+    lost = run_caption(image, BIRD, Wandering(""), settings, 1, unlike=SOURCE)
     assert lost.value.text == SOURCE, "rather the same again than one that lost its label"
-    free = caption.run(image, BIRD, Wandering(), settings, 1, unlike="A twig.")
+    free = run_caption(image, BIRD, Wandering(), settings, 1, unlike="A twig.")
     assert free.value.text == "A red kite.", "where it was not named before, it need not be"
 
 
