@@ -23,6 +23,7 @@ from core.settings import (
 )
 from core.types import CounterfactualCaption, Task
 
+D = TypeVar("D", contravariant=True)
 OnStep = Callable[[int, int], None]
 """Called after every denoising step with (steps done, steps in all). Raising `Cancelled` from it stops the work."""
 
@@ -173,16 +174,35 @@ class DrawnImage:
     """Seconds of the draw spent on compiling, which later draws save."""
 
 
-class Generator(Protocol):
-    """Draws images from texts on top of control images, several at once."""
+class Draws(Protocol[D]):
+    """Draws images by requests on pictures, several at once. `D` is the type of its settings."""
 
-    name: str
-
-    def on(self, kind: ControlKind) -> Generator:
-        """Return this generator for another kind of control image. Raises UserError if it has none."""
+    @property
+    def name(self) -> str: ...
 
     def preview(self) -> Image.Image | None:
         """Return a small RGB preview of the images being drawn, or None. Cheap; call it from within `on_step`."""
+
+    def draw(
+        self,
+        wanted: Sequence[DrawRequest],
+        size: int,
+        pictures: Sequence[Image.Image],
+        settings: D,
+        on_step: OnStep,
+    ) -> Sequence[DrawnImage]:
+        """Draw each image on its own of the `pictures`, all of one size.
+
+        The batch is filled up to `size`, so that the pixels of an image do not depend on the images beside it (on the
+        same machine). `on_step` counts the steps of the batch.
+        """
+
+
+class Generator(Draws[GenerationSettings], Protocol):
+    """Draws images from texts on top of control images."""
+
+    def on(self, kind: ControlKind) -> Generator:
+        """Return this generator for another kind of control image. Raises UserError if it has none."""
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """Return the best number of images of this size to draw at once. `watched`: somebody waits for each."""
@@ -190,45 +210,15 @@ class Generator(Protocol):
     def reading_length(self, prompt: str) -> int:
         """Return the length of a prompt as the model reads it. Only prompts of one length share a batch."""
 
-    def draw(
-        self,
-        wanted: Sequence[DrawRequest],
-        size: int,
-        pictures: Sequence[Image.Image],
-        settings: GenerationSettings,
-        on_step: OnStep,
-    ) -> Sequence[DrawnImage]:
-        """Draw each image on its own of the control `pictures`, all of one size.
 
-        The batch is filled up to `size`, so that the pixels of an image do not depend on the images beside it (on the
-        same machine). `on_step` counts the steps of the batch.
-        """
+class Editor(Draws[EditingSettings], Protocol):
+    """Changes a picture by instructions, its prompts. It gives no guarantee about what stays in its place.
 
-
-class Editor(Protocol):
-    """Changes a picture by instructions, several at once. It gives no guarantee about what stays in its place."""
-
-    @property
-    def name(self) -> str: ...
-
-    def preview(self) -> Image.Image | None:
-        """Like `Generator.preview`."""
+    The pictures are equal: an editor reads one source at a time. They have a size from `core.images.editing_size`.
+    """
 
     def batch(self, size: tuple[int, int]) -> int:
         """Return the best number of images of this size to make at once."""
-
-    def draw(
-        self,
-        wanted: Sequence[DrawRequest],
-        size: int,
-        pictures: Sequence[Image.Image],
-        settings: EditingSettings,
-        on_step: OnStep,
-    ) -> Sequence[DrawnImage]:
-        """Edit a picture by the prompt of each request, an instruction. `size` and `on_step` as in `Generator.draw`.
-
-        The pictures are equal: an editor reads one source at a time. They have a size from `core.images.editing_size`.
-        """
 
 
 @dataclass(frozen=True)
@@ -301,12 +291,12 @@ class Method(Protocol[P]):
         """Draw images, each of its own prepared source, all of the same `MethodDescription.shape`.
 
         Return for each a function that checks it and returns the test case, or raises an error. Equal arguments give
-        equal pixels on the same machine. `size` and `on_step` as in `Generator.draw`. Raises errors that make all
+        equal pixels on the same machine. `size` and `on_step` as in `Draws.draw`. Raises errors that make all
         images fail.
         """
 
     def preview(self) -> Image.Image | None:
-        """Return the generator's preview (see `Generator.preview`)."""
+        """Return the generator's preview (see `Draws.preview`)."""
 
 
 class Models(Protocol):

@@ -178,7 +178,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
     def draw(
         self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """See `Generator.draw` and `Editor.draw`. Where the memory does not hold a batch, half of it is tried, and so
+        """See `Draws.draw`. Where the memory does not hold a batch, half of it is tried, and so
         on; what is out of memory for a single image is raised. What cannot be compiled is drawn without it.
         """
         area = pictures[0].size if pictures else (0, 0)
