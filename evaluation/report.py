@@ -316,6 +316,19 @@ def _segmentation_figures(found: SegmentationEffect) -> list[tuple[str, Figure]]
     ]
 
 
+def _figures(found: Effectiveness) -> list[tuple[str, Figure]]:
+    return [
+        ("error on originals", found.error_original),
+        ("error on generated images", found.error_generated),
+        ("generated less original", found.difference),
+        ("generated over original", found.factor),
+        (f"error on originals, {_CONTROLLED}", found.error_original_controlled),
+        (f"error on generated images, {_CONTROLLED}", found.error_generated_controlled),
+        ("error on reconstructions", found.error_reconstructed),
+        ("generated less reconstructed", found.excess),
+    ]
+
+
 def listed(names: Sequence[str]) -> str:
     """Names as a sentence has them: "road, car and bus"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -327,17 +340,7 @@ def rows(
     edits: Tables | None = None,
 ) -> Iterator[Row]:
     """All figures, one a row; `edits` are tables of sensitivity by their names."""
-    whole = {
-        "error on originals": found.error_original,
-        "error on generated images": found.error_generated,
-        "generated less original": found.difference,
-        "generated over original": found.factor,
-        f"error on originals, {_CONTROLLED}": found.error_original_controlled,
-        f"error on generated images, {_CONTROLLED}": found.error_generated_controlled,
-        "error on reconstructions": found.error_reconstructed,
-        "generated less reconstructed": found.excess,
-    }
-    for name, figure in whole.items():
+    for name, figure in _figures(found):
         yield _row("all", "", name, figure)
     for name, number in (
         ("newly wrong", found.flips.newly_wrong),
@@ -388,18 +391,8 @@ def markdown(
     first = next(iter(tables.values()), ())
     lines = [f"# {_plain(model)} on {_plain(test_set)}", "", answer(model, found, validity, first), ""]
     lines += ["| figure | |", "| --- | --- |"]
-    lines += [
-        f"| {name} | {with_interval(figure, points)} |"
-        for name, figure, points in (
-            ("error on originals", found.error_original, False),
-            ("error on generated images", found.error_generated, False),
-            ("generated less original", found.difference, True),
-            (f"error on originals, {_CONTROLLED}", found.error_original_controlled, False),
-            (f"error on generated images, {_CONTROLLED}", found.error_generated_controlled, False),
-            ("error on reconstructions", found.error_reconstructed, False),
-            ("generated less reconstructed", found.excess, True),
-        )
-    ]
+    figures = [(name, figure) for name, figure in _figures(found) if name != "generated over original"]
+    lines += [f"| {name} | {with_interval(figure, 'generated less' in name)} |" for name, figure in figures]
     factor = found.factor
     times = f"{factor.value:.2f}" if factor.value is not None else f"{CANNOT_TELL}: {factor.why}"
     if factor.low is not None and factor.high is not None:

@@ -117,14 +117,7 @@ class Batches(Repository):
         return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
 
     @write
-    def plan(
-        self,
-        db: Db,
-        batch: int,
-        stage: Pass,
-        work: Sequence[NewWork],
-        skipped: Mapping[str, str],
-    ) -> None:
+    def plan(self, db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
         """Add work of a pass that is not there already, all or none of it. `skipped` has the reasons for work that is
         not to be done, by its key. A million is planned in parts of some thousand: others may write between two.
         """
@@ -163,14 +156,7 @@ class Batches(Repository):
         )
 
     @write
-    def replan(
-        self,
-        db: Db,
-        batch: int,
-        left: Mapping[int, str],
-        back: Sequence[int],
-        work: Sequence[NewWork],
-    ) -> None:
+    def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
         """Replace images, all or nothing: skip planned ones of `left`, plan skipped ones of `back`, and add `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
         for one, reason in left.items():

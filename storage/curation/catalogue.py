@@ -125,14 +125,7 @@ class Catalogue(Repository):
         return hold(db, wanted, order)
 
     @read
-    def place(
-        self,
-        db: Db,
-        wanted: ImageFilter,
-        order: Order,
-        entry: int,
-        held: Held | None = None,
-    ) -> int | None:
+    def place(self, db: Db, wanted: ImageFilter, order: Order, entry: int, held: Held | None = None) -> int | None:
         """At which place (0: the first) an image stands; None where it does not fit."""
         return walk(db, wanted, order, held).place(entry)
 
@@ -300,12 +293,7 @@ class Catalogue(Repository):
         return tuple(Unmeasured(*row) for row in db.execute(query, values))
 
     @write
-    def measured(
-        self,
-        db: Db,
-        model: str,
-        found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]],
-    ) -> None:
+    def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
         """Keep whether a model is right about segmentations; None if unknown. What changed meanwhile waits on."""
         query = """
             UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ?

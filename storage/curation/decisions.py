@@ -171,15 +171,7 @@ class Decisions(Repository):
         return _decided(db, "review", what, author, entries, changed, save, values, key, session)
 
     @write
-    def tag(
-        self,
-        db: Db,
-        target: Target,
-        tag: str,
-        put: bool = True,
-        author: str = "",
-        key: str = "",
-    ) -> Change:
+    def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
         """Put a tag on images, or take it off; `key` as in `review`. Raises UserError as `review` does, and for a tag
         without a name.
         """

@@ -118,14 +118,7 @@ class Imports(Repository):
         return made
 
     @write
-    def finish(
-        self,
-        db: Db,
-        number: int,
-        layout: str,
-        header: Mapping[str, Any],
-        rows: Sequence[ImportRow],
-    ) -> None:
+    def finish(self, db: Db, number: int, layout: str, header: Mapping[str, Any], rows: Sequence[ImportRow]) -> None:
         """All of it is in; `rows` are the report. Of one that is done nothing changes."""
         if _row(db, number)["state"] == "done":
             return

@@ -79,14 +79,7 @@ class ModelsUnderTest(Repository):
     """The models, and all their probabilities. All methods may be called from any thread."""
 
     @write
-    def record(
-        self,
-        db: Db,
-        asked: str,
-        identity: ModelIdentity,
-        title: str,
-        settings: dict[str, Any],
-    ) -> StoredModel:
+    def record(self, db: Db, asked: str, identity: ModelIdentity, title: str, settings: dict[str, Any]) -> StoredModel:
         """The model that was loaded when somebody asked for `asked`; from now on that means this one."""
         for row in db.query("SELECT * FROM models_under_test WHERE digest = ?", [identity.digest]):
             model = _stored(row)

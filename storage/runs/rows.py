@@ -13,13 +13,7 @@ from core.types import StageName, StageValue, Trace, stage_kinds, to_plain
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, require_run, unpack_value
 
 
-def insert_value(
-    db: Db,
-    run_id: str,
-    stage: StageName,
-    value: StageValue[Any],
-    batch: str = "",
-) -> int:
+def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
     """A new version of a stage's value. Raises UserError for an unknown run, TypeError for a value of another stage."""
     kind = stage_kinds()[stage].value
     if not isinstance(value.value, kind):

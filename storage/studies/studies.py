@@ -182,13 +182,7 @@ class Studies(Repository):
         return link or ""
 
     @write
-    def restore(
-        self,
-        db: Db,
-        records: Records,
-        images: Mapping[str, str],
-        check: Callable[[StudyData], None],
-    ) -> str:
+    def restore(self, db: Db, records: Records, images: Mapping[str, str], check: Callable[[StudyData], None]) -> str:
         """Restore a study from its records, all or nothing, if `check` takes it; return its id. Raises UserError."""
         return insert_records(db, records, images, lambda study_id: check(_data(db, study_id)))
 
