@@ -20,6 +20,14 @@ _GROUPS = 2
 """Row groups of Parquet files that are kept. A group of ImageNet's takes some ten megabytes."""
 _LABELS = 4096
 """Labels that are read at once."""
+MOST_ROWS = 2_000_000
+"""Rows of a table. Equal ones pack so well that a small file could keep an import busy for hours."""
+
+
+def require_few(rows: int) -> None:
+    """Raise UserError for more than `MOST_ROWS`."""
+    if rows > MOST_ROWS:
+        raise UserError(f"It has more than {MOST_ROWS:,} rows: split it into tables of at most so many.")
 
 
 class ArrowFile:
@@ -34,6 +42,7 @@ class ArrowFile:
         except pyarrow.ArrowInvalid:  # the other one of Arrow's two forms of files
             self._table = pyarrow.ipc.open_file(mapped).read_all()
         self.schema = self._table.schema
+        require_few(self.count())
 
     def count(self) -> int:
         return int(self._table.num_rows)
@@ -59,6 +68,7 @@ class ParquetFile:
         self._file = pyarrow.parquet.ParquetFile(file)
         self.schema = self._file.schema_arrow
         about = self._file.metadata
+        require_few(about.num_rows)
         self._sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
         self._lock = threading.Lock()
         self._columns: tuple[str, ...] = ()

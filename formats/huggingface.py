@@ -222,6 +222,8 @@ class RowSource(Source):
         try:
             place = self.files.path(name)
             table = ParquetFile(place) if name.endswith(".parquet") else ArrowFile(place)
+        except UserError as error:
+            raise UserError(f"{name}: {error}", field="root") from error
         except (pyarrow.ArrowException, OSError) as error:
             kind = "Parquet" if name.endswith(".parquet") else "Arrow"
             raise UserError(

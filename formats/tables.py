@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from core.csv_tables import as_written, csv_text
 from core.errors import UserError
 from core.masks import UNLABELLED
-from formats.columns import ParquetFile, class_names, with_class_names
+from formats.columns import ParquetFile, class_names, require_few, with_class_names
 from formats.common import is_sheet, pair_of_files, read_row, split_in
 from formats.draft import Draft
 from formats.files import MOST_LINE, MOST_TABLE, Files, by_form, is_image, lines_of, names_by_form
@@ -297,7 +297,9 @@ class _Rows:
                 yield from self._columns()
                 return
             with self._open() as file:
-                yield from self._csv(file) if self._is_csv else self._lines(file)
+                for number, row in enumerate(self._csv(file) if self._is_csv else self._lines(file), 1):
+                    require_few(number)
+                    yield row
         except UserError as error:
             if error.field:
                 raise
