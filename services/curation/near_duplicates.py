@@ -42,20 +42,10 @@ from storage.workspace import Workspace
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class AlikeRule:
-    """Both have to hold for two images to look alike."""
-
-    cosine: float
-    """The cosine of their vectors is above this."""
-    distance: int
-    """Their perceptual hashes differ in so many bits at most."""
-
-
-WITHIN = AlikeRule(0.98, 3)
-"""Images of one source."""
-BETWEEN = AlikeRule(0.97, 10)
-"""Images of different sources, or of none."""
+WITHIN, BETWEEN = (0.98, 3), (0.97, 10)
+"""Two images of one source, or of different sources or none, look alike where the cosine of their vectors is above the
+first number, and their perceptual hashes differ in so many bits at most as the second one says.
+"""
 MOST_OF_ONE = 200
 """Near-duplicates of one image that are looked at."""
 MOST_COMPARED = 20_000
@@ -126,7 +116,7 @@ class NearDuplicates:
         inside = entry_sets.has(self._workspace.catalogue.bits(), table.entries) & (table.entries != entry)
         rows, cosines = nearest(table.rows, vector, MOST_OF_ONE, inside)
         near = dict(zip(table.entries[rows].tolist(), cosines.tolist(), strict=True))
-        pairs = [(entry, other, cosine) for other, cosine in near.items() if cosine > BETWEEN.cosine]
+        pairs = [(entry, other, cosine) for other, cosine in near.items() if cosine > BETWEEN[0]]
         images = self._workspace.vectors.images_of({other for pair in pairs for other in pair[:2]})
         hashes = self._hashes_now(set(images.values()))
         return tuple(alike for _, alike in self._judged(pairs, images, hashes))
@@ -155,7 +145,7 @@ class NearDuplicates:
         first = {equal[0] for equal in by_image.values()}
         kept = np.array([entry in first for entry in entries], bool)
         wide = np.asarray(table.rows[rows[kept]], np.float32)
-        pairs = close_pairs(wide, BETWEEN.cosine, MOST_PAIRS)
+        pairs = close_pairs(wide, BETWEEN[0], MOST_PAIRS)
         shown = table.entries[rows[kept]].tolist()
         close = [(shown[one], shown[other], cosine) for one, other, cosine in pairs]
         images = self._workspace.vectors.images_of({entry for pair in close for entry in pair[:2]})
@@ -188,7 +178,7 @@ class NearDuplicates:
         found = []
         for one, other, cosine in pairs:
             same = one in sources and sources[one] == sources.get(other)
-            rule = WITHIN if same else BETWEEN
+            least, most = WITHIN if same else BETWEEN
             here, there = hashes.get(images[one]), hashes.get(images[other])
             if images[one] == images[other]:
                 distance = 0
@@ -197,6 +187,6 @@ class NearDuplicates:
                 distance = min((value ^ there.perceptual).bit_count() for value in hashes_here)
             else:
                 continue
-            if images[one] == images[other] or (cosine > rule.cosine and distance <= rule.distance):
+            if images[one] == images[other] or (cosine > least and distance <= most):
                 found.append((one, Alike(other, cosine, distance, same)))
         return found
