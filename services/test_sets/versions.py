@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from core.csv_tables import facts
+from core.csv_tables import cells, facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.images import file_hash
@@ -266,12 +266,10 @@ def entry_facts(entry: SetEntry) -> dict[str, Any]:
 
 def difference_facts(found: Difference) -> dict[str, Any]:
     """A difference as plain data, with its numbers first."""
-    pairs = {"relabelled": found.relabelled, "remasked": found.remasked, "resplit": found.resplit}
-    counts = {"added": len(found.added), "removed": len(found.removed)}
+    alone, pairs = cells(found, "added removed"), cells(found, "relabelled remasked resplit")
     return {
-        "counts": counts | {name: len(held) for name, held in pairs.items()},
-        "added": [entry_facts(entry) for entry in found.added],
-        "removed": [entry_facts(entry) for entry in found.removed],
+        "counts": {name: len(held) for name, held in (alone | pairs).items()},
+        **{name: [entry_facts(entry) for entry in held] for name, held in alone.items()},
         **{
             name: [{"was": entry_facts(was), "now": entry_facts(now)} for was, now in held]
             for name, held in pairs.items()
