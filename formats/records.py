@@ -109,10 +109,12 @@ class RecordedSource(Source):
             values = json.loads(text)
             if isinstance(values, dict):
                 return _Record.model_validate(values)
-            why = "it is no JSON object"
+            why, place = "it is no JSON object", ""
         except (ValueError, RecursionError) as error:
-            why = reason(error) if isinstance(error, ValidationError) else "it is no JSON object"
-        report.refuse(_where(line), f"The line cannot be read: {why}.")
+            why, place = "it is no JSON object", ""
+            if isinstance(error, ValidationError):
+                why, place = reason(error), ".".join(map(str, error.errors()[0]["loc"]))
+        report.refuse(_where(line), f"The line cannot be read{f' at its “{place}”' if place else ''}: {why}.")
         return None
 
 

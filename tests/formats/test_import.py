@@ -485,4 +485,5 @@ def test_a_hostile_record_is_bounded(tmp_path: Path) -> None:
     (folder / "records.jsonl").write_text(f"{json.dumps(bad)}\n{lines[1]}\n", encoding="utf-8")
     found = read(folder, tmp_path / "in")
     assert names(found) == ["a", "b"] and list(told(found)) == ["records.jsonl, line 1"]
+    assert told(found)["records.jsonl, line 1"].startswith("The line cannot be read at its “mask_classes”: ")
     assert found.examples[0].mask_classes == STREET and found.examples[1].facts
