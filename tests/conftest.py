@@ -32,7 +32,9 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 gc.disable()  # until all tests are collected: it would take a third of that time, and there is no garbage yet
 
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
-STARTS_PROCESSES = {f"tests/services/batches/test_{name}.py" for name in ("beside", "cluster", "kills", "shards")}
+STARTS_PROCESSES = {f"tests/services/batches/test_{name}.py" for name in ("beside", "cluster", "shards")}
+LOADS_MODELS = ("tests/pipeline/", "tests/services/batches/test_kills.py", "tests/services/batches/test_profiles.py")
+LOADS_MODELS_UNDER_TEST = ("tests/evaluation/", "tests/services/evaluation/")
 IN_MEMORY = Path("/dev/shm")
 if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > 4 << 30:
     # Two thousand tests with a database each wait a sixth of their time for a disk. No test is about power failure.
@@ -86,12 +88,15 @@ def _freeze() -> None:
 def _group(nodeid: str) -> str | None:
     """The name of a group of files that one core runs one after another, or None.
 
-    Files that ask the embedded models load them once. Files that start several processes each would take the cores
-    from each other.
+    Files that load models share torch, diffusers, transformers and the embedded models, which take a core many seconds;
+    files that load models under test share torch, torchvision and timm. Files that start several processes each would
+    take the cores from each other.
     """
     file = nodeid.partition("::")[0]
-    if file.endswith("_demo.py"):
-        return "demo"
+    if file.endswith("_demo.py") or file.startswith(LOADS_MODELS):
+        return "models"
+    if file.startswith(LOADS_MODELS_UNDER_TEST):
+        return "models under test"
     return "processes" if file in STARTS_PROCESSES else None
 
 
