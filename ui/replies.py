@@ -46,11 +46,11 @@ def page_at(
     return add
 
 
-def fetched_at(app: FastAPI, path: str) -> Callable[[Callable[..., Mapping[str, Any]]], None]:
+def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[Callable[..., Mapping[str, Any]]], None]:
     """Serve JSON at an address (see `fetched`)."""
 
     def add(make: Callable[..., Mapping[str, Any]]) -> None:
-        _get(app, path, make, lambda **given: fetched(lambda: make(**given)))
+        _get(app, path, make, lambda **given: fetched(lambda: make(**given), without_field))
 
     return add
 

@@ -23,7 +23,7 @@ from ui.annotate.page import POLICY, annotate_page
 from ui.explore.parts import Size
 from ui.frame import page, signed_in
 from ui.markup import Child, Html, el
-from ui.replies import FRESH, attached, fetched, page_at, page_number, shown, watched
+from ui.replies import FRESH, attached, fetched_at, page_at, page_number, watched
 from ui.study.addresses import study_address
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.frame import study_head
@@ -98,67 +98,63 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     """What a lead sees of a study that has started: workers, adjudication, disagreements, single images, the log."""
     studies, analyses = services.stored, services.analyses
 
-    def analysed(request: Request, study_id: str, tab: str, content: Callable[[Analysis], Child]) -> Response:
+    def analysed(request: Request, study_id: str, tab: str, content: Callable[[Analysis], Child]) -> str | Response:
         """A page made of the analysis; a draft has none, and goes to its set-up."""
+        study = studies.get(study_id)
+        if study.state == "draft":
+            return RedirectResponse(study_address(study.id), status_code=303)
+        return _document(study, tab, signed_in(request), content(analyses.of(study.id)))
 
-        def make() -> str | Response:
-            study = studies.get(study_id)
-            if study.state == "draft":
-                return RedirectResponse(study_address(study.id), status_code=303)
-            return _document(study, tab, signed_in(request), content(analyses.of(study.id)))
-
-        return shown(request, ALL_STUDIES, make)
-
-    @app.get("/study/{study_id}/workers", include_in_schema=False)
-    def workers(request: Request, study_id: str) -> Response:
-        def make(found: Analysis) -> Child:
+    @page_at(app, "/study/{study_id}/workers", ALL_STUDIES)
+    def workers(request: Request, study_id: str) -> str | Response:
+        def content(found: Analysis) -> Child:
             return el("div", layout(workers_parts(found)), **_live(found.report.study, "workers"))
 
-        return analysed(request, study_id, "workers", make)
+        return analysed(request, study_id, "workers", content)
 
-    @app.get("/study/{study_id}/workers/{name:path}", include_in_schema=False)
-    def one_worker(request: Request, study_id: str, name: str, page: str = "1") -> Response:
-        def make(found: Analysis) -> Child:
+    @page_at(app, "/study/{study_id}/workers/{name:path}", ALL_STUDIES)
+    def one_worker(request: Request, study_id: str, name: str, page: str = "1") -> str | Response:
+        def content(found: Analysis) -> Child:
             worker = next((one for one in found.report.workers if one.worker == name), None)
             if worker is None:
                 raise Missing("There is no such worker in this study.")
             return worker_page(found.report, found.data, worker, page_number(page))
 
-        return analysed(request, study_id, "workers", make)
+        return analysed(request, study_id, "workers", content)
 
-    @app.get("/study/{study_id}/adjudication", include_in_schema=False)
-    def adjudication(request: Request, study_id: str, item: str = "", question: str = "") -> Response:
-        def make(found: Analysis) -> Child:
+    @page_at(app, "/study/{study_id}/adjudication", ALL_STUDIES)
+    def adjudication(request: Request, study_id: str, item: str = "", question: str = "") -> str | Response:
+        def content(found: Analysis) -> Child:
             sizes = _sizes(services, found.data.items)
             return adjudication_page(found.report, found.data, page_number(item) if item else None, question, sizes)
 
-        return analysed(request, study_id, "adjudication", make)
+        return analysed(request, study_id, "adjudication", content)
 
-    @app.get("/study/{study_id}/disagreements", include_in_schema=False)
+    @page_at(app, "/study/{study_id}/disagreements", ALL_STUDIES)
     def disagreements(
         request: Request, study_id: str, question: str = "", status: str = "", page: str = "1"
-    ) -> Response:
+    ) -> str | Response:
         chosen = DisagreementFilter(question[:40], status[:40], page_number(page))
         return analysed(request, study_id, "results", lambda found: all_disagreements(found.report, found.data, chosen))
 
-    @app.get("/study/{study_id}/items/{public}", include_in_schema=False)
-    def image(request: Request, study_id: str, public: str) -> Response:
-        def make(found: Analysis) -> Child:
+    @page_at(app, "/study/{study_id}/items/{public}", ALL_STUDIES)
+    def image(request: Request, study_id: str, public: str) -> str | Response:
+        def content(found: Analysis) -> Child:
             item = next((one for one in found.data.items if one.public == public), None)
             if item is None:
                 raise Missing("There is no such image in this study.")
             return image_page(found.report, found.data, item, _sizes(services, [item]))
 
-        return analysed(request, study_id, "results", make)
+        return analysed(request, study_id, "results", content)
 
-    @app.get("/study/{study_id}/log", include_in_schema=False)
-    def log(request: Request, study_id: str, all: str = "") -> Response:
-        def make(found: Analysis) -> Child:
+    @page_at(app, "/study/{study_id}/log", ALL_STUDIES)
+    def log(request: Request, study_id: str, all: str = "") -> str | Response:
+        def content(found: Analysis) -> Child:
             study = found.report.study
             names = {one.id: one.name for one in studies.all()} if all else None
             return log_page(study, studies.log("" if all else study.id, LOG_LIMIT), LOG_LIMIT, names)
 
-        return analysed(request, study_id, "log", make)
+        return analysed(request, study_id, "log", content)
 
     @app.get("/study/{study_id}/export/{file}", include_in_schema=False)
     def export(study_id: str, file: str) -> Response:
@@ -179,65 +175,53 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
     """What pages ask for again and again, with the `revision` that they show: nothing is read while it is the same."""
     studies, analyses = services.stored, services.analyses
 
-    @app.get("/study/api/{study_id}/live", include_in_schema=False)
-    def live(study_id: str, view: str = "results", revision: str = "") -> Response:
+    def changed(study_id: str, revision: str, show: Callable[[Study, Analysis], Mapping[str, Any]]) -> Response:
         def make() -> Mapping[str, Any]:
-            state = studies.get(study_id).state
-            found = analyses.of(study_id)
-            made = workers_parts(found) if view == "workers" else parts(found.report, found.data, found.methods)
+            study, found = studies.get(study_id), analyses.of(study_id)
             late = {} if analyses.is_current(found) else {"revision": ""}
-            return {"state": state, "parts": sent(made), **late}
+            return {"state": study.state, "parts": show(study, found), **late}
 
         return watched(revisions, revision, make, without_field=404)
+
+    @app.get("/study/api/{study_id}/live", include_in_schema=False)
+    def live(study_id: str, view: str = "results", revision: str = "") -> Response:
+        def show(_: Study, found: Analysis) -> Mapping[str, Any]:
+            return sent(workers_parts(found) if view == "workers" else parts(found.report, found.data, found.methods))
+
+        return changed(study_id, revision, show)
 
     @app.get("/study/api/{study_id}/progress", include_in_schema=False)
     def progress(study_id: str, revision: str = "") -> Response:
-        def make() -> Mapping[str, Any]:
-            study = studies.get(study_id)
-            found = analyses.of(study_id)
-            late = {} if analyses.is_current(found) else {"revision": ""}
-            shown = progress_part(study, found.report.further_people)
-            return {"state": study.state, "parts": {"part-progress": shown}, **late}
+        def show(study: Study, found: Analysis) -> Mapping[str, Any]:
+            return {"part-progress": progress_part(study, found.report.further_people)}
 
-        return watched(revisions, revision, make, without_field=404)
+        return changed(study_id, revision, show)
 
 
 def _add_fetched(app: FastAPI, services: StudyServices) -> None:
     """What the pages fetch when a person asks for it: windows, figures of the plan. All of it JSON."""
     studies, drafts = services.stored, services.drafts
 
-    @app.get("/study/api/{study_id}/plan", include_in_schema=False)
-    def plan(request: Request, study_id: str) -> Response:
-        def make() -> Mapping[str, Any]:
-            assumed = read_assumptions(request.query_params)
-            rules = studies.get(study_id).rules
-            return {"parts": {"part-plan": plan_figures(rules, plain(drafts.items(study_id)), assumed)}}
+    @fetched_at(app, "/study/api/{study_id}/plan", without_field=404)
+    def plan(request: Request, study_id: str) -> Mapping[str, Any]:
+        assumed = read_assumptions(request.query_params)
+        rules = studies.get(study_id).rules
+        return {"parts": {"part-plan": plan_figures(rules, plain(drafts.items(study_id)), assumed)}}
 
-        return fetched(make, without_field=404)
+    @fetched_at(app, "/study/api/{study_id}/item", without_field=404)
+    def item(study_id: str, item: int) -> Mapping[str, Any]:
+        study = studies.get(study_id)
+        shown = drafts.item(study_id, item)
+        return {"html": item_window(shown, study.rules, study.state == "draft", _sizes(services, [shown]))}
 
-    @app.get("/study/api/{study_id}/item", include_in_schema=False)
-    def item(study_id: str, item: int) -> Response:
-        def make() -> Mapping[str, Any]:
-            study = studies.get(study_id)
-            shown = drafts.item(study_id, item)
-            html = item_window(shown, study.rules, study.state == "draft", _sizes(services, [shown]))
-            return {"html": html}
+    @fetched_at(app, "/study/api/{study_id}/thumbs", without_field=404)
+    def more(study_id: str, start: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
+        items = drafts.items(studies.get(study_id).id)
+        return {"html": thumbs([item for item in items if item.kind == "item"], start)}
 
-        return fetched(make, without_field=404)
-
-    @app.get("/study/api/{study_id}/thumbs", include_in_schema=False)
-    def more(study_id: str, start: Annotated[int, Query(ge=0)]) -> Response:
-        def make() -> Mapping[str, Any]:
-            items = drafts.items(studies.get(study_id).id)
-            return {"html": thumbs([item for item in items if item.kind == "item"], start)}
-
-        return fetched(make, without_field=404)
-
-    @app.get("/study/api/{study_id}/examples", include_in_schema=False)
-    def examples(study_id: str) -> Response:
-        return fetched(
-            lambda: {"html": example_window(drafts.possible_examples(studies.get(study_id).id))}, without_field=404
-        )
+    @fetched_at(app, "/study/api/{study_id}/examples", without_field=404)
+    def examples(study_id: str) -> Mapping[str, Any]:
+        return {"html": example_window(drafts.possible_examples(studies.get(study_id).id))}
 
 
 def _sizes(services: StudyServices, items: Iterable[Item]) -> Mapping[str, Size]:
