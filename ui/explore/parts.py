@@ -134,16 +134,6 @@ def text_line(**attributes: Attribute) -> Html:
     return el("input", type="text", autocomplete="off", **attributes)
 
 
-def named_row(name: Child, *values: Child, **attributes: Attribute) -> Html:
-    """A row of a table with a name in front of its cells."""
-    return el("tr", el("th", name, scope="row"), *values, **attributes)
-
-
-def value_row(*values: Child, **attributes: Attribute) -> Html:
-    """A row of a table with a cell for each value."""
-    return el("tr", [el("td", value) for value in values], **attributes)
-
-
 def edit_button(words: str, hint: str) -> Html:
     """The button that opens the editor of what it stands beside."""
     return press(icon("pencil"), class_="more", data_edit=True, aria_label=words, title=hint)
@@ -167,11 +157,6 @@ def small(*words: Child, **attributes: Attribute) -> Html:
 def box(title: Child, *content: Child, **attributes: Attribute) -> Html:
     """A card with a title."""
     return el("section", el("h2", title), *content, class_="card box", **attributes)
-
-
-def heading(title: Child, *right: Child, **attributes: Attribute) -> Html:
-    """The head of a card: its title, and what stands at the right end."""
-    return el("header", el("h2", title), el("span", class_="grow"), *right, **attributes)
 
 
 def page_head(back: str, address: str, title: Child, *below: Child, **attributes: Attribute) -> Html:
