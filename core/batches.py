@@ -99,7 +99,6 @@ class NewWork:
     """Something to be done with a source."""
 
     source: int
-    """The number of the source."""
     key: str
     """A hash of all that it is made from."""
     lot: int
@@ -108,7 +107,6 @@ class NewWork:
     """Its place in the lot, from 0."""
     seed: int
     counterfactual: CounterfactualCaption | None = None
-    """The caption of an image."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +129,11 @@ class Piece:
     place: int
     """Zero-based place in its lot."""
     item: Item
-    """The source in the data set."""
     seed: int
     seeds: int = 0
     """Number of seeds that failed tries have spent. It takes the next one."""
     tries: int = 0
-    """Number of tries so far."""
     counterfactual: CounterfactualCaption | None = None
-    """The caption of an image."""
     run: SourceRun | None = None
     """The run of its source. None until the source is read."""
 
@@ -170,11 +165,8 @@ class Done:
     id: int
     seconds: float = 0.0
     source: ReadSource | None = None
-    """Of the pass that reads it."""
     values: Mapping[StageName, StageValue[Any]] = field(default_factory=dict)
-    """Of text stages."""
     case: SavedCase | None = None
-    """Of an image."""
     failed: str = ""
     """Why it could not be done, in one sentence."""
     seed_spent: bool = False

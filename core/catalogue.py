@@ -18,7 +18,6 @@ from core.types import Check, Edit, TaskKind
 
 CoverageGrid = Literal["class x edit type", "weather x time of day"]
 GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
-"""The coverage tables."""
 
 Verdict = Literal["accepted", "rejected", "open"]
 Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information", "score"]

@@ -119,7 +119,6 @@ class Confusion:
     shares: Floats
     """(labels, labels + 1), each row adds up to 1, or is NaN where there is no image; the last column is `other`."""
     images: NDArray[np.int64]
-    """Of each row."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +251,6 @@ class SegmentationEffect:
     miou_where_kept: Figure
     """Generated, of those images whose mask demonstrably holds."""
     kept: int
-    """How many those are."""
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats
     """(classes, classes + 1), in shares of the pixels of a row; NaN for a class that no mask has."""
@@ -303,7 +301,6 @@ class MappingRow:
     """"" where it is unmapped."""
     note: str
     suggestions: tuple[str, ...] = ()
-    """For a label that is unmapped."""
     marked: bool = False
     """Whether a person should look at what it is taken for: `note` says why."""
 

@@ -167,7 +167,6 @@ class ImageFilter:
     """Bands of the score of validity, of which one has to hold; None: without a score."""
     run: str = ""
     source: str = ""
-    """The SHA-256 of the source image."""
     images: tuple[str, ...] | None = None
     """The SHA-256 of the images themselves; None for all."""
     text: str = ""

@@ -69,7 +69,6 @@ class NamedMask:
     image: Image.Image
     """L: the number of a class at every pixel."""
     classes: Mapping[int, str] = field(default_factory=dict)
-    """The names of the numbers."""
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,12 @@ class RunRecord:
     id: str
     name: str
     profile: str
-    """The name of its profile."""
     task: Task
     settings: Mapping[str, Any]
     values: Mapping[StageName, StageValue[Any]]
     prompts: Mapping[StageName, str] = field(default_factory=dict)
     """The templates that a person edited for this run, by the names of their slots."""
     recipe: str = DEFAULT_RECIPE
-    """The name of its recipe."""
     sample: str = ""
     """The name of the sample that its source is; "" for any other picture."""
     notes: tuple[str, ...] = ()

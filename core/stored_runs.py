@@ -179,7 +179,6 @@ class RunSummary:
     """The stages that have a value, in the order of the stages."""
     test_cases: int
     recipe: str = DEFAULT_RECIPE
-    """The name of its recipe now."""
     accepted: int = 0
     """Of the test cases: how many a person accepted."""
     job: JobState | None = None

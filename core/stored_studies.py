@@ -63,7 +63,6 @@ class Assignment:
     accepted: datetime
     """When it was given out, for the last time."""
     expires: datetime
-    """When a lease ends or ended."""
     answers: Answers = field(default_factory=dict)
     """Of the latest vote, to begin from after an undo; {} before the first."""
     comment: str = ""
@@ -159,6 +158,4 @@ class ImportedVote(NamedTuple):
     right: bool | None = None
     """Of an item with a known answer: whether it was answered right; None leaves it out of the worker's figures."""
     side: Side = "left"
-    """Where the generated image stood."""
     changes: int = 0
-    """How often the answer was changed."""

@@ -400,7 +400,6 @@ class QuestionFeedback:
     """What a worker is told of their answer to one question."""
 
     question: str
-    """As it was asked."""
     given: str
     """"" where it was left open, or not asked after the answers before it."""
     expected: str

@@ -56,7 +56,6 @@ class AnswerShare:
 
     answer: str
     votes: int
-    """Counted votes for it."""
     share: Proportion
     """Images with a consensus on it among all with a consensus."""
 
@@ -245,7 +244,6 @@ class StudyReport:
     changes: tuple[RulesChange, ...]
     """Of the rules, after the start; the earliest first."""
     first_rules: Rules
-    """Those that the study started with."""
     as_announced: Slice | None
     """As `images`, by the rules that the study started with; None if they are the same."""
     conditions: Conditions

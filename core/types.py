@@ -222,7 +222,6 @@ class StageKind:
     """The part of a text stage's declaration that every room reads."""
 
     value: type
-    """The type of its value."""
     title: str
     doing: str
     """Words for the running stage, such as "finding keywords"."""

@@ -68,7 +68,6 @@ class Judged:
     study: Numbers | None = None
     """The number of the study that judged each image, or -1; None where there is one study."""
     studies: tuple[str, ...] = ()
-    """Their names."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -299,7 +298,6 @@ class _Table:
         self.unknown = (self.pool < 0) & (images > 0)
         """Of each cell, whether its share of valid images is not known."""
         self.asked = np.flatnonzero(asked & (self.pool[self.cell] >= 0))
-        """Places of the judged images."""
         self.asked_pool = self.pool[self.cell[self.asked]]
         self.asked_weight = self.weight[self.asked] * self.raised[self.cell[self.asked]]
         self.score = np.zeros(len(held)) if held.score is None else held.score

@@ -102,7 +102,6 @@ class TableSource(Source):
         self._tables = list(self._chosen_tables())
         self._seen: _Index | None = None
         self._used: set[str] = set()
-        """Files that rows name."""
         self._exported = files.has(RECORDS)
 
     def _chosen_tables(self) -> Iterator[str]:

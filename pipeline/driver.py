@@ -385,7 +385,6 @@ class _Batch:
     size: int
     key: Hashable
     images: dict[int, _Image] = field(default_factory=dict)
-    """Images by place."""
 
     def place_for(self, image: PlannedImage) -> int | None:
         if image.batch is not None:

@@ -57,7 +57,6 @@ class Reply:
     answer: str
     """The answer, or "" if the model gave none."""
     thoughts: str
-    """The thoughts of the model, or ""."""
 
 
 def read_reply(text: str) -> Reply:

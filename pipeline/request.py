@@ -27,7 +27,6 @@ class Request:
     settings: Settings
     """Settings of the recipe's type."""
     recipe: str = DEFAULT_RECIPE
-    """The name of a recipe."""
     seed: int = 0
     prompts: Mapping[StageName, str] = field(default_factory=dict)
     """Prompt templates that replace the profile's, by slot."""

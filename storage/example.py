@@ -37,12 +37,10 @@ class ExampleRecord:
     """All that the example made, by number or id."""
 
     seed: int
-    """The seed of its scenes."""
     batches: tuple[int, ...] = ()
     test_sets: tuple[str, ...] = ()
     study: str = ""
     finished: bool = False
-    """Whether all steps were done."""
 
 
 @dataclass(frozen=True)

@@ -66,40 +66,24 @@ class Workspace:
         self._presence = Presence(self.folder / PRESENCE)
         self.images = Images(self.folder / IMAGES, self._database)
         self.thumbnails = Thumbnails(self.folder / THUMBNAILS, self.images, self._database)
-        """The small pictures of all that galleries show."""
         self.runs = Runs(self._database, self.images, self.thumbnails)
         self.test_cases = TestCases(self._database, self.images, self.thumbnails)
-        """The generated images with their lineage, and what people decided about them."""
         self.catalogue = Catalogue(self._database, self.images)
-        """All images that can be curated, by filters and in orders."""
         self.decisions = Decisions(self._database)
-        """Who decided what about them: verdicts, tags and labels."""
         self.steps = Steps(self._database)
-        """What was done to each run, to be taken back and done again."""
         self.jobs = Jobs(self._database)
         self.predictions = Predictions(self._database, self.images)
         self.models_under_test = ModelsUnderTest(self._database)
-        """Which models the predictions are of, and all that each says of many images at once."""
         self.retrainings = Retrainings(self._database)
-        """What training them further has brought."""
         self.case_columns = CaseColumns(self._database)
-        """What an evaluation counts: all images that can be curated, column by column."""
         self.scores = Scores(self._database)
-        """How likely people find each image valid, foretold from its checks."""
         self.studies = Studies(self._database)
-        """The validity studies, with their workers, their assignments, and who is signed in."""
         self.test_sets = TestSets(self._database, self.images)
-        """Named lists of images in versions, of which a released one never changes."""
         self.imports = Imports(self._database)
-        """The images that were brought in, with what was told of each file."""
         self.vectors = Vectors(self._database, self.folder / VECTORS)
-        """Where embedders place the images of the catalogue."""
         self.batches = Batches(self._database, self.images, self._presence.alive)
-        """Whole data sets on their way to test cases."""
         self.tokens = Tokens(self._database)
-        """What scripts show instead of the lead's password."""
         self.example = Example(self._database)
-        """What the example of this workspace made."""
 
     def open(self) -> Workspace:
         """Open or create the workspace; end the jobs, and remove the half files, of processes that are gone.

@@ -37,7 +37,6 @@ class TableClass:
     """In masks of the data set; of a classifier its place among the classes."""
     name: str
     names: tuple[str, ...]
-    """All of them."""
     wordnet: str = ""
     """Its id in WordNet 3.0, such as n01440764; "" where the table has none."""
     group: str = ""

@@ -308,7 +308,6 @@ def _trial_pictures(size: tuple[int, int]) -> list[Image.Image]:
 @dataclass(frozen=True)
 class _Contents:
     header: dict[str, str]
-    """The metadata."""
     made_by: dict[str, str]
     """Operator that gives the numbers of each output their range, by the name of the output; "" for an unknown one."""
 

@@ -27,7 +27,6 @@ from pipeline.run_files.webui import MadeWith, joined
 from pipeline.seams import Detector, DrawnImage, DrawRequest, Embedder, Generator, Models, OnStep, Prepared, Source
 
 CONTROL_IMAGE = "control image"
-"""The name of the artifact."""
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
 """What the web UI's ControlNet extension calls the kinds of conditioning."""
 

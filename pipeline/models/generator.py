@@ -77,7 +77,6 @@ class DrawingPipeline(ABC, Generic[M, D]):
     likes = "float16"
     """The half precision that it was made for."""
     kept_texts = KEPT_TEXTS
-    """Texts whose embeddings are kept."""
 
     def __init__(self, section: M) -> None:
         self._section = section

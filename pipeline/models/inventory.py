@@ -31,7 +31,6 @@ class ListedModel:
     bytes_here: int
     complete: bool
     path: str
-    """Where it is, or "" ."""
     memory_half: int
     memory_full: int
     fits: str

@@ -142,7 +142,6 @@ class ControlNetGenerator(ControlledGenerator):
 
 class _SharedControlNet(ControlledGenerator):
     union: Weights
-    """The ControlNet."""
     kinds: tuple[ControlKind, ...] = Field(("canny",), min_length=1)
     """The kinds of control image that are offered."""
     detectors: dict[ControlKind, Weights] = Field(default_factory=dict)
@@ -203,7 +202,6 @@ class ZImageGenerator(_SharedControlNet):
 
     kind: Literal["z-image"]
     union: SingleFile
-    """The ControlNet."""
 
     @model_validator(mode="after")
     def _no_loras(self) -> ZImageGenerator:

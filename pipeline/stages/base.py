@@ -46,7 +46,6 @@ class StageInputs:
     """The stage's section of the settings, or None."""
     models: Models
     prompt: Prompt | None
-    """The stage's prompt, or None."""
     seed: int
     before: Any = None
     """The model's last value from the same inputs, which should change. None at the first try."""
@@ -85,7 +84,6 @@ class Stage:
     reads: tuple[StageName, ...] = ()
     """The earlier stages that it reads."""
     reads_source: bool = False
-    """True if it reads the source image."""
     producer: ProducerKind = "language model"
     prompt: PromptSlot | None = None
     """The variables of its prompt, or None for a stage without a prompt."""
@@ -104,7 +102,6 @@ class Stage:
     seen: Callable[[Any], Any] = to_plain
     """Returns the part of a value that later stages use, as plain data. Only its change outdates them."""
     summary: Callable[[Any], str] = str
-    """Returns a value in one line."""
     remarks: Callable[[Any, Mapping[StageName, Any], Task], list[str]] = lambda _value, _values, _task: []
     """Returns remarks for a person about a value, one line each, given the values of earlier stages."""
     doing: str = "working"

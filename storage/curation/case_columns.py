@@ -122,7 +122,6 @@ class Outcome(NamedTuple):
     """Such as "valid" or "invalid"."""
     study: str
     title: str
-    """Of the study."""
 
 
 class CaseColumns(Repository):

@@ -39,11 +39,9 @@ class WordAfter:
     """What is said of one image then."""
 
     table: str
-    """The log."""
     values: dict[str, Any]
     """The row that says it, but for who and when."""
     changes: bool
-    """It is something else than now."""
 
 
 def in_force(db: Db, decision: int) -> Row:

@@ -23,7 +23,6 @@ class NewPrediction(NamedTuple):
     """A prediction that is to be saved."""
 
     sha: str
-    """Of the image."""
     model: str
     """What the predictions of the model are stored under."""
     prediction: Prediction

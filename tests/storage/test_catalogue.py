@@ -433,7 +433,7 @@ def test_a_catalogue_that_is_wrong_is_told(workspace: Workspace, capsys: pytest.
     workspace.test_cases.append(run, None, case(random.Random(1), 2))
     folder = str(workspace.folder)
     assert storage_command(["check", folder]) == 0
-    assert "the catalogue is right" in capsys.readouterr().out
+    assert "the database, the catalogue and all images are right" in capsys.readouterr().out
     with closing(sqlite3.connect(workspace.folder / DATABASE)) as connection, connection:
         connection.execute("UPDATE catalogue_values SET entries = 7 WHERE facet = 'class'")
         connection.execute(
