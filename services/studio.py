@@ -110,7 +110,7 @@ class Studio:
         """Makes those that are missing, once it is started."""
         give_way = self.thumbnails.give_way
         self.gallery = Gallery(workspace, self.meaning, self.near_duplicates, self.image_map, give_way)
-        self.exchange = Exchange(workspace, runs, self.predictions)
+        self.exchange = Exchange(runs, self.predictions)
         self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
         self.test_sets = TestSetServices(workspace, commands, changes)
         self.revisions = Revisions(workspace.saved, changes)

@@ -26,7 +26,6 @@ from services.runs.life_cycle import RunService
 from services.runs.predictions import PredictionService, with_mask_checks
 from services.runs.words import edit_words
 from storage.runs.runs import ImportedRun
-from storage.workspace import Workspace
 
 LONGEST_NAME = 200
 
@@ -45,8 +44,8 @@ class Taken:
 class Exchange:
     """Files of one workspace. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace, runs: RunService, predictions: PredictionService) -> None:
-        self._workspace, self._runs, self._predictions = workspace, runs, predictions
+    def __init__(self, runs: RunService, predictions: PredictionService) -> None:
+        self._workspace, self._runs, self._predictions = runs.workspace, runs, predictions
         self._profile = runs.profile
 
     def saved_image(self, case_id: int) -> tuple[str, bytes]:

@@ -117,15 +117,8 @@ class MoveUp(Command, name="queue-up"):
 class RunStore:
     """A run of a workspace as the driver sees it. `job_id` is the job that its images belong to."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        runs: RunService,
-        run: Run,
-        notes: StageNotes,
-        job_id: int | None = None,
-    ) -> None:
-        self._workspace, self._runs, self._run_id, self._job_id = workspace, runs, run.id, job_id
+    def __init__(self, runs: RunService, run: Run, notes: StageNotes, job_id: int | None = None) -> None:
+        self._workspace, self._runs, self._run_id, self._job_id = runs.workspace, runs, run.id, job_id
         self._notes = notes
         self._source = runs.source(run)
         self._batch = secrets.token_hex(8)  # what one piece of work gives is taken back together
@@ -283,7 +276,7 @@ class Execution:
         stored = run.values.get("alternatives")
         before: Alternatives = stored.value.value if stored else Alternatives(())
         models, prompt = self.driver.models, self.runs.prompts(run)["alternatives"]
-        seed = len(RunStore(self.workspace, self.runs, run, self.notes).tries("alternatives"))
+        seed = len(RunStore(self.runs, run, self.notes).tries("alternatives"))
         try:
             if "caption" not in run.values:
                 raise UserError(recipe_of(run.recipe).missing("caption"))
@@ -419,7 +412,7 @@ class Execution:
 
         written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
-            store = RunStore(self.workspace, self.runs, run, self.notes, job_id)
+            store = RunStore(self.runs, run, self.notes, job_id)
             self.driver.run(request, store, tell, handle.cancelled, wanted)
             if failed:
                 raise _of_all(failed, len(request.images or ()))
