@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, Token
-from services.commands import Command, Commands
+from services.commands import Command
 from services.edit_conflicts import LARGEST_ID
 from storage.workspace import Workspace
 
@@ -44,10 +44,6 @@ class ScriptTokens:
         self.holds = workspace.tokens.holds
         """Return True while the token of a number may be used."""
 
-    def register(self, commands: Commands) -> None:
-        commands.add(MakeToken, self._make)
-        commands.add(WithdrawToken, self._withdraw)
-
     def log(self, name: str, sent: Command) -> None:
         """Write into the log what a script did with the token of a name."""
         about = " ".join(
@@ -57,13 +53,13 @@ class ScriptTokens:
         )
         self._note("script", f"{name}: {sent.name} {about}".strip(), getattr(sent, "study", ""))
 
-    def _make(self, sent: MakeToken) -> NewToken:
+    def make(self, sent: MakeToken) -> NewToken:
         token, text = self._tokens.make(sent.title, sent.reads_only, sent.days)
         may = "reads only" if token.reads_only else "reads and writes"
         self._note("token made", f"{token.name}: {may}, until {token.expires:%Y-%m-%d}")
         return NewToken(token, text)
 
-    def _withdraw(self, sent: WithdrawToken) -> None:
+    def withdraw(self, sent: WithdrawToken) -> None:
         self._tokens.withdraw(sent.token)
         name = next(token.name for token in self._tokens.all() if token.id == sent.token)
         self._note("token withdrawn", name)

@@ -115,7 +115,6 @@ class ImportService:
     def register(self, commands: Commands) -> None:
         commands.add(ListImports, lambda _: self.listed())
         commands.add(StopImport, lambda _: {"stopping": self.stop()})
-        commands.add(ImportIntoTestSet, self._into_set)
 
     def require_ready(self, layout: str = "", classes: str = "") -> None:
         """Raises UserError where an upload could not be brought in, whatever is in it: while another import is going
@@ -216,7 +215,7 @@ class ImportService:
 
     # How it is done
 
-    def _into_set(self, sent: ImportIntoTestSet) -> dict[str, Any]:
+    def put_into_set(self, sent: ImportIntoTestSet) -> dict[str, Any]:
         done = into_set(self._workspace, sent.number, sent.test_set)
         return facts(done, "added already", test_set=done.version.test_set)
 

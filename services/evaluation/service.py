@@ -27,6 +27,7 @@ from services.changes import Changes
 from services.commands import Commands
 from services.evaluation import commands as acts
 from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
+from services.evaluation.commands import ListModelsUnderTest, ShowEvaluation
 from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of, image_counts
 from services.evaluation.mask_validity import MaskChecks, MaskValidity
@@ -96,7 +97,6 @@ class EvaluationService:
         commands.add(
             acts.ListEvaluationSubjects, lambda _: {"subjects": [_subject_facts(one) for one in self.subjects()]}
         )
-        commands.add(acts.ListModelsUnderTest, self._list_models)
         commands.add(acts.BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
         commands.add(acts.CancelPredictions, lambda sent: cancelled(self.work, sent.work))
         commands.add(acts.ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
@@ -108,7 +108,6 @@ class EvaluationService:
         commands.add(
             acts.ForetellFaults, lambda asked: caption_ranking_facts(self.rank_captions(self.asked(asked), asked.runs))
         )
-        commands.add(acts.ShowEvaluation, self._show)
 
     def close(self) -> None:
         """Stop what is read and drawn; it goes on where it was when it is begun again."""
@@ -414,7 +413,7 @@ class EvaluationService:
                 wanted = found_here(self._workspace, UnderTestSettings.model_validate(asked.settings))
                 yield choice(wanted, kind, False, asked.model)
 
-    def _show(self, sent: acts.ShowEvaluation) -> dict[str, Any]:
+    def show(self, sent: ShowEvaluation) -> dict[str, Any]:
         asked = self.asked(sent)
         beside = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
         return facts_of(self.evaluate(asked), self.compare(asked, beside) if beside else None)
@@ -431,7 +430,7 @@ class EvaluationService:
             return wanted
         return chosen_model(sent)
 
-    def _list_models(self, sent: acts.ListModelsUnderTest) -> dict[str, Any]:
+    def list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
         models = []
         for one in self.models(sent.subject):
             stored = self.predicting.stored(one.settings)

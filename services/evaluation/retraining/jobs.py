@@ -121,7 +121,6 @@ class Retrainings:
             lambda sent: work_facts(self.begin(retraining_question(self._evaluations.asked(sent), sent))),
         )
         commands.add(CancelRetraining, lambda sent: cancelled(self.work, sent.work))
-        commands.add(ShowRetraining, self._show)
 
     def close(self) -> None:
         """Stop what is trained; it goes on where it was when it is begun again."""
@@ -366,7 +365,7 @@ class Retrainings:
                 on_step(words, done, total)
         return said, trainings
 
-    def _show(self, sent: ShowRetraining) -> dict[str, Any]:
+    def show(self, sent: ShowRetraining) -> dict[str, Any]:
         asked = self._evaluations.asked(sent)
         work = next(iter(self.work.of(about(asked))), None)
         return {
