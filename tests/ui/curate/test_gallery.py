@@ -269,3 +269,10 @@ def test_an_image_is_found_at_its_place_among_those_that_were_held(client: TestC
     assert client.get("/curate/api/place", params={**asked, "held": held}).json()["place"] == 1
     undone = studio.commands.send("undo-decision", {"decision": decision})
     assert undone.entry == entry, "to go back to it"
+
+
+def test_values_that_are_all_chosen_leave_none_behind_a_press() -> None:
+    chosen = [f"bird {number}" for number in range(12)]
+    totals = Totals(Count(12), {"class": dict.fromkeys(chosen, 1)}, {}, {}, {})
+    column = filter_column(View(ImageFilter(facets={"class": tuple(chosen)})), totals)
+    assert all(f"class:{name}" in column for name in chosen) and "<details" not in column
