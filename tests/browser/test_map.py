@@ -58,12 +58,14 @@ def region_of(page: Page) -> View:
 def lasso_all(page: Page) -> None:
     box = page.locator("#stage").bounding_box()
     assert box is not None
-    right, bottom = box["width"] - 14, box["height"] - 14  # its corners are round
-    corners = [(14, 14), (right, 14), (right, bottom), (14, bottom)]
-    page.mouse.move(box["x"] + 14, box["y"] + 14)
+    # Near the edge, where images lie that do not fit into the plane of the first ones; but not at its round corners.
+    wide, high = box["width"], box["height"]
+    corners = [(14, 2), (wide - 14, 2), (wide - 2, 14), (wide - 2, high - 14)]
+    corners += [(wide - x, high - y) for x, y in corners]
+    page.mouse.move(box["x"] + 14, box["y"] + 2)
     page.mouse.down()
     for x, y in corners[1:]:
-        page.mouse.move(box["x"] + x, box["y"] + y, steps=8)
+        page.mouse.move(box["x"] + x, box["y"] + y, steps=4)
     page.mouse.up()
 
 
