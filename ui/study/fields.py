@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from core.form_numbers import form_numbers
-from ui.explore.parts import muted, text_line
-from ui.markup import Child, Html, el, join
+from ui.explore.parts import text_line
+from ui.markup import Child, Html, el
 
 Problems = Mapping[str, str]
 """What is wrong, by the name of the field."""
@@ -69,24 +69,6 @@ def select(name: str, options: Iterable[tuple[str, str]], chosen: str, **attribu
     """A choice of (value, words)."""
     made = [el("option", words, value=value, selected=value == chosen) for value, words in options]
     return el("select", made, name=name, id=_id(name), **attributes)
-
-
-def card(number: int | None, title: str, *content: Child, lead: Child = None, **attributes: str | None) -> Html:
-    """A part of the form."""
-    head = el(
-        "header",
-        el("span", str(number), class_="num") if number is not None else None,
-        el("h2", title),
-        class_="card-head",
-    )
-    return el(
-        "section",
-        head,
-        muted(lead) if lead is not None else None,
-        join(*content),
-        class_="card part",
-        **attributes,
-    )
 
 
 def _id(name: str) -> str:
