@@ -324,7 +324,6 @@ def _toml_lines(text: str, name: str) -> list[OwnLine]:
 def _from_file(
     own: OwnMapping | None, labels: Sequence[str], model: _Model
 ) -> tuple[dict[str, MappedLabel], tuple[str, ...]]:
-    """What the file says of the labels, plain; and its labels that the data set does not have."""
     if own is None:
         return {}, ()
     known, said, unused = {plain(label) for label in labels}, dict[str, set[int]](), dict[str, None]()

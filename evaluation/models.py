@@ -106,7 +106,6 @@ class ModelUnderTest:
         return self._adapter.prepare(image.convert("RGB")), image.size
 
     def _ask(self, prepared: Sequence[_Prepared]) -> PredictedBatch:
-        """The answers to as many of the images, from the beginning, as memory holds at once."""
         while True:
             try:
                 with self._lock:

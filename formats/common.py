@@ -130,7 +130,6 @@ def class_list_of(files: Files) -> str:
 
 
 def _first_wrong_line(text: str) -> str:
-    """Say which line of a list of classes cannot be read, and why; "" where each can be read alone."""
     for number, line in enumerate(text.splitlines(), 1):
         try:
             parse_classes(line)
@@ -176,7 +175,6 @@ def _shards(pictures: Iterator[Picture]) -> Iterator[Iterator[Picture]]:
 
 
 def _shard(first: Picture, following: Iterator[Picture]) -> Iterator[Picture]:
-    """The pictures of a shard: the first, and those that follow until it is full."""
     size = 0
     for number, picture in enumerate(chain([first], following), start=1):
         yield picture

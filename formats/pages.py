@@ -131,7 +131,6 @@ def card(
 
 
 def _kind(example: Example) -> str:
-    """What the card calls the image: source, generated, or imported where nothing says that a machine drew it."""
     if example.role == "source":
         return "source"
     return "generated" if example.xmp else "imported"

@@ -328,7 +328,6 @@ class ShiftSource(Source):
         return self._groups[place]
 
     def _opened(self, place: str, name: str) -> Files | None:
-        """The files of a group: a folder or an archive; None where it is not there."""
         for called in (name, f"{name}_decompressed"):
             if self.files.has(folder := joined(place, called)):
                 return Inner(self.files, folder)
@@ -350,7 +349,6 @@ def _first_channel(mask: bytes) -> bytes:
 
 
 def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[str, Mapping[str, str]]:
-    """What seq.csv says of the sequences, by their names: weather, time of day, and its other columns as they are."""
     top = next((folder for folder in folders if files.has(joined(folder, "seq.csv"))), None)
     if top is None:
         report.changed("seq.csv", "It is not there: nothing says the weather and the time of day.")
@@ -373,7 +371,6 @@ def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[
 
 
 def _column(columns: Sequence[str], word: str) -> str:
-    """The column that says something of all of a sequence: its coarse class at its start, or what there is."""
     own = [column for column in columns if word in column.lower().replace("_", "").replace(" ", "")]
     wanted = ("start", "coarse"), ("coarse",), ("start",), ()
     return next((column for parts in wanted for column in own if all(part in column for part in parts)), "")

@@ -179,7 +179,6 @@ def thumbnail(image: Image.Image) -> bytes:
 
 
 def _whole(path: Path) -> bytes:
-    """The bytes of a thumbnail; none where there is no file, or not all of one."""
     try:
         data = path.read_bytes()
     except OSError:

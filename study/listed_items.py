@@ -101,7 +101,6 @@ def _listed(
 
 
 def _expected(given: Answers, questions: Mapping[str, Question]) -> Answers:
-    """The right answers, as the questions offer them."""
     kept = {}
     for name, text in given.items():
         options = questions[name].answers()

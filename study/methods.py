@@ -90,7 +90,6 @@ def _who_they_were(report: StudyReport) -> list[str]:
 
 
 def _shown(report: StudyReport) -> list[str]:
-    """What was shown beside the images, as far as they had it."""
     rules, had, images = report.study.rules, report.conditions, report.items
     sentences = []
     drawn = "the side was drawn at random for every assignment and recorded"

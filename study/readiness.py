@@ -38,7 +38,6 @@ def check_more(rules: Rules, items: Sequence[NewItem]) -> None:
 
 
 def _silent(rules: Rules, items: Sequence[NewItem]) -> str:
-    """That there are images to which no question applies; "" where there are none."""
     silent = sum(item.kind == "item" and not asked(rules.questions, item, {}) for item in items)
     why = "would be asked nothing, because every question is only for images that show something else"
     return f"{count_of(silent, 'image')} {why}" if silent else ""

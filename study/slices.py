@@ -67,7 +67,6 @@ def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Sli
 
 
 def _model(item: Item) -> tuple[str, ...]:
-    """The model under test with its verdict; nothing where it has none."""
     if item.model_right is None:
         return ()
     return (f"{item.model or 'model under test'}: {'right' if item.model_right else 'wrong'}",)

@@ -109,12 +109,10 @@ def is_judged(study: Study, controls_seen: int) -> bool:
 
 
 def _beside(names: Sequence[str]) -> str:
-    """That others came from the same browser, as the end of what a lead should know."""
     return f"; came from the same browser as {', '.join(names)}" if names else ""
 
 
 def _quiz_failed(right_answers: int, seen: int, rules: Rules) -> str:
-    """That somebody failed the quiz, and so gives no vote; "" of all others."""
     needed = quiz_needed(rules.eligibility.quiz_pass, seen)
     if not 0 < rules.eligibility.quiz <= seen or right_answers >= needed:
         return ""

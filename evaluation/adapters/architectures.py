@@ -131,7 +131,6 @@ def timm_weights(name: str) -> Any:
 
 
 def _named(wanted: UnderTestSettings, own: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], str]:
-    """The names of a model's classes and their origin: those that were given, else its own."""
     given = classes_given(wanted)
     if given and len(given) != len(own):
         raise UserError(

@@ -298,7 +298,6 @@ def _one_number(found: np.ndarray) -> bool:
 
 
 def _trial_pictures(size: tuple[int, int]) -> list[Image.Image]:
-    """Pictures by whose answers the numbers of a model are told: noise, and plain colours."""
     noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
     colours = ("red", "green", "blue", "black", "white")
     plain = [Image.new("RGB", size, colour) for colour in colours]

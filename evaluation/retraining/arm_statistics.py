@@ -109,8 +109,6 @@ class Arms:
 
 
 class _Mean:
-    """The mean of one arm on one set, over seeds and sources."""
-
     def __init__(self, held: Measured) -> None:
         self.ids, number, size = np.unique(held.source, return_inverse=True, return_counts=True)
         self.table: Floats = np.stack([np.bincount(number, weights=one) / size for one in held.right.astype(float)])

@@ -129,7 +129,6 @@ def texts_compared(
 
 
 def _other_labels(task: Task, labels: Sequence[str]) -> list[str]:
-    """What the label of a task is told apart from; nothing where it has none."""
     if task.kind != "classification" or not task.label:
         return []
     return [label for label in dict.fromkeys(labels) if label.casefold() != task.label.casefold()]

@@ -57,7 +57,6 @@ class StepWatch:
         return (latents - noise * prediction) / max(signal, 1e-4)
 
     def _shares(self, time: Any, index: int | None) -> tuple[float, float]:
-        """How much of the noisy latents is signal and how much noise, as the scheduler counts it."""
         scheduler = self._scheduler
         if float(getattr(scheduler, "init_noise_sigma", 1.0)) > 1.001:  # Euler and its kin: noise is added on top
             place = index if index is not None else 0

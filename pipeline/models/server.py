@@ -539,7 +539,6 @@ def _texts(content: Any) -> tuple[str, str]:
 
 
 def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
-    """Tokens of thoughts: as the server says, or by their share of the letters."""
     details = usage.get("completion_tokens_details")
     told = details.get("reasoning_tokens") if isinstance(details, dict) else None
     if isinstance(told, int) and told > 0:

@@ -206,7 +206,6 @@ def no_editor(profile: Profile) -> str:
 
 
 def _refusal(file: Path, error: ValidationError) -> str:
-    """What is wrong with a profile: the file, the key, and what may stand there."""
     first = error.errors()[0]
     place = place_of(Profile, first["loc"])
     if first["type"] == "extra_forbidden":

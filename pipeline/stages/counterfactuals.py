@@ -141,7 +141,6 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
 def _offered(
     said: EarlyReply, pools: Sequence[Sequence[Edit]], at_once: int, captions: int
 ) -> dict[tuple[Edit, ...], str]:
-    """Of the captions that were said those whose edits may be made, at most so many: edits, and text."""
     known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
     places = {edit: place for place, edit in enumerate(known.values())}
     found: dict[tuple[Edit, ...], str] = {}

@@ -124,7 +124,6 @@ def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tu
 def _edits_from(
     text: str, start: int, edit: re.Pattern[str], offered: Sequence[tuple[str, str]]
 ) -> tuple[tuple[str, str], ...]:
-    """The edits of a line from a place on; none when anything else stands there."""
     edits: list[tuple[str, str]] = []
     while (match := edit.match(text, start)) is not None and match.lastindex is not None:
         edits.append(offered[match.lastindex - 1])

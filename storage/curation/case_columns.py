@@ -249,7 +249,6 @@ def _decided(db: Db, table: CaseTable) -> CaseTable:
 
 
 def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
-    """What holds of the source of each image: by its run, or by the import that has brought it in."""
     splits = dict(db.execute("SELECT run, split FROM batch_sources WHERE run IS NOT NULL AND split <> ''"))
     query = """
         SELECT run_summaries.run, coalesce(json_extract(task, '$.label'), ''), coalesce(mask, ''), mask_classes

@@ -52,7 +52,6 @@ def _faults(db: Db) -> tuple[str, ...]:
     faults: list[str] = []
 
     def compare(what: str, kept: Iterable[Row], wanted: Iterable[Row], keys: int) -> None:
-        """Rows by their first columns, as a table keeps them and as they follow from the others."""
         there, anew = (
             {tuple(row.values())[:keys]: tuple(row.values())[keys:] for row in rows} for rows in (kept, wanted)
         )

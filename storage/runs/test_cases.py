@@ -336,7 +336,6 @@ def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) ->
 
 
 def _predictions(db: Db, images: Path, shas: Iterable[str]) -> dict[str, dict[str, Prediction]]:
-    """By image, of these, and model: what the model said last."""
     found: dict[str, dict[str, Prediction]] = {}
     latest = "SELECT max(id) FROM predictions WHERE image IN (SELECT value FROM json_each(?)) GROUP BY image, model"
     for row in db.query(f"SELECT * FROM predictions WHERE id IN ({latest})", [json.dumps(list(shas))]):

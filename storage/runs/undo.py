@@ -91,7 +91,6 @@ def _steps(db: Db, run_id: str) -> RunSteps:
 
 
 def _add(done: list[UndoStep], row: Row) -> None:
-    """One more row: of the piece of work, or the decision, that others are of, or a step of its own."""
     stages = (row["stage"],) if row["stage"] else ()
     for place, step in enumerate(done if row["batch"] else ()):
         if step.batch == row["batch"]:

@@ -93,7 +93,6 @@ def _votes(db: Db, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 
 def _predictions(db: Db, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """What each model under test said of each last; class maps are files, and left out."""
     query = """
         SELECT test_cases.id AS test_case, predictions.* FROM test_cases
         JOIN predictions ON predictions.image = test_cases.image
