@@ -24,6 +24,7 @@ from core.settings import (
 from core.types import CounterfactualCaption, Task
 
 D = TypeVar("D", contravariant=True)
+Vector = Sequence[float]
 OnStep = Callable[[int, int], None]
 """Called after every denoising step with (steps done, steps in all). Raising `Cancelled` from it stops the work."""
 
@@ -112,9 +113,9 @@ class Embedder(Protocol):
 
     name: str
 
-    def image(self, image: Image.Image) -> Sequence[float]: ...
+    def image(self, image: Image.Image) -> Vector: ...
 
-    def text(self, text: str) -> Sequence[float]: ...
+    def text(self, text: str) -> Vector: ...
 
 
 @runtime_checkable
@@ -123,10 +124,10 @@ class BatchEmbedder(Protocol):
 
     name: str
 
-    def images(self, images: Sequence[Image.Image]) -> Sequence[Sequence[float]]:
+    def images(self, images: Sequence[Image.Image]) -> Sequence[Vector]:
         """Return what `image` returns for each, apart from floating-point noise."""
 
-    def texts(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def texts(self, texts: Sequence[str]) -> Sequence[Vector]:
         """Return what `text` returns for each, apart from floating-point noise."""
 
 
@@ -135,7 +136,7 @@ class Sentences(Protocol):
 
     name: str
 
-    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def vectors(self, texts: Sequence[str]) -> Sequence[Vector]:
         """Return a unit vector for each text."""
 
 

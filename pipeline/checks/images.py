@@ -19,7 +19,7 @@ from core.thresholds import Band
 from core.types import Check, CounterfactualCaption, Task
 from core.words import Span, find_phrase
 from pipeline.conditioning import edges
-from pipeline.seams import Embedder
+from pipeline.seams import Embedder, Vector
 
 EDGES_KEPT = 0.6
 """Measured on drawn scenes: of a scene under another look 0.80 to 1.00 of the edges are found again (5th to 95th
@@ -152,10 +152,7 @@ def without_edits(source_caption: str, counterfactual: CounterfactualCaption) ->
 
 
 def edges_kept(
-    image: Image.Image,
-    control: Image.Image,
-    conditioning: ConditioningSettings,
-    band: Band = BANDS["edges kept"],
+    image: Image.Image, control: Image.Image, conditioning: ConditioningSettings, band: Band = BANDS["edges kept"]
 ) -> Check:
     """Recall of the control's edges in the image's edges, 0 to 1.
 
@@ -171,10 +168,7 @@ def edges_kept(
 
 
 def edges_in_place(
-    image: Image.Image,
-    outlines: Image.Image,
-    conditioning: ConditioningSettings,
-    band: Band = IN_PLACE,
+    image: Image.Image, outlines: Image.Image, conditioning: ConditioningSettings, band: Band = IN_PLACE
 ) -> Check:
     """How much more of the source's `outlines` is found again in the image than chance would find: 1 for all of them, 0
     for as many as anywhere else, less than 0 for fewer.
@@ -268,11 +262,7 @@ def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[n
 
 
 def edit_shows(
-    before: Sequence[float],
-    after: Sequence[float],
-    text: Sequence[float],
-    unedited: Sequence[Sequence[float]],
-    band: Band = BANDS["edit shows"],
+    before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band = BANDS["edit shows"]
 ) -> Check:
     """How much closer the generated image is to its caption than to what it would show `unedited`.
 
@@ -283,23 +273,19 @@ def edit_shows(
     return band.judge("edit shows", _product(after, text) - other, note)
 
 
-def close_to_source(before: Sequence[float], after: Sequence[float], band: Band = BANDS["like the source"]) -> Check:
+def close_to_source(before: Vector, after: Vector, band: Band = BANDS["like the source"]) -> Check:
     """CLIP similarity of the two images: a test case changes something, not everything."""
     note = "The image has become very unlike its source: more may have changed than was asked for."
     return band.judge("like the source", _product(before, after), note)
 
 
-def fits_caption(after: Sequence[float], text: Sequence[float], band: Band = BANDS["fits its caption"]) -> Check:
+def fits_caption(after: Vector, text: Vector, band: Band = BANDS["fits its caption"]) -> Check:
     """CLIP similarity of the image and its caption."""
     return band.judge("fits its caption", _product(after, text), "The image does not look like its caption.")
 
 
 def edit_direction(
-    before: Sequence[float],
-    after: Sequence[float],
-    source_text: Sequence[float],
-    text: Sequence[float],
-    band: Band = BANDS["edit direction"],
+    before: Vector, after: Vector, source_text: Vector, text: Vector, band: Band = BANDS["edit direction"]
 ) -> Check:
     """Directional CLIP similarity: whether the image changed the way its caption changed.
 
@@ -315,8 +301,8 @@ def edit_direction(
 
 
 def label_seen(
-    before: Sequence[float],
-    after: Sequence[float],
+    before: Vector,
+    after: Vector,
     caption: str,
     label: str,
     others: Sequence[str],
@@ -328,7 +314,7 @@ def label_seen(
     An embedder that sees another label in the source already cannot tell.
     """
 
-    def asked(name: str) -> Sequence[float]:
+    def asked(name: str) -> Vector:
         return embedder.text(_labelled(caption, label, name))
 
     own, texts = asked(label), {name: asked(name) for name in others}
@@ -353,9 +339,9 @@ def _outlines(source: Image.Image, size: tuple[int, int], settings: Conditioning
     return Image.fromarray(edges(np.asarray(fitted.convert("RGB"), np.uint8), settings))
 
 
-def _difference(a: Sequence[float], b: Sequence[float]) -> list[float]:
+def _difference(a: Vector, b: Vector) -> list[float]:
     return [x - y for x, y in zip(a, b, strict=True)]
 
 
-def _product(a: Sequence[float], b: Sequence[float]) -> float:
+def _product(a: Vector, b: Vector) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True))
