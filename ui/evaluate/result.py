@@ -119,7 +119,9 @@ def _confusions(
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """How three columns stand: tables with `classes` rows, matrices with `labels` rows, the rest below the shorter."""
+    """The class names of three columns: tables with `classes` rows, matrices with `labels` rows, and what stands below
+    the shorter of these two.
+    """
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), beside) for beside in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 
