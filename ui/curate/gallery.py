@@ -39,6 +39,11 @@ SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
 """Checks whose sliders are open at a time."""
+Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
+"""What the address of the gallery says behind its “?”."""
+HeldName = Annotated[str, Query(max_length=40)]
+"""The name of a list of images that is held as it was; "" for none."""
+EntryNumber = Annotated[int, Query(ge=1)]
 
 
 def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
@@ -50,10 +55,10 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @fetched_at(app, "/curate/api/cells")
     def cells(
-        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
+        view: Address = "",
         at: Annotated[int, Query(ge=0)] = 0,
         n: Annotated[int, Query(ge=1, le=MOST_IN_PAGE)] = PAGE,
-        held: Annotated[str, Query(max_length=40)] = "",
+        held: HeldName = "",
         thumbs: Annotated[int, Query(ge=0, le=MOST_IN_PAGE)] = 0,
     ) -> Mapping[str, Any]:
         forgotten = bool(held) and not gallery.holds(held)
@@ -63,27 +68,20 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         return {"cells": [cell(entry) for entry in found], "thumbs": ready, "forgotten": forgotten}
 
     @fetched_at(app, "/curate/api/cell")
-    def one_cell(entry: Annotated[int, Query(ge=1)]) -> Mapping[str, Any]:
+    def one_cell(entry: EntryNumber) -> Mapping[str, Any]:
         return {"cell": cell(gallery.entry(entry))}
 
     @fetched_at(app, "/curate/api/grown")
-    def grown(view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "") -> Mapping[str, Any]:
+    def grown(view: Address = "") -> Mapping[str, Any]:
         read = View.read(view)
         return {"count": gallery.count(read).number, "grows": gallery.grows(read)}
 
     @fetched_at(app, "/curate/api/place")
-    def place(
-        entry: Annotated[int, Query(ge=1)],
-        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
-        held: Annotated[str, Query(max_length=40)] = "",
-    ) -> Mapping[str, Any]:
+    def place(entry: EntryNumber, view: Address = "", held: HeldName = "") -> Mapping[str, Any]:
         return {"place": gallery.place(View.read(view), entry, held)}
 
     @fetched_at(app, "/curate/api/ids")
-    def ids(
-        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
-        held: Annotated[str, Query(max_length=40)] = "",
-    ) -> Mapping[str, Any]:
+    def ids(view: Address = "", held: HeldName = "") -> Mapping[str, Any]:
         return {"ids": gallery.ids(View.read(view), held)}
 
     @app.post(LIKE_PICTURE, include_in_schema=False)
@@ -101,9 +99,9 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @fetched_at(app, "/curate/api/totals")
     def totals(
-        view: Annotated[str, Query(max_length=LONGEST_ADDRESS)] = "",
+        view: Address = "",
         check: Annotated[list[str] | None, Query(max_length=MOST_CHECKS)] = None,
-        held: Annotated[str, Query(max_length=40)] = "",
+        held: HeldName = "",
     ) -> Mapping[str, Any]:
         read = View.read(view)
         found = gallery.totals(read, check or (), held)
@@ -115,21 +113,15 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         }
         note = _waiting_words(found.waiting) if found.waiting and count else ""
         is_filter = read.is_filter and not held
-        return {
-            "count": count,
-            "parts": parts,
-            "note": note,
-            "waiting": found.waiting,
-            "filter": is_filter,
-        }
+        return {"count": count, "parts": parts, "note": note, "waiting": found.waiting, "filter": is_filter}
 
     @fetched_at(app, "/curate/api/detail")
-    def detail(entry: Annotated[int, Query(ge=1)], undecided: bool = False) -> Mapping[str, Any]:
+    def detail(entry: EntryNumber, undecided: bool = False) -> Mapping[str, Any]:
         found = gallery.detail(entry)
         return {"parts": {"detail": detail_panel(found.undecided() if undecided else found)}}
 
     @fetched_at(app, "/curate/api/origin")
-    def origin(entry: Annotated[int, Query(ge=1)]) -> Mapping[str, Any]:
+    def origin(entry: EntryNumber) -> Mapping[str, Any]:
         return {"parts": {"origin": origin_part(gallery.origin(entry))}}
 
 
