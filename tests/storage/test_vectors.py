@@ -176,6 +176,7 @@ def test_a_folder_that_cannot_be_written_is_told(workspace: Workspace) -> None:
     assert workspace.vectors.add(ONE, [1], drawn(1)) == 1
 
 
+@pytest.mark.slow  # torch is loaded
 def test_products_are_those_of_wide_numbers() -> None:
     rows = unit(drawn(2 * AT_ONCE + 7, 16)).astype(np.float16)
     directions = unit(drawn(3, 16, seed=1))
@@ -215,6 +216,7 @@ def test_the_largest_come_in_order_and_of_equal_ones_the_last_first() -> None:
         assert largest(figures, most).tolist() == wanted[:most]
 
 
+@pytest.mark.slow  # torch is loaded
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.02, 0.0])
 def test_the_nearest_are_those_of_wide_numbers(share: float) -> None:
     rows = unit(drawn(20_000, 32)).astype(np.float16)

@@ -106,6 +106,7 @@ def test_the_papers_two_samples():
     assert report.votes_counted == report.votes_cast == 2000 and report.complete == 400
 
 
+@pytest.mark.slow  # crowd-kit is loaded
 def test_an_independent_count_agrees():
     import krippendorff
     from crowdkit.aggregation import MajorityVote

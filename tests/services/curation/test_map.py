@@ -22,6 +22,7 @@ from tests.support.serving import until
 from tests.support.workspaces import workspace_in
 from ui.curate.map import packed
 
+pytestmark = pytest.mark.slow  # torch is loaded
 EVERYTHING = ImageFilter()
 
 
@@ -56,7 +57,6 @@ def around(held: list[tuple[float, float]], by: float = 0.02) -> tuple[tuple[flo
     return (low[0], low[1]), (high[0], low[1]), (high[0], high[1]), (low[0], high[1])
 
 
-@pytest.mark.slow
 def test_what_looks_alike_lies_together_and_always_at_the_same_place(
     mapped: tuple[Studio, dict[str, list[int]]],
 ) -> None:
@@ -74,7 +74,6 @@ def test_what_looks_alike_lies_together_and_always_at_the_same_place(
     )
 
 
-@pytest.mark.slow
 def test_places_stay_while_a_few_images_are_added(mapped: tuple[Studio, dict[str, list[int]]]) -> None:
     studio, _ = mapped
     before = places(studio)
@@ -207,7 +206,6 @@ def test_umap_refuses_too_few_images(mapped: tuple[Studio, dict[str, list[int]]]
             ImageMap(workspace, meaning).make()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_umap_is_made_in_the_background_kept_and_stopped(
     mapped: tuple[Studio, dict[str, list[int]]], compiled: bool

@@ -22,6 +22,7 @@ from storage.curation import entry_sets
 from tests.support.cases import made_case
 from tests.support.serving import until
 
+pytestmark = pytest.mark.slow  # torch is loaded
 RED, GREEN, BLUE = (220, 20, 20), (20, 220, 20), (20, 20, 220)
 COLOURS = {"red": RED, "green": GREEN, "blue": BLUE}
 

@@ -91,6 +91,7 @@ def test_each_source_is_drawn_once_as_its_test_cases_were(studio: Studio) -> Non
     assert done.result.drawn == 1 and [len(drawn_again(studio, run)) for run in (*runs, fourth)] == [1, 1, 1, 1]
 
 
+@pytest.mark.slow  # torch is loaded
 def test_the_model_reads_what_was_drawn_for_it_in_the_same_work(studio: Studio) -> None:
     runs_of(studio, 1)
     asked = studio.evaluations.asked(OnModel())

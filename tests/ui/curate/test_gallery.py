@@ -179,6 +179,7 @@ def test_a_picture_file_that_is_missing_does_not_break_what_is_told(studio: Stud
         kept.rename(entry.image_path)
 
 
+@pytest.mark.slow  # torch is loaded
 def test_images_alike_and_parts_of_the_map_are_views_too(studio: Studio) -> None:
     gallery, meaning = studio.gallery, studio.meaning
     meaning.begin()
@@ -205,6 +206,7 @@ def test_images_alike_and_parts_of_the_map_are_views_too(studio: Studio) -> None
     assert len(set(alike)) == len(alike) <= every
 
 
+@pytest.mark.slow  # torch is loaded
 def test_near_duplicates_stand_in_any_order(studio: Studio) -> None:
     workspace, gallery, meaning = studio.workspace, studio.gallery, studio.meaning
     same = Image.effect_noise((16, 16), 90).convert("RGB")
@@ -228,6 +230,7 @@ def test_near_duplicates_stand_in_any_order(studio: Studio) -> None:
         workspace.runs.remove(run)
 
 
+@pytest.mark.slow  # torch is loaded
 def test_a_picture_of_ones_own_stands_in_the_filter_and_its_address_finds_it_again(
     client: TestClient, studio: Studio
 ) -> None:
