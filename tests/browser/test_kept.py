@@ -110,6 +110,7 @@ def test_what_cannot_be_kept_is_told_once_and_holds_on_this_page(
     caption.fill(SUNNY_BIRD)
 
 
+@pytest.mark.parametrize("forgetful", ["full"], indirect=True)
 def test_decisions_that_wait_for_a_studio_that_is_away_ask_to_keep_the_page_open(
     forgetful: Page, server: tuple[str, Studio]
 ) -> None:
@@ -147,6 +148,7 @@ def test_an_older_value_does_not_come_back_in_place_of_one_that_had_no_room(
     assert visitor.evaluate("kept.browser.get('mine')") is None
 
 
+@pytest.mark.parametrize("forgetful", ["blocked"], indirect=True)
 def test_an_annotator_answers_without_storage_and_is_told_where_the_answer_is(
     forgetful: Page, server: tuple[str, Studio]
 ) -> None:
