@@ -96,7 +96,7 @@ def watchers() -> int:
     return sum(one.ag_frame is not None for one in WATCHING)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("share", [7, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.soak)])
 def test_no_value_of_any_field_gets_further_than_a_sentence(served: tuple[str, Studio], share: int) -> None:
     """Every endpoint is sent one value out of `share`, and each value goes to as large a part of the endpoints."""
     url, studio = served
