@@ -160,11 +160,7 @@ class Catalogue(Repository):
 
     @read
     def facets(
-        self,
-        db: Db,
-        wanted: ImageFilter = EVERYTHING,
-        names: Sequence[Facet] = FACETS,
-        most: int = MOST_VALUES,
+        self, db: Db, wanted: ImageFilter = EVERYTHING, names: Sequence[Facet] = FACETS, most: int = MOST_VALUES
     ) -> Mapping[Facet, Mapping[str, int]]:
         """Count the images that fit by facet and value. A facet ignores its own part of the filter."""
         free = [name for name in names if name not in wanted.facets]

@@ -176,11 +176,7 @@ def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[T
 
 
 def insert_test_cases(
-    db: Db,
-    run_id: str,
-    job_id: int | None,
-    saved: Sequence[SavedCase],
-    reviews: Sequence[ReviewDecision | None] = (),
+    db: Db, run_id: str, job_id: int | None, saved: Sequence[SavedCase], reviews: Sequence[ReviewDecision | None] = ()
 ) -> tuple[int, ...]:
     """The rows of test cases, each with its review if it has one. The run must exist, and the job must be its own."""
     numbers = tuple(_insert_test_case(db, run_id, job_id, case) for case in saved)

@@ -440,14 +440,7 @@ def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> Non
 
 
 def _append_vote(
-    db: Db,
-    assignment: int,
-    event: str,
-    key: str | None,
-    answers: Answers,
-    comment: str,
-    seconds: float,
-    time: str,
+    db: Db, assignment: int, event: str, key: str | None, answers: Answers, comment: str, seconds: float, time: str
 ) -> int:
     row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
     return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})

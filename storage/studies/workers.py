@@ -198,13 +198,7 @@ class Workers(Repository):
 
     @write
     def decide(
-        self,
-        db: Db,
-        study_id: str,
-        worker: str,
-        verdict: ApprovalVerdict,
-        reason: str,
-        only_pending: bool = False,
+        self, db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str, only_pending: bool = False
     ) -> None:
         """Approve or reject all that the worker has answered in this study but its training, or take that back with
         "pending".
