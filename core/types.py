@@ -18,6 +18,8 @@ from core.validation_messages import reason
 
 StageName = str
 """The name of a stage of some recipe (see `pipeline.recipes`), or `GENERATION`."""
+Values = Mapping[StageName, Any]
+"""Values of text stages by the names of the stages."""
 GENERATION: StageName = "generation"
 """The stage name of drawing. It comes after the gate, behind the text stages of every recipe."""
 EditType = Literal["subject", "object", "attribute", "background", "weather", "time of day", "domain"]

@@ -26,7 +26,7 @@ from core.lineage import DEFAULT_RECIPE, Failure, Lineage, TestCase
 from core.masks import NO_MASK, InMask, in_mask
 from core.progress import Progress, StepTimer, stop_if, stoppable
 from core.settings import Settings
-from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task
+from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Values
 from pipeline.drawing_speed import SideTime, Speeds
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
 from pipeline.methods import method_of
@@ -116,7 +116,7 @@ class Driver:
         name: StageName,
         source: Image.Image,
         task: Task,
-        values: Mapping[StageName, Any],
+        values: Values,
         settings: Settings | None = None,
         seed: int = 0,
         cancelled: threading.Event | None = None,
@@ -195,7 +195,7 @@ class Driver:
     def plan(
         self,
         recipe: Recipe,
-        values: Mapping[StageName, Any],
+        values: Values,
         settings: Settings,
         seed: int = 0,
         made: Collection[tuple[CounterfactualCaption, int]] = (),

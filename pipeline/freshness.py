@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.settings import Settings
-from core.types import StageName, StageValue, Task
+from core.types import StageName, StageValue, Task, Values
 from pipeline.methods import method_of
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe
@@ -39,14 +39,7 @@ class Producer:
     """Name and template of each further prompt that is sent; "" for one that the prompt set does without."""
 
 
-def inputs_key(
-    recipe: Recipe,
-    name: StageName,
-    task: Task,
-    source_sha: str,
-    values: Mapping[StageName, Any],
-    settings: Settings,
-) -> str:
+def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
     """The key of what a stage reads: of keywords, alternatives and captions only those that are used.
 
     `source_sha` is `image_sha` of the source. Raises KeyError when a value that the stage reads is not there.
@@ -60,9 +53,7 @@ def inputs_key(
     return _joined(parts)
 
 
-def drawing_key(
-    recipe: Recipe, task: Task, source_sha: str, values: Mapping[StageName, Any], settings: Settings
-) -> str:
+def drawing_key(recipe: Recipe, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
     """The key of what images are drawn from. "" when there are no captions to draw."""
     captions = recipe.captions(values)
     if captions is None:
@@ -95,7 +86,7 @@ def changed_inputs(
     value: StageValue[Any],
     task: Task,
     source_sha: str,
-    values: Mapping[StageName, Any],
+    values: Values,
     settings: Settings,
     producer: Producer | None = None,
 ) -> tuple[str, ...]:

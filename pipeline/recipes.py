@@ -25,6 +25,7 @@ from core.types import (
     StageKind,
     StageName,
     StageValue,
+    Values,
     set_stages,
     stage_kinds,
     stage_title,
@@ -67,14 +68,14 @@ class Recipe:
     description: str
     """One sentence about its images."""
     stages: tuple[Stage, ...]
-    captions: Callable[[Mapping[StageName, Any]], CounterfactualCaptions | None]
+    captions: Callable[[Values], CounterfactualCaptions | None]
     """Returns the captions to draw from the values by stage, or None while a value is missing."""
     method: str = "controlnet"
     drawing_prompt: PromptSlot = DRAWING_PROMPT
     """The prompt that the method fills for each caption."""
     settings: type[Settings] = Settings
     """The type of its settings: a subclass if its stages have sections of their own."""
-    source_caption: Callable[[Mapping[StageName, Any]], str] = caption_text
+    source_caption: Callable[[Values], str] = caption_text
     """Returns the caption of the source image from the values by stage. The checks measure the change from it."""
     unedited: str = "by hand"
     """Words for an image whose caption has no edits."""
@@ -193,7 +194,7 @@ class Recipe:
         # Number of images and seeds stand on the drawing's card for every method.
         return GENERATION if section in (*self.drawing_method.sections, "generation") else None
 
-    def is_current(self, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:
+    def is_current(self, counterfactual: CounterfactualCaption, values: Values) -> bool:
         """Return True if a used caption still has the same words and edits as the image's."""
         captions = self.captions(values)
         return captions is not None and any(
@@ -202,7 +203,7 @@ class Recipe:
         )
 
 
-def _unedited(values: Mapping[StageName, Any]) -> CounterfactualCaptions | None:
+def _unedited(values: Values) -> CounterfactualCaptions | None:
     caption = values.get("caption")
     return None if caption is None else CounterfactualCaptions((CounterfactualCaption(caption.text, ()),))
 
@@ -301,7 +302,7 @@ def prompt_title(name: str) -> str:
     return others.get(name) or stage_title(name)
 
 
-def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Mapping[StageName, Any]) -> bool:
+def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Values) -> bool:
     """Return True if an image's caption is still a current caption of its run under this recipe."""
     return recipe in _known and _known[recipe].is_current(counterfactual, values)
 

@@ -15,7 +15,7 @@ from core.lineage import DEFAULT_RECIPE, Failure, Lineage, TestCase
 from core.masks import NamedMask
 from core.progress import Progress
 from core.settings import Settings
-from core.types import StageName, StageValue, Task, Trace
+from core.types import StageName, StageValue, Task, Trace, Values
 from pipeline.stages.generation import PlannedImage
 
 
@@ -145,7 +145,7 @@ class MemoryStore:
     def __init__(
         self,
         source: Image.Image,
-        values: Mapping[StageName, Any] | None = None,
+        values: Values | None = None,
         mask: NamedMask | None = None,
         cases: Iterable[TestCase] = (),
     ) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from core.progress import OnProgress
-from core.types import PromptSlot, StageName, StageValue, Task, to_plain
+from core.types import PromptSlot, StageName, StageValue, Task, Values, to_plain
 from pipeline.prompting import Prompt
 from pipeline.seams import Models
 
@@ -40,7 +40,7 @@ class StageInputs:
 
     source: Image.Image
     task: Task
-    values: Mapping[StageName, Any]
+    values: Values
     """Values of the stages that it reads."""
     settings: Any
     """The stage's section of the settings, or None."""
@@ -53,7 +53,7 @@ class StageInputs:
     cancelled: threading.Event | None = None
     others: Mapping[str, Prompt] = field(default_factory=dict)
     """The stage's other prompts by name, as far as the prompt set has them."""
-    next: Mapping[StageName, Any] = field(default_factory=dict)
+    next: Values = field(default_factory=dict)
     """Settings of the later stages that the same request may cover (see `Stage.asks_ahead`), by name. Empty if they are
     not run next.
     """
@@ -102,7 +102,7 @@ class Stage:
     seen: Callable[[Any], Any] = to_plain
     """Returns the part of a value that later stages use, as plain data. Only its change outdates them."""
     summary: Callable[[Any], str] = str
-    remarks: Callable[[Any, Mapping[StageName, Any], Task], list[str]] = lambda _value, _values, _task: []
+    remarks: Callable[[Any, Values, Task], list[str]] = lambda _value, _values, _task: []
     """Returns remarks for a person about a value, one line each, given the values of earlier stages."""
     doing: str = "working"
     """Words for the running stage, such as "finding keywords"."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from core.errors import UnreadableReply
 from core.progress import stop_if
 from core.settings import CaptionSettings
-from core.types import Caption, StageName, StageValue, Task, Trace, failed
+from core.types import Caption, StageValue, Task, Trace, Values, failed
 from core.words import tokens
 from pipeline.checks.texts import caption_checks, require, task_checks
 from pipeline.replies import is_refusal, read_reply, whole_letters
@@ -88,13 +86,13 @@ def _is_other(text: str, unlike: str, task: Task) -> bool:
     return not unlike or len(failed(caption_checks(text, task))) <= len(failed(caption_checks(unlike, task)))
 
 
-def caption_text(values: Mapping[StageName, Any]) -> str:
+def caption_text(values: Values) -> str:
     """What is said of the source image, of the values by stage; "" where nobody said anything."""
     held = values.get("caption")
     return held.text if isinstance(held, Caption) else ""
 
 
-def _remarks(value: Caption, _values: Mapping[StageName, Any], task: Task) -> list[str]:
+def _remarks(value: Caption, _values: Values, task: Task) -> list[str]:
     return [check.note for check in failed(caption_checks(value.text, task))]
 
 

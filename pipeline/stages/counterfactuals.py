@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, islice, product
 from typing import Any
@@ -21,10 +21,10 @@ from core.types import (
     CounterfactualCaptions,
     Edit,
     PromptSlot,
-    StageName,
     StageValue,
     Task,
     Trace,
+    Values,
     failed,
 )
 from core.words import find_phrase, tokens
@@ -326,7 +326,7 @@ def _line(value: CounterfactualCaptions) -> str:
     return f"{ticked} of {len(value.items)} ticked: {edits}"
 
 
-def _remarks(value: CounterfactualCaptions, values: Mapping[StageName, Any], task: Task) -> list[str]:
+def _remarks(value: CounterfactualCaptions, values: Values, task: Task) -> list[str]:
     return [
         f"{'used all the same' if item.used else 'not used'}: {item.text} {check.note}"
         for item in value.items
