@@ -172,7 +172,7 @@ def test_choose_begin_cancel_go_on_and_the_answer(page: Page, server: Server) ->
         def hold() -> None:
             if model.asked >= 40:
                 at.set()
-                assert let.wait(60)
+                assert let.wait(300)
 
         model = Counted(wanted)
         model.after_batch = hold
@@ -189,7 +189,7 @@ def test_choose_begin_cancel_go_on_and_the_answer(page: Page, server: Server) ->
         images = 12 * SCENES
         expect(page.locator("#progress")).to_contain_text(f"{images} images to read")
         page.locator("#begin").click()
-        assert at.wait(60)
+        assert at.wait(300)
         expect(page.locator("#progress")).to_contain_text(re.compile(rf"\d+ of {images} images"))
         page.get_by_role("button", name="Cancel").click()
         expect(page.locator("#progress")).to_have_text("Stopping: what was read is kept.")

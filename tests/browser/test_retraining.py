@@ -82,7 +82,7 @@ def test_begun_cancelled_gone_on_with_and_read(
         def told(update: int, loss: float) -> None:
             if (training.arm.name, training.seed, update) == (GENERATED, 0, 3):
                 reached.set()
-                go.wait(60)
+                go.wait(300)
             on_update(update, loss)
 
         return learnt(training, told)
@@ -96,7 +96,7 @@ def test_begun_cancelled_gone_on_with_and_read(
     ask(page, updates="a few")
     expect(page.locator("[data-problem=updates]")).to_contain_text("“updates” cannot be taken")
     ask(page)
-    assert reached.wait(60)
+    assert reached.wait(300)
     progress = page.locator("#retraining-progress")
     expect(progress).to_contain_text("Training “+ generated, all”, seed 1 of 2: 6 of 16 updates")
     expect(page.locator("#retraining-form")).to_have_count(0)

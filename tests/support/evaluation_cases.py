@@ -33,6 +33,8 @@ from tests.support.drawn import PIXELS
 from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 
+PATIENCE = 600
+"""Seconds in which a model is loaded and has read the images, however busy the machine is."""
 READ_OBJECTS, READ_STREETS = 14, 4
 """Scenes that the models of the demo have read; the streets are of fair days."""
 FEW = 3, 2
@@ -92,7 +94,7 @@ def service_of(workspace: Workspace) -> EvaluationService:
 
 
 def read_all(service: EvaluationService, asked: EvaluationQuestion) -> None:
-    done = service.work.wait(service.begin(asked).id, 60)
+    done = service.work.wait(service.begin(asked).id, PATIENCE)
     assert done.state == "done", done.error
 
 

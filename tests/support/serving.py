@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from services.studio import Studio
 
 
-def until(true: Callable[[], object], seconds: float = 60) -> None:
+def until(true: Callable[[], object], seconds: float = 300) -> None:
     """Wait until it is: far longer than that takes, as the machine may be busy with other things."""
     end = time.monotonic() + seconds
     while not true():
