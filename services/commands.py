@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from inspect import isfunction
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -85,6 +84,7 @@ class RunCommand(Command):
 
 
 C = TypeVar("C", bound=Command)
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Malformed(UserError):
@@ -97,6 +97,12 @@ class Missing(UserError):
 
 class UnknownCommand(ValueError):
     """No command has this name: a mistake of the program that sent it."""
+
+
+def does(method: Method) -> Method:
+    """Mark a method that does what a command asks for. The command is the type of its first parameter."""
+    method.__dict__["does"] = True
+    return method
 
 
 class Commands:
@@ -113,15 +119,11 @@ class Commands:
         self._known[command.name] = (command, function)
 
     def take_on(self, service: object) -> None:
-        """Add what a service does: each public method whose one positional parameter is a command, by the type of that
-        parameter, and what its `register` adds.
-        """
+        """Add the methods of a service that are marked with `does`, and what its `register` adds."""
         for name, method in vars(type(service)).items():
-            if isfunction(method) and not name.startswith("_") and method.__code__.co_argcount == 2:
-                annotation = method.__annotations__.get(method.__code__.co_varnames[1], "")
-                kind = method.__globals__.get(annotation)
-                if isinstance(kind, type) and issubclass(kind, Command) and hasattr(kind, "name"):
-                    self.add(kind, getattr(service, name))
+            if getattr(method, "does", False):
+                command = next(iter(method.__annotations__.values()))
+                self.add(method.__globals__[command], getattr(service, name))
         register = getattr(service, "register", None)
         if register is not None:
             register(self)

@@ -21,7 +21,7 @@ from core.studies import Study
 from core.types import to_plain
 from core.validity_score import ScoreRun
 from pipeline.recipes import recipes_for
-from services.commands import Command, Commands, RunCommand
+from services.commands import Command, Commands, RunCommand, does
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobView
@@ -173,10 +173,12 @@ class Queries:
             for one in recipes_for(self._runs.profile)
         ]
 
+    @does
     def list_runs(self, asked: ListRuns) -> Plain:
         found = self._workspace.runs.search(asked.limit, find=asked.find.strip(), after=asked.after)
         return {"runs": [_summary_facts(run) for run in found], "next": _next(found, asked.limit)}
 
+    @does
     def list_images(self, asked: ListImages) -> Plain:
         state = self._states.of(asked.run)
         behind = [case for case in state.run.test_cases if case.id > asked.after]
@@ -184,10 +186,12 @@ class Queries:
         more = page[-1].id if len(behind) > len(page) else 0
         return {"images": [self._image_facts(case, state) for case in page], "next": more}
 
+    @does
     def show_image(self, asked: ShowImage) -> Plain:
         case = case_of(self._workspace, asked.run, asked.case)
         return {**self._image_facts(case, self._states.of(asked.run)), "lineage": case.lineage.plain()}
 
+    @does
     def list_test_cases(self, asked: ListTestCases) -> Plain:
         try:
             after = PageKey.read(asked.after) if asked.after else None
@@ -198,6 +202,7 @@ class Queries:
         entries = [entry_facts(entry) for entry in page.entries]
         return {"test_cases": entries, "next": page.entries[-1].key.text if page.more else ""}
 
+    @does
     def count_test_cases(self, asked: CountTestCases) -> Plain:
         catalogue, wanted = self._workspace.catalogue, asked.filter
         count = catalogue.count(wanted)
@@ -211,14 +216,17 @@ class Queries:
             "scores": _score_facts(catalogue, wanted, self._workspace.scores.latest()),
         }
 
+    @does
     def coverage(self, asked: ShowCoverage) -> Plain:
         cells = self._workspace.catalogue.coverage(asked.grid)
         return {"cells": [facts(cell, "line place reviews models", count=cell.entries) for cell in cells]}
 
+    @does
     def check_histogram(self, asked: CheckHistogram) -> Plain:
         bars = self._workspace.catalogue.histogram(asked.check, asked.filter)
         return {"bars": [facts(bar, "low high", count=bar.entries) for bar in bars]}
 
+    @does
     def study_outcomes(self, asked: StudyOutcomes) -> Plain:
         data = self._workspace.studies.data(asked.study)
         return {"study": data.study.id, "rows": [plain(row) for row in result_rows(data)]}

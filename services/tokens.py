@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, Token
-from services.commands import Command
+from services.commands import Command, does
 from services.edit_conflicts import LARGEST_ID
 from storage.workspace import Workspace
 
@@ -53,12 +53,14 @@ class ScriptTokens:
         )
         self._note("script", f"{name}: {sent.name} {about}".strip(), getattr(sent, "study", ""))
 
+    @does
     def make(self, sent: MakeToken) -> NewToken:
         token, text = self._tokens.make(sent.title, sent.reads_only, sent.days)
         may = "reads only" if token.reads_only else "reads and writes"
         self._note("token made", f"{token.name}: {may}, until {token.expires:%Y-%m-%d}")
         return NewToken(token, text)
 
+    @does
     def withdraw(self, sent: WithdrawToken) -> None:
         self._tokens.withdraw(sent.token)
         name = next(token.name for token in self._tokens.all() if token.id == sent.token)

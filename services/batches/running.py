@@ -28,7 +28,7 @@ from services.batches.plan_file import BatchPlan, named_paths, plan_from_text
 from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import BatchDetails, BatchService, BatchStatus, Place, details_facts, facts_of
 from services.changes import Changes
-from services.commands import Command, Commands
+from services.commands import Command, Commands, does
 from services.edit_conflicts import LARGEST_ID
 from services.queries import Query
 from services.work_queue import WorkQueue, WorkView
@@ -165,6 +165,7 @@ class BatchRuns:
 
     # Doing
 
+    @does
     def plan(self, sent: PlanBatch) -> WorkView:
         """Begin to choose the items of a plan; `planning` tells how far that is. A plan that is there already gives its
         batch, and one whose items are being chosen goes on. Raises UserError for a plan that cannot be used, and for

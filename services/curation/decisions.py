@@ -19,7 +19,7 @@ from core.errors import UserError
 from core.stored_runs import Verdict
 from core.types import LONGEST_REASON
 from core.words import count_of
-from services.commands import Command, Commands
+from services.commands import Command, Commands, does
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID, Id, Ids
 from services.queries import MOST_LISTED, Plain, Query
@@ -168,6 +168,7 @@ class CurationDecisions:
     def register(self, commands: Commands) -> None:
         commands.add(BeginReview, lambda sent: {"session": self._decisions.begin_session(sent.author, sent.repeats)})
 
+    @does
     def decide(self, sent: Decide) -> Decided:
         """Raises UserError where a filter has another number of images than was expected, or there is none."""
         change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session, sent.key)
@@ -175,6 +176,7 @@ class CurationDecisions:
         repeat = self._repeat(sent.session) if sent.session is not None and change.decision else 0
         return _told(change, done[sent.verdict], f"{sent.verdict} already", repeat)
 
+    @does
     def tag(self, sent: TagImages) -> Decided:
         """Raises UserError as `decide` does, and for a tag that has no name or too long a one."""
         tag = " ".join(sent.tag.split())
@@ -183,12 +185,14 @@ class CurationDecisions:
             return _told(change, f"Put the tag “{_safe(tag)}” on {{}}.", "tagged so already")
         return _told(change, f"Took the tag “{_safe(tag)}” off {{}}.", "not tagged so")
 
+    @does
     def relabel(self, sent: RelabelImages) -> Decided:
         """Raises UserError as `decide` does, for an empty label, and for images of segmentations."""
         label = " ".join(sent.label.split())
         change = self._decisions.relabel(sent.target, label, sent.author, sent.key)
         return _told(change, f"Gave the label “{_safe(label)}” to {{}}.", "labelled so already")
 
+    @does
     def undo(self, sent: UndoDecision) -> Decided:
         """Raises UserError where there is nothing to take back, or it was taken back already."""
         back = self._decisions.take_back(sent.decision, sent.author, sent.key)
@@ -200,21 +204,25 @@ class CurationDecisions:
             said.append(f"{stay}: something else was decided since.")
         return Decided(back.decision, back.changed, back.left, " ".join(said), entry=back.entry)
 
+    @does
     def listed(self, asked: ListDecisions) -> Plain:
         found = self._decisions.all(asked.limit, asked.after, asked.by)
         names = "kind author what undoes undone created"
         rows = [facts(one, names, decision=one.id, count=one.entries) for one in found]
         return {"decisions": rows, "next": found[-1].id if len(found) == asked.limit else 0}
 
+    @does
     def history(self, asked: DecisionHistory) -> Plain:
         """Raises UserError for an unknown image."""
         names = "kind what reason author decision restored created"
         return {"history": [facts(said, names) for said in self._decisions.of_entry(asked.entry)]}
 
+    @does
     def answer_repeat(self, sent: AnswerRepeat) -> dict[str, bool]:
         """Raises UserError for an image that the session does not show once more."""
         return {"agrees": self._decisions.answer_repeat(sent.session, sent.entry, sent.verdict, sent.reason)}
 
+    @does
     def figures(self, asked: ReviewFigures) -> Plain:
         """Raises UserError for an unknown session."""
         held = self._decisions.session(asked.session)

@@ -23,7 +23,7 @@ from core.words import count_of
 from formats.naming import name_of_file
 from formats.types import Report
 from services.changes import Changes
-from services.commands import Command, Commands, Missing
+from services.commands import Command, Commands, Missing, does
 from services.curation.import_source import bring_in, new_room, remove_room, require_layout
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
@@ -201,6 +201,7 @@ class ImportService:
             "latest_upload": asdict(state) if state is not None else None,
         }
 
+    @does
     def show(self, asked: ShowImport) -> dict[str, Any]:
         """Raises UserError for an unknown number."""
         imports, state = self._workspace.imports, self.state()
@@ -215,6 +216,7 @@ class ImportService:
 
     # How it is done
 
+    @does
     def put_into_set(self, sent: ImportIntoTestSet) -> dict[str, Any]:
         done = into_set(self._workspace, sent.number, sent.test_set)
         return facts(done, "added already", test_set=done.version.test_set)

@@ -23,6 +23,7 @@ from pipeline.models.nearest import Floats, nearest
 from pipeline.models.weight_hashes import embedder_key
 from pipeline.profiles.profile import Profile
 from pipeline.seams import BatchEmbedder, Models
+from services.commands import does
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue
 from services.queries import MOST_LISTED, ImageQuery, Plain, entry_facts
@@ -236,6 +237,7 @@ class Meaning:
 
     # Looking for images
 
+    @does
     def search(self, asked: SearchImages) -> Plain:
         if bool(asked.meaning.strip()) == bool(asked.like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")

@@ -30,7 +30,7 @@ from core.errors import UserError
 from core.perceptual_hashes import Groups, mirrored
 from core.test_sets import ImageHashes
 from pipeline.models.nearest import close_pairs, nearest
-from services.commands import Command
+from services.commands import Command, does
 from services.curation.meaning import Meaning
 from services.edit_conflicts import LARGEST_ID
 from services.queries import ImageQuery, Plain, entry_facts
@@ -96,6 +96,7 @@ class NearDuplicates:
     def __init__(self, workspace: Workspace, meaning: Meaning) -> None:
         self._workspace, self._meaning = workspace, meaning
 
+    @does
     def list_of(self, asked: NearDuplicatesOf) -> Plain:
         found = self.of(asked.entry)
         listed = self._workspace.catalogue.listed([one.entry for one in found])
@@ -105,6 +106,7 @@ class NearDuplicates:
         ]
         return {"test_cases": rows}
 
+    @does
     def list_groups(self, asked: NearDuplicateGroups) -> Plain:
         return facts(
             self.groups(self._workspace.catalogue.bits(asked.filter)), "groups compared waiting complete unreadable"

@@ -33,7 +33,7 @@ from core.types import (
 from pipeline.checks.texts import alternative_checks, keyword_checks
 from pipeline.freshness import inputs_key
 from pipeline.recipes import Recipe, recipe_of, recipes_for
-from services.commands import Command
+from services.commands import Command, does
 from services.curation.coverage import cell_filter
 from services.runs.estimates import Estimates
 from services.runs.life_cycle import RunService, task_problem
@@ -117,10 +117,12 @@ class CellPlans:
     def __init__(self, runs: RunService, estimates: Estimates) -> None:
         self._workspace, self._runs, self._estimates = runs.workspace, runs, estimates
 
+    @does
     def describe(self, command: DescribeCellPlan) -> CellPlan:
         """Raises UserError for a cell that no plan can fill, saying why."""
         return self._plan(command)[0]
 
+    @does
     def begin(self, command: PlanCell) -> BegunPlan:
         """Raises UserError as `describe`; then nothing is begun."""
         with self._runs.changing:

@@ -24,7 +24,7 @@ from core.types import TaskKind
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
 from pipeline.profiles.profile import Profile
 from services.changes import Changes
-from services.commands import Commands
+from services.commands import Commands, does
 from services.evaluation import commands as acts
 from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
 from services.evaluation.commands import ListModelsUnderTest, ShowEvaluation
@@ -413,6 +413,7 @@ class EvaluationService:
                 wanted = found_here(self._workspace, UnderTestSettings.model_validate(asked.settings))
                 yield choice(wanted, kind, False, asked.model)
 
+    @does
     def show(self, sent: ShowEvaluation) -> dict[str, Any]:
         asked = self.asked(sent)
         beside = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
@@ -430,6 +431,7 @@ class EvaluationService:
             return wanted
         return chosen_model(sent)
 
+    @does
     def list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
         models = []
         for one in self.models(sent.subject):

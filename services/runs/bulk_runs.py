@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Command, Commands, RunCommand, RunIds, Texts, parts_of
+from services.commands import Command, Commands, RunCommand, RunIds, Texts, does, parts_of
 from services.runs.execution import Execution, Generate, RunUpToGate
 from services.runs.life_cycle import RunService, SetRecipe, SetTask, task_problem
 from services.runs.settings import ChangeSetting, DefaultSettings, RunSettings, TakePreset
@@ -138,6 +138,7 @@ class BulkRuns:
             shown=_name_of(states) if plans else "",
         )
 
+    @does
     def set_task(self, command: TaskTogether) -> DoneTogether:
         """What is not given stays as it is in each."""
 
@@ -149,6 +150,7 @@ class BulkRuns:
 
         return self._each(command.runs, set_one)
 
+    @does
     def run(self, command: RunTogether) -> DoneTogether:
         known = self._workspace.runs.exists
         unfinished = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
@@ -156,6 +158,7 @@ class BulkRuns:
             raise UserError("All stages of these runs are there already: say yes to the images, or change something.")
         return self._each(unfinished, lambda run_id: self._execution.run_up_to_gate(RunUpToGate(run=run_id)))
 
+    @does
     def generate(self, command: GenerateTogether) -> DoneTogether:
         """Raises UserError when the gates are closed, or show other things by now."""
         with self._runs.changing:

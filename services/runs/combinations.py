@@ -18,6 +18,7 @@ from core.types import Edit
 from pipeline.prompting import PromptSet
 from pipeline.stages.counterfactuals import all_combinations, choose_edits, count_combinations, edit_pools
 from pipeline.stages.edit_choice import EDITS_PROMPT
+from services.commands import does
 from services.edit_conflicts import StateEdit
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
@@ -114,6 +115,7 @@ class CombinationEdits:
     def __init__(self, runs: RunService, settings: RunSettings) -> None:
         self._workspace, self._runs, self._settings = runs.workspace, runs, settings
 
+    @does
     def choose(self, command: ChooseCombinations) -> None:
         """Raises UserError where nothing was chosen one by one."""
 
@@ -127,6 +129,7 @@ class CombinationEdits:
 
         self._settings.change(command, change)
 
+    @does
     def use(self, command: UseCombination) -> None:
         """Raises UserError for a combination that there is not, and when none would be left."""
         with self._runs.changing:

@@ -27,7 +27,7 @@ from core.types import (
 )
 from pipeline.freshness import with_producer
 from pipeline.recipes import recipe_of
-from services.commands import Commands, KnownStage, RunCommand
+from services.commands import Commands, KnownStage, RunCommand, does
 from services.edit_conflicts import LARGEST_ID, PageWrites, ValueEdit, value_conflict
 from services.runs import edits
 from services.runs.life_cycle import RunService
@@ -219,12 +219,14 @@ class Editing:
             commands.add(kind, partial(self._counterfactuals, of_captions))
         commands.add(Dismiss, lambda command: self._notes.solved(command.run, command.stage))
 
+    @does
     def write_value(self, command: WriteValue) -> None:
         """Raises UserError for text that is no value of the stage."""
         recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
         value = from_text(recipe.stage(command.stage).value, command.text)
         self._change(command, command.stage, lambda _run: value)
 
+    @does
     def keep(self, command: KeepValue) -> None:
         """A stale value is saved again, as made from what stands before it now. Raises UserError for an empty stage."""
         with self._runs.changing:
@@ -237,6 +239,7 @@ class Editing:
             self._workspace.runs.append_value(run.id, command.stage, kept)
             self._notes.solved(run.id, command.stage)
 
+    @does
     def bring_back(self, command: BringBack) -> None:
         """Raises UserError for a version of another run or stage."""
         versions = self._workspace.runs.history(command.run, command.stage)

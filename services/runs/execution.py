@@ -28,7 +28,7 @@ from pipeline.recipes import edits_in_words, recipe_of
 from pipeline.request import DrawingBegan, Event, ImageFailed, Preview, Request, StageBegan, StageDone
 from pipeline.stages import alternatives
 from pipeline.stages.generation import PlannedImage
-from services.commands import Command, Commands, KnownStage, RunCommand
+from services.commands import Command, Commands, KnownStage, RunCommand, does
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobHandle, JobQueue, Part
 from services.runs.editing import Editing, keyword_of
@@ -203,6 +203,7 @@ class Execution:
 
     # Text stages
 
+    @does
     def run_stage(self, command: RunStage) -> None:
         """Raises CanBeInsistedOn where a person wrote what would be replaced, unless it is forced."""
         if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
@@ -220,6 +221,7 @@ class Execution:
         ahead = recipe.asked_ahead(command.stage, settings, prompts)
         return () if any(self._holds_edit(run, name) for name in ahead) else ahead
 
+    @does
     def run_from(self, command: RunFrom) -> None:
         """The stage in any case but where a person wrote it; those after it where they are then empty or stale."""
         _require_text_stage(command.stage)
@@ -232,6 +234,7 @@ class Execution:
             raise UserError("From here on every stage holds an edit of yours: run one alone to replace it.")
         self.start(command.run, onwards[onwards.index(anew) :], anew)
 
+    @does
     def run_up_to_gate(self, command: RunUpToGate) -> None:
         self.start(command.run, recipe_of(self.workspace.runs.get(command.run).recipe).names)
 
@@ -261,6 +264,7 @@ class Execution:
         self.workspace.runs.appear(run_id)
         self.jobs.submit(run_id, stages, work)
 
+    @does
     def more_alternatives(self, command: MoreAlternatives) -> None:
         """Raises UserError for a keyword that is no longer there too."""
         run = self.workspace.runs.get(command.run)
@@ -305,6 +309,7 @@ class Execution:
 
     # Images
 
+    @does
     def generate(self, command: Generate) -> None:
         """Make what the gate showed. Raises UserError if the gate is closed or shows something else by now."""
         require_task(self.workspace.runs.get(command.run))
@@ -316,6 +321,7 @@ class Execution:
                 raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
             self.start_images(command.run, gate.plan.images)
 
+    @does
     def regenerate(self, command: Regenerate) -> None:
         """Raises UserError for a test case of another run too."""
         lineage = case_of(self.workspace, command.run, command.case).lineage
@@ -420,6 +426,7 @@ class Execution:
             self.notes.failed(run.id, at, error)
             raise
 
+    @does
     def draw_control_image(self, command: DrawControlImage) -> None:
         run = self.workspace.runs.get(command.run)
         settings = self.runs.settings(run)

@@ -26,7 +26,7 @@ from pipeline.profiles.notices import notice_for
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptError, PromptSet
 from pipeline.recipes import recipe_of
-from services.commands import Command, Commands, RunCommand, RunIds, Texts
+from services.commands import Command, Commands, RunCommand, RunIds, Texts, does
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue, JobView
 from services.runs.samples import Sample, sample_named, sample_of
@@ -237,6 +237,7 @@ class RunService:
 
     # New runs, and old ones
 
+    @does
     def from_sample(self, command: RunFromSample) -> OpenedRun:
         """Raises UserError when there is no sample of this name."""
         sample = sample_named(self.samples, command.sample)
@@ -269,10 +270,12 @@ class RunService:
             raise UserError(f"{what} being worked on: wait or cancel, then delete them.", field="runs")
         self.workspace.runs.remove(*run_ids)
 
+    @does
     def restore(self, command: RestoreRun) -> OpenedRun:
         self.workspace.runs.restore(command.run)
         return OpenedRun(command.run)
 
+    @does
     def review(self, command: ReviewTestCase) -> None:
         """Raises UserError for a test case of another run."""
         case = case_of(self.workspace, command.run, command.case)
@@ -281,6 +284,7 @@ class RunService:
 
     # Task and mask
 
+    @does
     def set_task(self, command: SetTask) -> None:
         """A run that becomes one for segmentation gets the protected classes of the profile where none are given."""
         if command.kind == "classification":
@@ -292,6 +296,7 @@ class RunService:
             task = Task(command.kind, protected=tuple(dict.fromkeys(name for name in names if name)))
         self.workspace.runs.set_task(command.run, task)
 
+    @does
     def set_recipe(self, command: SetRecipe) -> None:
         """Raises UserError for a recipe that is unknown or that the profile cannot draw, and for a busy run."""
         recipe = recipe_of(command.recipe)
@@ -316,6 +321,7 @@ class RunService:
         mask = read_mask(sample.mask.read_bytes(), self.source(run).size, sample.classes)
         self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
 
+    @does
     def name_mask_classes(self, command: NameMaskClasses) -> None:
         """Raises UserError for text that names not all, or no, classes."""
         run = self.workspace.runs.get(command.run)

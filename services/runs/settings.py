@@ -17,7 +17,7 @@ from core.validation_messages import reason
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
 from services import edit_conflicts
-from services.commands import KnownStage, Texts, parts_of
+from services.commands import KnownStage, Texts, does, parts_of
 from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 
@@ -84,6 +84,7 @@ class RunSettings:
         self._profile = runs.profile
         self.writes = edit_conflicts.PageWrites()
 
+    @does
     def change_setting(self, command: ChangeSetting) -> None:
         """Raises UserError for a setting that is unknown or not read, and for a value that it does not take."""
         section, _, field = command.setting.partition(".")
@@ -102,6 +103,7 @@ class RunSettings:
             message = f"The recipe “{recipe.title}” does not read {setting}: its own settings are on the last card."
             raise UserError(message, field="setting")
 
+    @does
     def put_defaults_back(self, command: DefaultSettings) -> None:
         """Raises UserError for a section that there is not."""
         recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
@@ -111,6 +113,7 @@ class RunSettings:
                 raise UserError(f"There is no section {section!r} of the settings.", field="sections")
         self.change(command, lambda plain: plain.update({name: defaults[name] for name in command.sections}))
 
+    @does
     def take_preset(self, command: TakePreset) -> None:
         """Raises UserError for a preset that the profile does not have, or that says nothing to the recipe."""
         presets = self._profile.presets
@@ -119,6 +122,7 @@ class RunSettings:
         self._require_read(command.run, "generation.steps")
         self._change_generation(command, self._profile.preset(command.preset))
 
+    @does
     def reuse_seed(self, command: ReuseSeed) -> None:
         """Raises UserError for a test case of another run."""
         case = case_of(self._workspace, command.run, command.case)
@@ -172,6 +176,7 @@ class RunSettings:
             raise UserError(refused, field="value")
         return settings
 
+    @does
     def save_prompt(self, command: SavePrompt) -> None:
         """A template that uses a wrong variable, or lacks one, is refused with its name."""
         template = command.template.replace("\r\n", "\n")
@@ -181,6 +186,7 @@ class RunSettings:
         own = self._driver.prompts(recipe).get(name)
         self._set_prompt(command, "" if own is not None and template.strip() == own.template.strip() else template)
 
+    @does
     def put_prompt_back(self, command: PutPromptBack) -> None:
         self._set_prompt(command, "")
 

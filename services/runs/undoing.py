@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.run_steps import RunSteps, UndoStep
 from core.types import StageName, stage_title
 from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt
-from services.commands import KnownStage, RunCommand
+from services.commands import KnownStage, RunCommand, does
 from services.runs.editing import Editing
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
@@ -54,6 +54,7 @@ class Undoing:
         self._workspace, self._runs, self._jobs, self._notes = runs.workspace, runs, runs.jobs, notes
         self._editing, self._settings = editing, settings
 
+    @does
     def undo(self, command: Undo) -> Undone:
         """Raises UserError where there is nothing to take back, or the recipe cannot be changed now."""
         with self._runs.changing:
@@ -67,6 +68,7 @@ class Undoing:
             self._settle(command.run, command.tab, step, added)
         return Undone(f"Taken back: {words_of(step)}.", "redo")
 
+    @does
     def redo(self, command: Redo) -> Undone:
         """Raises UserError where nothing was taken back, or something else was done since."""
         with self._runs.changing:

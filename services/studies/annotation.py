@@ -17,7 +17,7 @@ from core.panel import PersonQuestion, address_back
 from core.stored_studies import Assignment, Enrolment, UnsentAnswers
 from core.studies import Feedback, Item, ItemKind, Study, right
 from core.words import count_of
-from services.commands import Command, Commands
+from services.commands import Command, Commands, does
 from storage.studies.assignments import LONGEST_KEY
 from storage.studies.studies import Studies
 from study.control_items import judge, next_kind
@@ -268,6 +268,7 @@ class AnnotationService:
         self._studies.workers.consent(study_id, worker)
         return self.next(study_id, worker)
 
+    @does
     def about(self, sent: AboutYou) -> AnnotationStep:
         """Keep what a worker says of themselves, the first time; then what comes next. Raises NotYours, Unfit."""
         study, _ = self._of(sent.study, sent.worker)
@@ -286,6 +287,7 @@ class AnnotationService:
             self._studies.panels.answer(study.id, sent.worker, kept)
         return self.next(study.id, sent.worker)
 
+    @does
     def submit(self, sent: Submit) -> AnnotationStep:
         """Save an answer and, after the commit, say what comes next: of a training item, what is right.
 
@@ -311,6 +313,7 @@ class AnnotationService:
         )
         return self.next(study.id, worker)
 
+    @does
     def keep_draft(self, sent: KeepDraft) -> bool:
         """Keep what is filled in, whatever the state of the study; whether it was. Raises NotYours and Unfit."""
         assignment = self.assignment(sent.assignment, sent.worker)
@@ -323,6 +326,7 @@ class AnnotationService:
         draft = UnsentAnswers(answers, sent.comment, sent.seconds, sent.at) if answers or sent.comment else None
         return self._studies.assignments.keep_draft(assignment.public, sent.worker, draft)
 
+    @does
     def go_on(self, sent: GoOn) -> AnnotationStep:
         """What was told of a training answer was read; then what comes next. Raises NotYours."""
         assignment = self.assignment(sent.assignment, sent.worker)

@@ -16,7 +16,7 @@ from pydantic import Field, StrictInt
 from core.errors import UserError
 from core.studies import Adjudication, ApprovalVerdict, Worker
 from core.study_report import Disagreement, StudyReport
-from services.commands import Missing
+from services.commands import Missing, does
 from services.studies.analyses import Analyses
 from services.studies.draft_form import typed_text
 from services.studies.drafts import StudyCommand
@@ -125,6 +125,7 @@ class StudyDecisions:
     def __init__(self, studies: Studies, analyses: Analyses) -> None:
         self._studies, self._analyses = studies, analyses
 
+    @does
     def decide(self, sent: DecideAssignments) -> None:
         """A rejection needs a reason, which the worker is told."""
         worker = self._worker(sent)
@@ -132,24 +133,29 @@ class StudyDecisions:
         self._studies.workers.decide(sent.study, worker.id, sent.verdict, reason)
         self._analyses.changed()
 
+    @does
     def approve_all(self, sent: ApproveAll) -> None:
         for worker in self._analyses.of(self._studies.get(sent.study).id).report.workers:
             if worker.exclusion is None and worker.decided["pending"]:
                 self._studies.workers.decide(sent.study, worker.worker, "approved", "", only_pending=True)
         self._analyses.changed()
 
+    @does
     def exclude(self, sent: ExcludeWorker) -> None:
         self._studies.workers.exclude(sent.study, self._worker(sent).id, _reason(sent), "person")
         self._analyses.changed()
 
+    @does
     def readmit(self, sent: ReadmitWorker) -> None:
         self._studies.workers.readmit(sent.study, self._worker(sent).id, _reason(sent))
         self._analyses.changed()
 
+    @does
     def block(self, sent: BlockWorker) -> None:
         self._studies.workers.block(self._worker(sent).id, sent.blocked)
         self._analyses.changed()
 
+    @does
     def renew_code(self, sent: RenewCode) -> NewCode:
         """The new code, which is shown this once."""
         worker = self._worker(sent)
@@ -157,6 +163,7 @@ class StudyDecisions:
         self._studies.sessions.close_all("worker", worker.id)
         return NewCode(worker.id, code)
 
+    @does
     def adjudicate(self, sent: Adjudicate) -> Adjudicated:
         """Only what has no consensus and waits for no vote can be decided."""
         study = self._studies.get(sent.study)

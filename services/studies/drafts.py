@@ -37,7 +37,7 @@ from core.studies import (
 )
 from core.study_report import PowerPlan
 from core.words import count_of
-from services.commands import Command, Commands, Missing, in_words
+from services.commands import Command, Commands, Missing, does, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.runs.predictions import PredictionService
 from services.studies import draft_form
@@ -293,6 +293,7 @@ class StudyDrafts:
 
     # What is done
 
+    @does
     def create(self, sent: CreateStudy) -> str:
         template = TEMPLATES.get(sent.template or "own")
         if template is None:
@@ -304,6 +305,7 @@ class StudyDrafts:
         rules = draft_form.default_rules(template.rules(), QUIZ, _seed())
         return self._studies.create(title, rules)
 
+    @does
     def copy_rules(self, sent: CopyRules) -> str:
         study = self._studies.get(sent.study)
         if not sent.images:
@@ -331,6 +333,7 @@ class StudyDrafts:
             of_items()
             return self.state(sent.study, unread)
 
+    @does
     def refresh(self, sent: RefreshDraft) -> DraftState:
         """What is typed is looked at and not saved: others may have changed the draft while the files came in."""
         with self._lock:
@@ -339,11 +342,13 @@ class StudyDrafts:
             _, _, unread = _read(sent.form, study)
             return self.state(sent.study, unread)
 
+    @does
     def edit_questions(self, sent: EditQuestions) -> DraftState:
         return self.change(
             sent, lambda rules: replace(rules, questions=draft_form.moved(rules.questions, sent.do, sent.place))
         )
 
+    @does
     def take_template(self, sent: TakeTemplate) -> DraftState:
         """Questions and texts of a template; votes, control items and eligibility stay."""
         template = TEMPLATES.get(sent.template)
@@ -352,12 +357,14 @@ class StudyDrafts:
         taken = cells(template.rules(), "questions template show_source show_captions instructions consent")
         return self.change(sent, lambda rules: replace(rules, **taken))
 
+    @does
     def add_example(self, sent: AddExample) -> DraftState:
         self._workspace.images.path(sent.sha)
         return self.change(
             sent, lambda rules: replace(rules, examples=(*rules.examples, InstructionExample(sent.sha, "", "")))
         )
 
+    @does
     def delete_example(self, sent: DeleteExample) -> DraftState:
         """One that is gone already changes nothing."""
 
@@ -367,6 +374,7 @@ class StudyDrafts:
 
         return self.change(sent, without)
 
+    @does
     def mark_item(self, sent: MarkItem) -> DraftState:
         """It is taken out and put in anew: an item never changes."""
 
@@ -391,6 +399,7 @@ class StudyDrafts:
 
         return self.change(sent, of_items=mark)
 
+    @does
     def draw(self, sent: DrawItems) -> DrawnItems:
         words = ""
 
@@ -423,6 +432,7 @@ class StudyDrafts:
             fitted += f", without {count_of(pool.reconstructions, 'reconstruction')}"
         return new, f"{count_of(len(new), 'image')} drawn {way[asked.how]}{short}, {fitted}"
 
+    @does
     def describe_filter(self, sent: DescribeFilter) -> FilterNote:
         catalogue, study = self._workspace.catalogue, self._studies.get(sent.study).id
         pool = pool_of(catalogue, sent, study)
@@ -432,6 +442,7 @@ class StudyDrafts:
             pool = pool_of(catalogue, sent, study)
         return FilterNote(note_of(pool, sent), pool.free, pool.unread)
 
+    @does
     def ask_model(self, sent: AskModelUnderTest) -> int:
         """Have the model under test look at what it has not seen yet: at how many runs."""
         catalogue, named = self._workspace.catalogue, next(filter(None, sent.filter.models), "")

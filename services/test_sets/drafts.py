@@ -20,7 +20,7 @@ from core.progress import OnCount
 from core.test_sets import LONGEST_NAME, CaseOfSet, SetEntry, SetVersion, Split, version_id
 from core.types import TaskKind
 from core.words import count_of, few_names
-from services.commands import Command, Commands, parts_of
+from services.commands import Command, Commands, does, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID, Ids
@@ -228,6 +228,7 @@ class TestSetDrafts:
         """A draft of the next version, with what is in this one. Raises UserError where there is a draft already."""
         return self._sets.begin_draft(version_of(self._workspace, reference).number)
 
+    @does
     def add_chosen(self, sent: AddToTestSet) -> Added:
         """Raises UserError where nothing is named, and where a filter finds other than the expected number."""
         named = [*sent.entries, *self._found(sent)]
@@ -273,6 +274,7 @@ class TestSetDrafts:
         added = self._sets.add(draft.number, entries)
         return Added(added, len(entries) - added)
 
+    @does
     def remove(self, sent: RemoveFromTestSet) -> dict[str, Any]:
         draft = self._draft(sent)
         removed = self._sets.remove(draft.number, sent.images)
@@ -282,6 +284,7 @@ class TestSetDrafts:
         self._removals.put(name, (draft.number, removed))
         return {"removed": len(removed), "removal": name}
 
+    @does
     def put_back(self, sent: PutBackInTestSet) -> dict[str, int]:
         """Raises UserError for a removal that is forgotten, or of another draft."""
         draft, held = self._draft(sent), self._removals.get(sent.removal)
@@ -293,6 +296,7 @@ class TestSetDrafts:
             )
         return {"put_back": self._sets.put_back(draft.number, held[1])}
 
+    @does
     def part(self, sent: PartTestSet) -> Parted:
         """Raises UserError for a draft whose images are of one task. A source of both is in both sets then."""
         draft = self._draft(sent)
@@ -317,10 +321,12 @@ class TestSetDrafts:
         names = (f"{name[: LONGEST_NAME - len(end)].rstrip()}{end}" for end in ends)
         return next(one for one in names if one.casefold() not in taken)
 
+    @does
     def relabel(self, sent: RelabelInTestSet) -> dict[str, int]:
         """Raises UserError for an image that is not in the draft."""
         return {"relabelled": self._sets.relabel(self._draft(sent).number, sent.images, sent.label)}
 
+    @does
     def set_split(self, sent: SetSplitInTestSet) -> dict[str, int]:
         """Raises UserError for an image that is not in the draft."""
         splits = dict.fromkeys(sent.images, sent.split)
@@ -333,7 +339,7 @@ class TestSetDrafts:
         self._sets.set_splits(draft.number, found)
         return result
 
-    def preview(self, *, sent: SplitTestSet) -> SplitResult:
+    def preview(self, sent: SplitTestSet) -> SplitResult:
         """Return what `split` would give, as far as it is known without opening a file. Raises UserError as `split`."""
         _, entries = self._to_split(sent)
         units, compared = self._known_units(entries)

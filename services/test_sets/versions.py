@@ -16,7 +16,7 @@ from core.images import file_hash
 from core.progress import OnCount
 from core.test_sets import SetEntry, SetVersion, ShownEntry, TestSet, version_id
 from core.words import few_names
-from services.commands import Command, Commands, Missing
+from services.commands import Command, Commands, Missing, does
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
 from services.test_sets.hashes import images_here
@@ -128,6 +128,7 @@ class Versions:
             },
         )
 
+    @does
     def show(self, asked: ShowTestSet) -> dict[str, Any]:
         """Raises Missing for an unknown version."""
         version = version_of(self._workspace, asked.version)

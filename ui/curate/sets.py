@@ -147,7 +147,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     def preview(request: Request) -> Mapping[str, Any]:
         """What a split would give."""
         split = SplitTestSet.of(_shares(dict(request.query_params)))
-        return {"words": preview_words(services.drafts.preview(sent=split), split)}
+        return {"words": preview_words(services.drafts.preview(split), split)}
 
     @fetched_at(app, "/curate/api/set-work")
     def work(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_st
 from evaluation.retraining.training import Arm, TrainingRecipe
 from evaluation.segmentation import IGNORED
 from services.changes import Changes
-from services.commands import Commands
+from services.commands import Commands, does
 from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
 from services.evaluation.model_files import found_here, keep_weights
 from services.evaluation.retraining import weights as weight_files
@@ -365,6 +365,7 @@ class Retrainings:
                 on_step(words, done, total)
         return said, trainings
 
+    @does
     def show(self, sent: ShowRetraining) -> dict[str, Any]:
         asked = self._evaluations.asked(sent)
         work = next(iter(self.work.of(about(asked))), None)

@@ -785,12 +785,12 @@ def test_a_split_is_told_before_it_is_made(workspace: Workspace) -> None:
     cases = [case for number in range(6) for case in run_of(workspace, number, [10 * number + 7, 10 * number + 8])]
     drafts, set_id = TestSetDrafts(workspace), set_with(workspace, cases)
     asked = SplitTestSet(test_set=set_id, train=0.5, test=0.5)
-    told = drafts.preview(sent=asked)
+    told = drafts.preview(asked)
     assert (told.groups, dict(told.splits), told.compared) == (6, {"train": 6, "test": 6}, False)
     assert not any(entry.split for entry in entries(workspace, draft(workspace, set_id))), "nothing is saved"
     assert not workspace.test_sets.hashes(entry.source for entry in entries(workspace, draft(workspace, set_id)))
     made = drafts.split(asked)
-    assert drafts.preview(sent=asked) == made and made.compared
+    assert drafts.preview(asked) == made and made.compared
 
 
 def test_a_page_of_a_version_is_filtered_and_counted(workspace: Workspace) -> None:
