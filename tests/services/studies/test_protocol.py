@@ -112,7 +112,7 @@ class Size:
 
 
 SMALL = Size(
-    at_random=60, misclassified=20, scenes=20, wrong=28, careful=9, min_seen=5, share=0.2, finished=20, near=0.03
+    at_random=60, misclassified=20, scenes=20, wrong=28, careful=9, min_seen=5, share=0.2, finished=8, near=0.03
 )
 FULL = Size(
     at_random=300, misclassified=100, scenes=90, wrong=50, careful=12, min_seen=8, share=0.1, finished=50, near=0.02
