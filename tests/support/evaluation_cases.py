@@ -29,10 +29,11 @@ from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.workspace import Workspace
-from tests.support.drawn import PIXELS
 from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 
+PIXELS = 96
+"""Side of the scenes, of which the models of the demo see all."""
 PATIENCE = 600
 """Seconds in which a model is loaded and has read the images, however busy the machine is."""
 READ_OBJECTS, READ_STREETS = 14, 4
