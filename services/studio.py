@@ -79,8 +79,16 @@ class Studio:
         self.states = RunStates(runs, notes, self.estimates, self.control_images, self.similarities)
         editing, settings = Editing(runs, notes), RunSettings(runs, notes)
         execution = Execution(
-            *(workspace, runs, driver, jobs, notes, editing),
-            *(self.states, self.estimates, self.control_images, self.previews),
+            workspace,
+            runs,
+            driver,
+            jobs,
+            notes,
+            editing,
+            self.states,
+            self.estimates,
+            self.control_images,
+            self.previews,
         )
         self.predictions.register(commands, runs, settings)
         self.tokens = ScriptTokens(workspace)
@@ -98,11 +106,25 @@ class Studio:
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
         """An example of everything, made by one press."""
         for service in (
-            *(runs, editing, settings, execution, Undoing(runs, notes, editing, settings)),
-            *(CombinationEdits(runs, settings), self.tokens, self.together),
-            *(Queries(runs, self.states, self.predictions), CurationDecisions(workspace)),
-            *(self.imports, CellPlans(runs, self.estimates), self.meaning, self.near_duplicates),
-            *(self.image_map, self.batches, self.evaluations, self.retrainings, self.example),
+            runs,
+            editing,
+            settings,
+            execution,
+            Undoing(runs, notes, editing, settings),
+            CombinationEdits(runs, settings),
+            Queries(runs, self.states, self.predictions),
+            CurationDecisions(workspace),
+            CellPlans(runs, self.estimates),
+            self.tokens,
+            self.together,
+            self.imports,
+            self.meaning,
+            self.near_duplicates,
+            self.image_map,
+            self.batches,
+            self.evaluations,
+            self.retrainings,
+            self.example,
         ):
             commands.take_on(service)
         commands.add(ScoreImages, lambda _: scoring_facts(score_workspace(workspace)))
