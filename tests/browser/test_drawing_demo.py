@@ -221,6 +221,7 @@ def test_presets_seeds_strengths_and_what_must_not_show_reach_the_image(page: Pa
     expect(page.locator("#gate-count")).to_have_text("1 image from 1 caption")
 
 
+@pytest.mark.soak
 def test_the_queue_is_in_sight_while_it_is_drawn_and_does_what_it_is_told(page: Page) -> None:
     first = page.evaluate("studio.run")
     page.evaluate("run => studio.send({ name: 'run-duplicate', fields: { run } })", first)

@@ -86,6 +86,7 @@ def test_the_run_is_duplicated_deleted_and_put_back(street: Street) -> None:
     expect(page.locator("#run-name")).to_have_value(SAMPLE)
 
 
+@pytest.mark.soak
 def test_a_saved_image_brings_its_run_to_another_workspace(street: Street, tmp_path: Path) -> None:
     page = street.page
     page.evaluate("run => studio.send({ name: 'open', fields: { run } })", street.run_id)

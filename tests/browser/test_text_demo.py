@@ -112,6 +112,7 @@ def test_a_card_says_its_state_and_running_again_reuses_what_is_fresh(desk: Desk
     assert lines(page).locator(".diff").all_inner_texts() == kept
 
 
+@pytest.mark.soak
 def test_the_caption_is_marked_edited_and_said_again(desk: Desk) -> None:
     page = desk.at_gate(STREET)
     caption = page.input_value("#caption-text")
@@ -150,6 +151,7 @@ def test_the_caption_is_marked_edited_and_said_again(desk: Desk) -> None:
     expect(stage(page, "caption")).to_contain_text("does not name the label “bird”")
 
 
+@pytest.mark.soak
 def test_keywords_are_ticked_added_reworded_dropped_refused_and_forced(desk: Desk) -> None:
     page = desk.at_gate(BIRD)
     kinds = set(stage(page, "keywords").locator(".chip .toggle small").all_inner_texts())
@@ -209,6 +211,7 @@ def test_keywords_are_ticked_added_reworded_dropped_refused_and_forced(desk: Des
     assert "label lost" not in line.inner_text()
 
 
+@pytest.mark.soak
 def test_alternatives_are_ticked_added_reworded_asked_for_and_flagged(desk: Desk) -> None:
     page = desk.at_gate(BIRD)
     colour = texts(stage(page, "keywords"))[0]

@@ -60,10 +60,10 @@ def write_out(workspace: Path, version: int, layout: str) -> None:
         export_version(opened, held, workspace / "out", layout, replace=True)
 
 
-OTHERS = [pytest.param(layout, marks=pytest.mark.soak) for layout in ("torchvision", "csv", "yolo")]
+OTHERS = [pytest.param(layout, marks=pytest.mark.soak) for layout in ("torchvision", "csv", "yolo", "webdataset")]
 
 
-@pytest.mark.parametrize("layout", ["imagefolder", "webdataset", "parquet", *OTHERS])
+@pytest.mark.parametrize("layout", ["imagefolder", "parquet", *OTHERS])
 def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path, peaks: Peaks) -> None:
     maker = Maker(tmp_path / "images")
     held = examples(maker, 240, 16, LONG)
@@ -75,7 +75,7 @@ def test_what_files_say_of_an_image_is_not_kept(layout: str, tmp_path: Path, pea
 
 
 @pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("layout", ["parquet", "webdataset"])
+@pytest.mark.parametrize("layout", ["parquet", pytest.param("webdataset", marks=pytest.mark.soak)])
 def test_the_images_within_a_table_are_not_kept(layout: str, packed: bool, tmp_path: Path, peaks: Peaks) -> None:
     """Rows come by 64, and some more are worked on at once."""
     maker = Maker(tmp_path / "images")
