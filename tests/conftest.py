@@ -50,11 +50,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest goes by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark browser tests, by their fixture. Put the groups that take longest first: what is short fills the gaps."""
+    """Mark browser tests, by their fixture. Put first what takes longest, so that what is short fills the gaps: the
+    groups, then the files with a browser, of which a long file takes long.
+    """
     for item in items:
         if "chromium_path" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-    items.sort(key=lambda item: _group(item.nodeid) is None)
+    sizes = {path: path.stat().st_size for path in {item.path for item in items} if path.parent.name == "browser"}
+    items.sort(key=lambda item: (_group(item.nodeid) is None, -sizes.get(item.path, 0)))
 
 
 def pytest_collection_finish() -> None:
@@ -116,7 +119,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
         def _assign_work_unit(self, node: WorkerController) -> None:
             """Give every third worker the last file and not the first. Files with a browser stand together and wait a
-            lot: so a worker that computes runs beside them, and not all wait at once and all compute later.
+            lot: so a worker that computes runs beside them, and not all wait at once and all compute later. They meet
+            at the shortest of these files.
             """
             if int(node.gateway.id.removeprefix("gw")) % 3 == 2:
                 self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
