@@ -267,7 +267,7 @@ def test_a_view_that_the_studio_holds_no_more_is_read_again(page: Page, server: 
     studio = server[1]
     opened(page, server, "?review=open&sort=oldest")
     number = int(page.evaluate("gallery.count"))
-    first = int(page.evaluate("gallery.now().id"))
+    first = int(page.wait_for_function("gallery.now()?.id").json_value())
     page.keyboard.press("a")
     page.wait_for_function("gallery.held && !gallery.review.waiting.length")
     expect(count(page)).to_have_text(str(number - 1))
@@ -287,23 +287,23 @@ def test_who_decides_on_stays_where_they_are_when_the_studio_holds_their_view_no
     opened(page, server, "?sort=oldest")
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    decided = int(page.evaluate("gallery.now().id"))
+    decided = int(page.wait_for_function("gallery.now()?.id").json_value())
     page.keyboard.press("a")
     page.wait_for_function("gallery.held && !gallery.review.waiting.length")
     hold_others(studio)
-    looked = page.evaluate("gallery.now().id")
+    looked = int(page.wait_for_function("gallery.now()?.id").json_value())
     page.keyboard.press("t")
     page.keyboard.type("later")
     page.keyboard.press("Enter")
     page.wait_for_function("!gallery.held && gallery.idle")
-    assert page.evaluate("[gallery.current, gallery.now().id]") == [4, looked]
+    page.wait_for_function("id => gallery.current === 4 && gallery.now()?.id === id", arg=looked)
     studio.commands.send("decide", {"entries": [decided], "verdict": "open"})
 
 
 def test_back_shows_the_image_that_was_looked_at(page: Page, server: tuple[str, Studio]) -> None:
     opened(page, server, "?-kind=segmentation")
     page.locator(".cell").nth(4).click()
-    looked = page.evaluate("gallery.now().id")
+    looked = int(page.wait_for_function("gallery.now()?.id").json_value())
     chip(page, "review:accepted").click()
     expect(chip(page, "review:accepted")).to_have_attribute("aria-pressed", "true")
     idle(page)
