@@ -84,6 +84,7 @@ def _take(page: Page, url: str, folder: Path, shown: Candidate) -> Iterator[Path
     page.goto(f"{url}curate/sets")
     camera.states("example-sets")
     page.get_by_role("link", name="Example: drawn things").first.click()
+    page.wait_for_selector("#set")
     if page.locator("#next").count():  # else there is a draft already
         page.click("#next")
     expect(page.locator("#before-release")).to_be_visible()
