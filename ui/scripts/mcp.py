@@ -99,6 +99,9 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
     """Answer what agents ask of the server that Gradio has mounted with this page."""
     mounted = page.mcp_server_obj
     assert mounted is not None, page.mcp_error
+    # An answer is one JSON object, not a stream of events. Caddy, as each proxy made with Go's library, breaks off a
+    # stream that begins in the moment in which it looks for the end of the request: one agent in ten got nothing.
+    mounted.manager.json_response = True
     server: Server[Any, Request] = mounted.mcp_server
     server.name, server.version, server.instructions = "DILLEMA Studio", version(), GUIDE.read_text(encoding="utf-8")
     # Whatever Gradio answers now, or in a version to come, but the question whether the server is there.
@@ -119,7 +122,7 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
         try:
             with in_sentences(_request(server)):
                 if name == endpoint_of(WatchJob):
-                    return _plain(await _watch(server, given, services))
+                    return _plain(await _watch(given, _request(server), services))
                 if name in slow:
                     return await _call_awaited(*slow[name], given, _request(server), services)
                 if name not in known:
@@ -204,23 +207,15 @@ def _result(done: Plain, request: Request) -> types.CallToolResult:
     return _plain(done)
 
 
-async def _watch(server: Server[Any, Request], given: Mapping[str, Any], services: Services) -> Plain:
-    """What is known of a job at its end, or when the time is up. Tells on the way how far it is, where that was asked.
-
-    Whoever calls may go away: then this ends, and the job goes on.
-    """
-    context, told, end = server.request_context, list[Plain](), time.monotonic() + WATCH_SECONDS
-    progress = context.meta.progressToken if context.meta is not None else None
-    async with aclosing(watching(given, _request(server), services)) as looks:
+async def _watch(given: Mapping[str, Any], request: Request, services: Services) -> Plain:
+    """What is known of a job at its end, or when the time is up. The job goes on when nobody waits for it."""
+    end = time.monotonic() + WATCH_SECONDS
+    async with aclosing(watching(given, request, services)) as looks:
         async for facts in looks:
+            known = facts
             if time.monotonic() >= end:
-                return facts
-            told.append(facts)
-            if progress is not None:
-                said = f"{facts['state']} {facts['stage']}: {facts['note']} ({facts['done']} of {facts['total']})"
-                to = str(context.request_id)
-                await context.session.send_progress_notification(progress, len(told), None, said, to)
-    return told[-1]
+                break
+    return known
 
 
 def _plain(data: Plain, failed: bool = False) -> types.CallToolResult:

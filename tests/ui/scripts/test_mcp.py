@@ -9,8 +9,9 @@ import base64
 import io
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 from PIL import Image
 
+import ui.scripts.mcp
 from services.studio import Studio
 from tests.support.called import callers, made_token, picture, shown
 from tests.support.explorer import held_drawing, text_run
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
-from ui.scripts.endpoints import offered
+from ui.scripts.endpoints import offered, watching
 from ui.scripts.mcp import GUIDE, PROMPT
 from ui.security.guard import MCP
 
@@ -194,7 +196,7 @@ def test_the_guide_names_tools_that_there_are(served: Served) -> None:
         assert word in names | fields | answers | upload or any(name.startswith(begins) for name in names), word
 
     reply = httpx.post(f"{url}gradio_api/mcp/", json=INITIALIZE, headers=ACCEPT).text
-    said = json.loads(reply.partition("data: ")[2])["result"]
+    said = json.loads(reply)["result"]
     assert (said["instructions"], said["serverInfo"]["name"]) == (text, "DILLEMA Studio")
 
 
@@ -265,25 +267,35 @@ def test_a_mistake_is_told_in_one_sentence_with_its_field(
     assert said.startswith(sentence) and at == field
 
 
-def test_an_agent_that_goes_away_leaves_the_job_at_work(served: Served) -> None:
-    """It is told how far the job is while it waits; another one cancels the next job and sees the end of the first."""
+def after_the_first_look(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Have this done in the server when `watch_job` has looked at its job for the first time."""
+
+    async def watched(*given: Any) -> AsyncIterator[Any]:
+        async with aclosing(watching(*given)) as looks:
+            async for facts in looks:
+                act()
+                yield facts
+
+    monkeypatch.setattr(ui.scripts.mcp, "watching", watched)
+
+
+def test_an_agent_that_goes_away_leaves_the_job_at_work(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one cancels the next job and sees the end of the first."""
     url, studio = served
     runs = [text_run(studio), text_run(studio)]
-    steps: list[str | None] = []
+    looked = threading.Event()
 
     async def watch_a_little(session: ClientSession) -> None:
-        with anyio.CancelScope() as left:
-
-            async def step(progress: float, total: float | None, message: str | None) -> None:
-                steps.append(message)
-                left.cancel()
-
-            await session.call_tool("watch_job", {"job": first}, progress_callback=step)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.call_tool, "watch_job", {"job": first})
+            assert await anyio.to_thread.run_sync(looked.wait, 60)
+            tasks.cancel_scope.cancel()
 
     with held_drawing(studio) as generator:
         first, second = (told(url, "generate", run=run)["job"]["job"] for run in runs)
-        asked(url, watch_a_little)
-        assert steps and "generation" in str(steps[0])
+        with monkeypatch.context() as patch:
+            after_the_first_look(patch, looked.set)
+            asked(url, watch_a_little)
         assert [job["job"] for job in told(url, "list_jobs")["jobs"]] == [first, second]
         told(url, "queue_cancel", job=second)
         assert told(url, "show_job", job=second)["state"] == "cancelled"
@@ -382,20 +394,17 @@ def test_a_token_that_only_looks_leaves_no_file(locked: Served, tokens: dict[str
     assert files() == before
 
 
-def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(locked: Served) -> None:
+def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(
+    locked: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, studio = locked
     made = made_token(studio, "watcher")
     run = text_run(studio)
 
-    async def work(session: ClientSession) -> Any:
-        async def withdraw(progress: float, total: float | None, message: str | None) -> None:
-            studio.commands.send("withdraw-token", {"token": made.token.id})
-
-        return await session.call_tool("watch_job", {"job": job}, progress_callback=withdraw)
-
+    after_the_first_look(monkeypatch, lambda: studio.commands.send("withdraw-token", {"token": made.token.id}))
     with held_drawing(studio) as generator:
         job = told(url, "generate", shown(made.text), run=run)["job"]["job"]
-        ended = asked(url, work, shown(made.text))
+        ended = asked(url, lambda session: session.call_tool("watch_job", {"job": job}), shown(made.text))
         assert ended.isError and "goes on without being watched" in ended.structuredContent["error"]
         generator.let_all()
         until(lambda: not studio.jobs.active())
