@@ -163,9 +163,9 @@ class Gallery:
         """The WebP files of their thumbnails, b"" for each that is not made yet."""
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
-    def count(self, view: View) -> Count:
-        """How many images a view has."""
-        known = self._known(view)
+    def count(self, view: View, held: str = "") -> Count:
+        """Count the images of a view, or those that were held for it."""
+        known = self._held.get(held) or self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
         return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.filter)

@@ -485,6 +485,54 @@ def test_a_filter_is_pressed_by_the_space_bar(page: Page, server: tuple[str, Stu
     expect(page.locator("#count")).to_have_text(str(studio.workspace.catalogue.count(wanted).number))
 
 
+def test_images_that_come_while_somebody_decides_move_none_from_under_them(
+    page: Page, server: tuple[str, Studio]
+) -> None:
+    url, studio = server
+    opened(page, url, "?review=open")  # the newest first: what comes now goes before all of these
+    page.keyboard.press("Enter")
+    ids = [int(page.evaluate("place => gallery.cell(place).id", place)) for place in range(4)]
+    fill(studio.workspace, 1, VARIANTS, seed=2, pixels=32)
+    for number in ids[:3]:
+        assert current(page) == number
+        page.keyboard.press("r")
+        page.keyboard.press("2")
+    saved(page)
+    page.wait_for_function("gallery.idle")
+    assert current(page) == ids[3]
+    page.keyboard.press("u")
+    until(lambda: entry(studio, ids[2]).verdict == "open")
+    saved(page)
+    page.wait_for_function("gallery.idle")
+    expect(page.locator("#detail")).to_have_attribute("data-entry", str(ids[2]))
+    assert current(page) == ids[2]
+    assert f"/{entry(studio, ids[2]).image_sha}." in str(page.locator("#large-result").get_attribute("src"))
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("before => (gallery.now()?.id ?? before) !== before", arg=ids[2])
+    assert current(page) == ids[3]
+
+
+def test_an_image_that_is_looked_at_shows_what_was_decided_of_all_that_are_selected(
+    page: Page, server: tuple[str, Studio]
+) -> None:
+    url, studio = server
+    late = HeldBack()
+    opened(page, url)
+    for _ in range(2):
+        page.keyboard.press("Shift+ArrowRight")
+    looked_at = current(page)
+    verdict = "rejected" if entry(studio, looked_at).verdict == "accepted" else "accepted"
+    expect(page.locator("#detail")).to_have_attribute("data-entry", str(looked_at))
+    with routed(page, "**/curate/api/decide", late):
+        page.keyboard.press("a" if verdict == "accepted" else "r")
+        if verdict == "rejected":
+            page.keyboard.press("2")
+        expect(page.locator("#selection")).not_to_be_visible()
+        late.let_through()
+        saved(page)
+    expect(page.locator("#verdict")).to_have_attribute("data-verdict", verdict)
+
+
 def test_decisions_wait_while_the_studio_does_not_answer(page: Page, server: tuple[str, Studio]) -> None:
     url, studio = server
     opened(page, url, "?review=accepted&sort=oldest")

@@ -55,6 +55,7 @@
         else if (unsaved && !review.waiting.length) gallery.say("");
         if (!review.waiting.length) unsaved = false;
         if (name !== "decide" || fields.filter !== undefined) await gallery.again();
+        else if (fields.entries.includes(gallery.now()?.id)) gallery.panelAgain();
         if (name === "undo-decision" && !fields.decision && result.entry) await back(result.entry);
       } catch (error) {
         const number = review.waiting.length;
@@ -85,9 +86,11 @@
   async function hold() {
     const { view } = gallery;
     if (gallery.held) return;
-    let held = "";
-    try { ({ held } = await wire.post("/curate/api/hold", { view })); } catch (error) { if (unanswered(error) || error.status === 401) throw error; }
-    if (view === gallery.view) gallery.held = held;
+    let held = "", count = 0;
+    try { ({ held, count } = await wire.post("/curate/api/hold", { view })); } catch (error) { if (unanswered(error) || error.status === 401) throw error; }
+    if (!held || view !== gallery.view) return;
+    const by = await gallery.holdsNow(held, count);
+    if (anchor !== null) anchor += by;
   }
   function post(name, fields, quiet, rest = {}) {
     gallery.busy();
@@ -126,7 +129,7 @@
     const several = gallery.chosen.size > 0;
     mark(ids, (cell) => { cell.verdict = verdict; });
     post("decide", { entries: ids, verdict, reason, ...(review.session ? { session: review.session } : {}) }, !several);
-    if (several) { clear(); gallery.panelAgain(); } else step(1);
+    if (several) clear(); else step(1);
   }
 
   // ---- Asking for a reason, a tag, a label: one window, with what is used most as digits

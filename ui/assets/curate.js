@@ -43,6 +43,12 @@
     for (const [at, { request, end }] of coming) if (end < from || at > to) { request.abort(); coming.delete(at); }
     need(from, to);
   }
+  // What is on its way is not waited for any more: the number of what is asked for from now on.
+  function letGo() {
+    for (const { request } of coming.values()) request.abort();
+    coming.clear();
+    return (generation += 1);
+  }
   // Asks for what is missing of these places, each only once.
   function need(from, to) {
     for (let place = from; place < to; place += 1) {
@@ -422,9 +428,7 @@
   }
   async function goTo(view, { push = true, at = 0, pick = null }) {
     gallery.aimed = view;
-    const mine = ++generation;
-    for (const { request } of coming.values()) request.abort();
-    coming.clear();
+    const mine = letGo();
     const some = columns * (Math.ceil(height / row) + 1);
     const query = { view, at: Math.max(0, at), n: Math.min(MOST_ASKED, Math.max(12, some)), thumbs: Math.min(MOST_ASKED, some) };
     const meaning = /(^|&)(like|near|picture|alike)=/.test(view);
@@ -455,8 +459,8 @@
     if (gallery.count) afterSeen(totals); else totals();
   }
   // At which place of a view an image stands; null where it is not in it.
-  const placeIn = async (view, entry) => {
-    try { return (await wire.get("/curate/api/place", { entry, view, ...(gallery.held ? { held: gallery.held } : {}) })).place; } catch { return null; }
+  const placeIn = async (view, entry, held = gallery.held) => {
+    try { return (await wire.get("/curate/api/place", { entry, view, ...(held ? { held } : {}) })).place; } catch { return null; }
   };
   // Goes to an image of the view, wherever it stands; to none where it is not in it.
   gallery.pickEntry = async (entry) => {
@@ -464,6 +468,31 @@
     if (place === null || view !== gallery.aimed) return false;
     gallery.pick(place);
     return true;
+  };
+  // The studio holds the images of the view from now on. Some may have come or gone since the page asked for its own: then
+  // the image that is looked at gets the place that it has among them. Returns by how many places it moved.
+  gallery.holdsNow = async (held, count) => {
+    const { view } = gallery;
+    const known = [...cells].filter(([place]) => place <= gallery.current).sort(([one], [other]) => other - one);
+    let by = 0;
+    for (const [place, { id }] of known.slice(0, 3)) {   // somebody else may have decided the first of them
+      const now = await placeIn(view, id, held);
+      if (now !== null) { by = now - place; break; }
+    }
+    if (view !== gallery.view) return 0;
+    gallery.held = held;
+    if (!by && count === gallery.count) return 0;
+    letGo();
+    const before = [...cells];
+    cells.clear();
+    stale.clear();
+    for (const [place, cell] of before) if (place + by >= 0) { cells.set(place + by, cell); stale.add(place + by); }
+    for (const [id, place] of gallery.chosen) gallery.chosen.set(id, place + by);
+    gallery.count = count;
+    measure();
+    draw();
+    if (gallery.current !== null) gallery.pick(gallery.current + by, true);
+    return by;
   };
   // The studio was started anew, or many others looked at theirs: which images the view held is not known any more.
   async function forgotten() {
@@ -494,9 +523,7 @@
   gallery.again = () => whole(readAgain());
   async function readAgain() {
     await gallery.going;
-    generation += 1;
-    for (const { request } of coming.values()) request.abort();
-    coming.clear();
+    letGo();
     for (const place of cells.keys()) stale.add(place);   // who decides on meanwhile sees them, and means them
     draw();
     await totals();

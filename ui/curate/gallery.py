@@ -93,7 +93,12 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
             return refusal(error)
         return JSONResponse({"picture": picture})
 
-    add_posted(app, "/curate/api/hold", lambda sent: {"held": gallery.hold(View.read(str(sent.get("view", ""))))})
+    def hold(sent: Mapping[str, Any]) -> Mapping[str, Any]:
+        view = View.read(str(sent.get("view", "")))
+        held = gallery.hold(view)
+        return {"held": held, "count": gallery.count(view, held).number}
+
+    add_posted(app, "/curate/api/hold", hold)
     for name in SENT:
         add_command(app, commands, name)
 

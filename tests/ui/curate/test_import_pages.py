@@ -22,6 +22,7 @@ from core.images import png_of
 from services.studio import Studio
 from tests.support.serving import until
 from tests.support.set_cases import picture
+from ui.curate.gallery import add_gallery
 from ui.curate.imports import add_imports
 from ui.security.request_limits import BodyLimit, Limit
 
@@ -32,6 +33,7 @@ HOSTILE = "<script>alert(1)</script>"
 def client(studio: Studio) -> Iterator[TestClient]:
     app = FastAPI()
     add_imports(app, studio.commands, studio.imports)
+    add_gallery(app, studio.commands, studio.gallery)
     with TestClient(app) as made:
         yield made
     studio.imports.close()
@@ -68,6 +70,12 @@ def page(client: TestClient, path: str, status: int = 200) -> str:
     body = reply.text[reply.text.index("<main") :]
     assert "<script" not in body
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_the_gallery_calls_the_import_as_its_page_does(client: TestClient) -> None:
+    link = re.search(r'<a href="(/curate/import)"[^>]*>([^<]+)</a>', client.get("/curate/").text)
+    assert link is not None
+    assert f"<h1>{link[2]}</h1>" in client.get(link[1]).text
 
 
 def test_an_archive_comes_in_and_into_a_test_set(studio: Studio, client: TestClient) -> None:
