@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -131,6 +131,11 @@ class ImageHashes:
     """`core.images.image_sha` of it."""
     perceptual: int
     """`core.perceptual_hashes.perceptual_hash` of it, 64 bits."""
+
+
+def split_to_load(splits: Collection[Split]) -> Split:
+    """Return the split that the shown lines of code load: the test split, else another one of `splits`."""
+    return next((split for split in ("test", "validation", "train", "") if split in splits), "test")
 
 
 def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float], entries: Iterable[SetEntry]) -> bytes:

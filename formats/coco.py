@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from core.errors import UserError
 from core.masks import UNLABELLED
+from core.test_sets import split_to_load
 from formats import rle
 from formats.draft import Draft, Picture
 from formats.files import Files, by_form, is_image, joined, names_by_form, stamp_of
@@ -67,7 +68,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
         about = {"info": {"description": "DILLEMA Studio test set"}, "licenses": [], **held, "categories": categories}
         data = json.dumps(about, ensure_ascii=False, separators=(",", ":")).encode()
         draft.put(f"annotations/instances_{split_folder(split, 'val')}.json", data)
-    first_split = split_folder(next(iter(splits), ""), "val")
+    first_split = split_folder(split_to_load(splits), "val")
     return Description(
         "from pycocotools.coco import COCO\n\n"
         f'images = COCO("SET/annotations/instances_{first_split}.json")  # their files lie in SET/{first_split}',

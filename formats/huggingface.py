@@ -13,6 +13,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from core.errors import UserError
+from core.test_sets import split_to_load
 from formats.columns import ArrowFile, ParquetFile, class_names, features_of, with_class_names
 from formats.common import in_shards, pair_of_files, read_row, split_in, splits_of
 from formats.draft import Draft
@@ -53,8 +54,9 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
                 draft.record(picture, image, mask)
     kinds = ("images", "masks") if draft.masks else ("images",)
     splits = [split_folder(split) for split in splits_of(examples)]
+    first = split_folder(split_to_load(splits_of(examples)))
     return Description(
-        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{splits[0]}")',
+        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{first}")',
         (
             ("SPLIT/images/", "the images"),
             *([("SPLIT/masks/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
@@ -83,8 +85,9 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
                 mask = None if picture.mask is None else {"bytes": picture.mask, "path": path}
                 add({"image": {"bytes": picture.data, "path": path}, "mask": mask, **picture.row})
                 draft.record(picture, place, place if mask else None)
+    first = split_folder(split_to_load(splits_of(examples)))
     return Description(
-        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{next(iter(splits))}")',
+        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{first}")',
         (("data/SPLIT-NUMBER.parquet", "a row an image, with image and mask inside"),),
         shards="data/*.parquet",
         configs=tuple((split, (f"data/{split}-*.parquet",)) for split in splits),

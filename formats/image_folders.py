@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from core.errors import UserError
+from core.test_sets import split_to_load
 from formats.common import (
     class_list_of,
     is_sheet,
@@ -69,7 +70,7 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
     for picture in draft.pictures(examples, named):
         draft.record(picture, *named(picture.example), details)
     draft.classes["folders"] = {folder: label for label, folder in folders.items()}
-    first = split_folder(splits_of(examples)[0])
+    first = split_folder(split_to_load(splits_of(examples)))
     return Description(
         f'from torchvision.datasets import ImageFolder\n\nimages = ImageFolder("SET/{first}")',
         (

@@ -16,6 +16,7 @@ from core import class_tables
 from core.errors import UserError
 from core.images import opened, png_of
 from core.masks import UNLABELLED
+from core.test_sets import split_to_load
 from formats.common import read_classes, require_each, splits_of
 from formats.draft import Draft, Picture
 from formats.files import Files, Inner, images_in, joined, open_files
@@ -59,7 +60,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
         details = ("classes of masks", "splits") if example.split else ("classes of masks",)
         draft.record(picture, image, mask, details, mask_numbers={str(new): old for old, new in numbers.items()})
     draft.classes["masks"] = {str(number): name for number, name in common.items()}
-    first = split_folder(splits_of(examples)[0] or "test", "val")
+    first = split_folder(split_to_load(splits_of(examples)) or "test", "val")
     return Description(
         "from torchvision.datasets import Cityscapes\n\n"
         f'images = Cityscapes("SET", split="{first}", mode="fine", target_type="semantic")',

@@ -13,10 +13,11 @@ from contextlib import suppress
 from core.errors import UserError
 from core.images import MAX_BYTES
 from core.imports import ImportRow
-from formats.common import in_shards, read_row, split_in
+from core.test_sets import split_to_load
+from formats.common import in_shards, read_row, split_in, splits_of
 from formats.draft import Draft
 from formats.files import Files, is_image, tar_members
-from formats.naming import SPLIT_OF, Names, standard
+from formats.naming import SPLIT_OF, Names, split_folder, standard
 from formats.pages import CLASSES, Description
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, mask_opener, numbered, opener
 from formats.tables import class_list
@@ -33,10 +34,8 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
     """WebDataset: SPLIT-NUMBER.tar with KEY.png, KEY.json, KEY.cls and KEY.mask.png for each example."""
     numbers = {label: number for number, label in enumerate(draft.classes["labels"])}
     names = Names()
-    first = ""
     for split, number, group in in_shards(draft.pictures(examples)):
         shard = f"{split}-{number:06d}.tar"
-        first = first or shard
         with draft.stream(shard) as file, tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
             for picture in group:
                 example = picture.example
@@ -51,6 +50,7 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
                 draft.record(
                     picture, f"{shard}/{key}.png", f"{shard}/{key}.mask.png" if picture.mask is not None else None
                 )
+    first = f"{split_folder(split_to_load(splits_of(examples)))}-000000.tar"
     return Description(
         f'import webdataset\n\nimages = webdataset.WebDataset("SET/{first}", shardshuffle=False).decode("pil")',
         (("SPLIT-NUMBER.tar", "of each example .png, .json, .cls (the number of its label) and .mask.png"),),

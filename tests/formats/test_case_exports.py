@@ -177,6 +177,13 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.parametrize("layout", ("imagefolder", "torchvision", "coco", "cityscapes", "webdataset", "parquet"))
+def test_the_card_loads_the_test_split_of_a_set_that_has_one(layout: str, maker: Maker, tmp_path: Path) -> None:
+    folder = export(SET, masked(maker), tmp_path / "out", layout)
+    lines = (folder / "README.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    assert re.findall(r"\b(train|val|validation|test|unsplit)\b", lines.replace("_", " "))[:1] == ["test"], lines
+
+
 @pytest.mark.parametrize("layout", LAYOUTS_WRITTEN)
 def test_the_card_and_the_manifest_count_what_the_files_of_the_format_do_not_say(
     layout: str, maker: Maker, tmp_path: Path

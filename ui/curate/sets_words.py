@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from core.image_filter import ImageFilter
-from core.test_sets import SPLITS, EntryCount, Review, SetVersion, ShownEntry, Split, TestSet
+from core.test_sets import SPLITS, EntryCount, Review, SetVersion, ShownEntry, Split, TestSet, split_to_load
 from services.test_sets.drafts import Readiness
 from services.work_queue import WorkView
 from ui.explore.parts import Tone
@@ -52,7 +52,7 @@ class FormatWords:
 
     def line_of(self, folder: str, splits: Collection[Split]) -> str:
         """The line that loads an unpacked folder: its test split, or one that it has."""
-        split = next((one for one in ("test", "validation", "train", "") if one in splits), "test")
+        split = split_to_load(splits)
         return self.line.replace("test", self.folders.get(split, split)).replace("SET", folder)
 
 
