@@ -92,6 +92,18 @@ def test_small_sets_show_how_many_test_cases_are_wrong_in_place_of_figures(made_
         assert told in part and "<details" not in part
 
 
+def test_cases_of_one_source_fail_together_only_where_they_do(made_once: MadeOnce, tmp_path: Path) -> None:
+    with workspace_in(scenes_that_are_read(made_once, tmp_path)) as workspace:
+        service = service_of(workspace)
+        found = service.evaluate(BIRDS)
+        service.close()
+    assert found.effectiveness is not None
+    for effect, words in ((1.0, "fail like any others: design effect 1.0"), (1.6, "fail together: design effect 1.6")):
+        clustering = replace(found.effectiveness.clustering, design_effect=effect, effective=140 / effect)
+        held = replace(found, effectiveness=replace(found.effectiveness, clustering=clustering))
+        assert f"cases of one source {words}" in str(result_part(held, Links()))
+
+
 def test_the_list_offers_the_whole_gallery_kind_by_kind_where_there_are_images(tmp_path: Path) -> None:
     with workspace_in(tmp_path) as workspace:
         service = service_of(workspace)
