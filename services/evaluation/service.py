@@ -21,6 +21,7 @@ from core.latest import Latest
 from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.types import TaskKind
+from core.words import few_names
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
 from pipeline.profiles.profile import Profile
 from services.changes import Changes
@@ -139,6 +140,17 @@ class EvaluationService:
         for model, choice in self._choices(subject):
             found.setdefault(model, choice)
         return tuple(found.values())
+
+    def title(self, wanted: UnderTestSettings) -> str:
+        """Name of a model for page and report. Where other models have the same name, its differing settings follow."""
+        title, stored = title_of(wanted), self.predicting.stored(wanted)
+        others = [
+            UnderTestSettings.model_validate(asked.settings)
+            for asked in self._workspace.models_under_test.all()
+            if stored is None or asked.model.key != stored.key
+        ]
+        differing = settings_words(wanted, [one for one in others if title_of(one) == title])
+        return f"{title} ({differing})" if differing else title
 
     def choice(self, key: str, subject: Subject | None = None) -> ModelChoice:
         """The choice of a key, also where `models` shows the same model by other settings. Raises UserError."""
@@ -331,7 +343,7 @@ class EvaluationService:
         masks = MaskValidity(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
             masks = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
-        mapping, title = self.class_map(asked, cases, stored), title_of(asked.model)
+        mapping, title = self.class_map(asked, cases, stored), self.title(asked.model)
         votes, pending = self._workspace.case_columns.outcomes(), self.pending(asked)
         score = partial(self._scored, cases, votes)
         studies = self._study_votes.of(votes, cases.table.test_case[cases.generated.row])
@@ -399,7 +411,7 @@ class EvaluationService:
         ) -> tuple[str, ModelChoice]:
             read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
             key = model_choice_key(wanted)
-            shown = ModelChoice(key, title_of(wanted), kind, wanted, from_profile, read)
+            shown = ModelChoice(key, self.title(wanted), kind, wanted, from_profile, read)
             return (key if stored is None else stored.key), shown
 
         for kind in kinds:
@@ -470,6 +482,19 @@ def title_of(wanted: UnderTestSettings) -> str:
     if wanted.source in ("file", "onnx") or (wanted.source == "transformers" and not wanted.name):
         return f"{wanted.name} {Path(wanted.file).name}".strip()
     return wanted.title
+
+
+def settings_words(wanted: UnderTestSettings, others: Sequence[UnderTestSettings]) -> str:
+    """The settings in which a model differs from `others`, such as "mean 0.5, std of the file"; "" for none."""
+    said = list[str]()
+    for name in ("size", "mean", "std", "layout", "classes"):
+        value = getattr(wanted, name)
+        if any(getattr(one, name) != value for one in others):
+            said.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
+    folder, *folders = (Path(one.file).parent.name for one in (wanted, *others))  # of an upload the hash of its bytes
+    if any(one != folder for one in folders):
+        said.append(f"file in {folder[:12]}")
+    return ", ".join(said)
 
 
 def work_facts(view: WorkView) -> dict[str, Any]:

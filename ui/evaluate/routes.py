@@ -25,7 +25,7 @@ from services.evaluation.commands import (
 )
 from services.evaluation.facts import file_of
 from services.evaluation.retraining.jobs import Retrainings, TrainedModel
-from services.evaluation.service import LOOKING, EvaluationService, about, about_control, model_choice_key, title_of
+from services.evaluation.service import LOOKING, EvaluationService, about, about_control, model_choice_key
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
 from services.work_queue import WorkView
@@ -113,7 +113,7 @@ class _Pages:
         drawing = service.controls.work.of(about_control(asked.subject)) if service.controls is not None else ()
         control = next(iter(drawing), None)
         subject = service.view(asked.subject)
-        title = title_of(asked.model)
+        title = service.title(asked.model)
         if subject.problem:
             return Stand(place, subject, title, None, Pending(0, 0), refused=subject.problem)
         work = next(iter(service.work.of(about(asked))), None)
