@@ -263,7 +263,7 @@ class Evaluation:
         self._notes += worth_words(validity)
         worst = sorted({entry for rows in tables.values() for row in rows for entry in row.worst})
         shas = table.images.of(table.rows_of(np.array(worst, np.int64)))
-        return Evaluated(
+        evaluated = Evaluated(
             subject=self.cases.view,
             model=self.title,
             kind=self.model.identity.kind,
@@ -280,6 +280,7 @@ class Evaluation:
             score=None if isinstance(score, str) else score.view,
             **of_its_kind,
         )
+        return replace(evaluated, notes=(*filter(None, [evaluated.doubt]), *evaluated.notes))
 
     # Edits
 
@@ -350,9 +351,11 @@ class Evaluation:
                 "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
             ]
         stratum, names = strata_of(cases, right == WRONG)
+        named = few_names([f"“{one.title}”" for one in votes.studies])
         notes = [
+            f"Images were judged in the {'studies' if len(votes.studies) > 1 else 'study'} {named}.",
             "What validity does is right where the judged images are a random sample within each stratum "
-            f"({' or '.join(STANDING[cases.view.kind or 'classification'])}, by edit type)."
+            f"({' or '.join(STANDING[cases.view.kind or 'classification'])}, by edit type).",
         ]
         chance, score = None, self._scored.result()
         if isinstance(score, str):

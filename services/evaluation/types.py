@@ -29,6 +29,9 @@ CellKind = Literal[
     "edit type", "keyword", "alternative",
 ]  # fmt: skip
 
+MOST_WRONG, LEAST_MIOU = 0.5, 0.25
+"""A model with a larger error, or a smaller mIoU, on the originals is probably not asked as it was trained."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -212,6 +215,22 @@ class Evaluated:
     """Of the chance that people find an image valid; None where none can be learnt."""
     unchecked: int = 0
     """Of a segmenter: how many masks of test cases wait for the segmenter of the checks."""
+
+    @property
+    def doubt(self) -> str:
+        """A sentence where the model does so badly on the originals that it may not be asked right; else ""."""
+        error = self.effectiveness.error_original.value if self.effectiveness is not None else None
+        miou = self.segmentation.miou_original.value if self.segmentation is not None else None
+        if error is not None and error > MOST_WRONG:
+            does = "is wrong on most originals"
+        elif miou is not None and miou < LEAST_MIOU:
+            does = f"reaches a mIoU of only {100 * miou:.1f} % on the originals"
+        else:
+            return ""
+        return (
+            f"The model {does}, before any edit. Check how it is asked (size, mean, std, order of classes) and what "
+            "the labels are for it."
+        )
 
     @property
     def sensitivity(self) -> Mapping[str, tuple[SensitivityRow, ...]]:

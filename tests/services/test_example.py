@@ -85,6 +85,9 @@ def test_the_example_has_each_part_and_says_that_its_votes_are_simulated(example
         require_whole(studio)
         (study,) = studio.workspace.studies.all()
         assert "simulated" in study.name and "no person" in study.rules.instructions
+        things = next(one.version for one in studio.example.view().sets if "things" in one.title)
+        found = studio.evaluations.evaluate(EvaluationQuestion(Subject(things), model_of("classification")))
+        assert f"Images were judged in the study “{study.name}”." in found.notes
         workers = studio.workspace.studies.workers.of_study(study.id)
         assert workers and all("simulated" in worker.id for worker in workers)
         card = parts_of(studio, "")["start"]

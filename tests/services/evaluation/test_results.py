@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,8 @@ from tests.support.made_once import MadeOnce
 from tests.support.set_cases import picture, run_of
 from tests.support.study_desk import crew, rules, vote
 from ui.evaluate.comparing import comparison_part
-from ui.evaluate.words import Place
+from ui.evaluate.result import result_part
+from ui.evaluate.words import Links, Place
 
 pytestmark = pytest.mark.slow
 
@@ -441,6 +443,24 @@ def test_what_is_unmapped_is_told_before_and_a_file_has_the_last_word(whole: Eva
         whole.mapping(EvaluationQuestion(OBJECTS, CLASSIFIER, "label,model class\nbird\n"))
 
 
+@pytest.mark.parametrize(("asked", "does"), [(BIRDS, "is wrong on most originals"), (ROADS, "reaches a mIoU of only")])
+def test_a_model_that_does_badly_on_most_originals_is_told_to_be_checked(
+    workspace: Workspace, service: EvaluationService, asked: EvaluationQuestion, does: str
+) -> None:
+    """Such as one whose classes stand in another order: its figures alone look like those of a weak model."""
+    fill(workspace, 6, road=asked is ROADS, fair=True)
+    read_all(service, asked)
+    right = service.evaluate(asked)
+    assert right.doubt == "" and "Check how" not in str(result_part(right, Links()))
+    taken = [(row.label, row.classes[0]) for row in right.mapping.mapped]
+    moved = zip([label for label, _ in taken], [*(one for _, one in taken[1:]), taken[0][1]], strict=True)
+    lines = [f"{label},{one}" for label, one in moved]
+    wrong = service.evaluate(replace(asked, mapping="\n".join(["label,model class", *lines])))
+    assert wrong.doubt.startswith(f"The model {does}") and "Check how it is asked (size" in wrong.doubt
+    assert str(result_part(wrong, Links())).count("Check how it is asked") == 1
+    assert wrong.doubt in file_of(wrong, "markdown").decode()
+
+
 def test_files_say_the_same_and_hold_no_nan(whole: EvaluationService) -> None:
     for asked in (BIRDS, ROADS):
         evaluated = whole.evaluate(asked)
@@ -510,6 +530,8 @@ def test_votes_say_how_many_faults_are_valid(workspace: Workspace, service: Eval
     assert validity.as_measured.value == pytest.approx(len(wrong) / 60)
     assert validity.by_strata.low is not None and validity.by_strata.low < valid / 60
     assert {row.name.partition(", ")[0] for row in validity.rows} == {"wrong", "right"}
+    told = "Images were judged in the study “Birds”."
+    assert told in service.evaluate(BIRDS).notes and told in file_of(service.evaluate(BIRDS), "markdown").decode()
     assert "are wrong and valid" in service.evaluate(BIRDS).answer
 
 
@@ -550,6 +572,24 @@ def test_masks_that_are_missing_are_told(workspace: Workspace, service: Evaluati
     evaluated = service.evaluate(ROADS)
     assert evaluated.segmentation is not None and evaluated.segmentation.cases == 10
     assert "1 of 11 test cases have no mask." in evaluated.notes and not evaluated.pending.left
+
+
+def test_models_of_one_name_are_told_apart(workspace: Workspace, service: EvaluationService) -> None:
+    """Such as one file, first with a wrong mean and then with the right one."""
+    fill(workspace, 3)
+    read_all(service, BIRDS)
+    assert service.evaluate(BIRDS).model == "classifier.safetensors"
+    other = replace(BIRDS, model=CLASSIFIER.model_copy(update={"mean": "0.1, 0.1, 0.1", "std": "0.9, 0.9, 0.9"}))
+    read_all(service, other)
+    titles = {one.title for one in service.models(OBJECTS)}
+    assert titles == {
+        "classifier.safetensors (mean of the file, std of the file)",
+        "classifier.safetensors (mean 0.1, 0.1, 0.1, std 0.9, 0.9, 0.9)",
+    }
+    pair = service.evaluate(BIRDS), service.evaluate(other)
+    assert {one.model for one in pair} == titles, "in answers and reports too"
+    page = str(comparison_part(pair, (Place(), Place())))
+    assert all(title in page for title in titles)
 
 
 def test_a_model_of_another_kind_is_refused(workspace: Workspace, service: EvaluationService) -> None:
