@@ -323,8 +323,8 @@ class StudyLifeCycle:
         _need(study, "running", "paused")
         count = sent.codes
         words = (
-            f"{count_of(count, 'new worker')} with made-up names are added to this study, each with a personal code.",
-            "The codes are shown once, right after this: print or copy them before you leave the page.",
+            f"This study gets {count_of(count, 'new worker')}, each with a made-up name and a personal code.",
+            "The codes are shown once, right after this: print or copy them before you do anything else.",
         )
         return Consequences(f"Make {count_of(count, 'personal code')}?", words, "Make them")
 

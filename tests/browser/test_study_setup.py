@@ -128,9 +128,13 @@ def test_a_lead_sets_up_and_starts_a_study_and_invites(desk: Desk) -> None:
     page.wait_for_selector("#codes-table tbody tr:nth-child(3)")
     code = page.inner_text("#codes-table code >> nth=0")
     assert desk.studio.workspace.studies.workers.of_code(code) and page.is_visible("#print-codes")
-    desk.confirm("#pause")
+    assert "print or copy them first" in desk.confirm("#pause"), "the codes go without a warning"
     page.wait_for_selector("#resume")
     assert not page.query_selector("#codes-table"), "codes are shown once"
+    assert "print or copy them first" not in desk.confirm("#resume"), "there are no codes to lose"
+    page.wait_for_selector("#pause")
+    desk.confirm("#pause")
+    page.wait_for_selector("#resume")
     page.goto(f"{desk.url}study/")
     assert "Birds, November" in page.inner_text(".study-line") and "paused" in page.inner_text(".study-line")
 

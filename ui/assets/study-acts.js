@@ -71,7 +71,9 @@
         else { study.fit(done.parts); confirming.close(); document.getElementById("part-codes")?.scrollIntoView({ block: "nearest" }); }
       } catch (error) { problem.textContent = error.message; go.disabled = false; }
     });
-    confirming.replaceChildren(make("h2", {}, told.title), make("ul", {}, ...told.words.map((words) => make("li", {}, words))),
+    // Codes are kept nowhere to be shown again, and each of these acts redraws the page without them.
+    const codesGo = document.getElementById("codes-table") ? ["The codes on this page are not shown again: print or copy them first."] : [];
+    confirming.replaceChildren(make("h2", {}, told.title), make("ul", {}, ...[...told.words, ...codesGo].map((words) => make("li", {}, words))),
       problem, make("div", { className: "acts" }, go, no));
     confirming.showModal();
   }
