@@ -227,6 +227,9 @@ def test_the_gate_says_what_a_yes_makes(studio: Studio, page: Page) -> None:
     expect(page.locator("#gate")).to_contain_text("All images of the seed 4711 are made")
     page.click("[data-key=seed-random]")
     expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
+    page.click("#reuse-seed")
+    expect(page.locator("[data-key=seed-fixed]")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#gate")).to_contain_text("All images of the seed 4711 are made")
 
 
 def test_a_yes_covers_what_was_seen_and_what_its_person_just_typed(studio: Studio, page: Page) -> None:

@@ -170,6 +170,7 @@ def test_the_gate_counts_tells_the_time_lists_and_makes_nothing_without_the_yes(
     page.click("#planned summary")
 
 
+@pytest.mark.soak
 def test_presets_seeds_strengths_and_what_must_not_show_reach_the_image(page: Page) -> None:
     begin(page)
     pressed = page.locator("[data-key^=preset-][aria-pressed=true]")

@@ -85,6 +85,7 @@ def test_every_way_to_look_shows_what_its_tab_says(page: Page) -> None:
     press(page, "1")
 
 
+@pytest.mark.soak
 def test_the_checks_and_the_model_under_test_before_and_after(page: Page) -> None:
     shows_every_check(page)
     expect(page.locator("#guesses")).to_be_visible(timeout=SLOWEST)
