@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from core.errors import UserError
 from core.panel import PersonQuestion, address_back
-from core.stored_studies import Assignment, Enrolment, UnsentAnswers
+from core.stored_studies import Assignment, Enrolment, UnsentAnswers, VoteRefused
 from core.studies import Feedback, Item, ItemKind, Study, right
 from core.words import count_of
 from services.commands import Command, Commands, does
@@ -205,10 +206,13 @@ class Pause(WorkerCommand, name="pause"):
 
 
 class AnnotationService:
-    """Hands out items and takes answers. All methods may be called from any thread."""
+    """Hands out items and takes answers. All methods may be called from any thread.
 
-    def __init__(self, studies: Studies) -> None:
-        self._studies = studies
+    `picture` gives a stored image, or raises UserError where it is missing or damaged.
+    """
+
+    def __init__(self, studies: Studies, picture: Callable[[str], object]) -> None:
+        self._studies, self._picture = studies, picture
         self.judging = studies.assignments.judging
         """Return the stored images that are a worker's to judge now, by study."""
 
@@ -389,6 +393,8 @@ class AnnotationService:
         """A vote needs an open study and a worker who may give it: a lease may be older than an exclusion."""
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
+        if self._lost(assignment.item):
+            raise VoteRefused("full", "The picture of this item cannot be shown any more; go on with the next one.")
         now = self._standing(study, worker, enrolment)
         kind = assignment.item.kind
         if now.kind != (kind if kind in ("training", "quiz") else "may vote"):
@@ -405,10 +411,10 @@ class AnnotationService:
 
     def _first(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> AnnotationStep:
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
-        assignment = self._studies.assignments.claim(study.id, worker, kind)
+        assignment = self._claim(study, worker, kind)
         if assignment is not None and assignment.item.kind != kind:  # from before the quiz was asked for again
             self._studies.assignments.release(study.id, worker)
-            assignment = self._studies.assignments.claim(study.id, worker, kind)
+            assignment = self._claim(study, worker, kind)
         if assignment is not None and assignment.item.kind == kind:
             return self._with((study, enrolment), worker, assignment, now.text)
         log.warning("study %s has fewer %s items than its rules ask for", study.id, kind)
@@ -417,9 +423,9 @@ class AnnotationService:
 
     def _item(self, study: Study, worker: str, enrolment: Enrolment) -> AnnotationStep:
         kind = next_kind(study.rules, worker, enrolment.items_seen, enrolment.controls_seen)
-        assignment = self._studies.assignments.claim(study.id, worker, kind)
+        assignment = self._claim(study, worker, kind)
         if assignment is None and kind == "control":  # this worker has had all there are
-            assignment = self._studies.assignments.claim(study.id, worker, "item")
+            assignment = self._claim(study, worker, "item")
         if assignment is not None:
             return self._with((study, enrolment), worker, assignment)
         most = study.rules.most_items
@@ -435,6 +441,12 @@ class AnnotationService:
                 "again by itself."
             )
             return self._without(study, worker, enrolment, "waiting", text)
+        if self._studies.assignments.without_picture(study.id) and self._progress(study, worker, enrolment)[1]:
+            text = (
+                "The pictures of the last images cannot be shown right now. Whoever leads the study has been told: "
+                "this page looks again by itself."
+            )
+            return self._without(study, worker, enrolment, "waiting", text)
         judged = enrolment.items_seen + enrolment.controls_seen
         text = (
             f"You have judged {count_of(judged, 'image')}. There is no other one for you in this study."
@@ -442,6 +454,25 @@ class AnnotationService:
             else "Every image has all the answers that it needs: there is none left for you."
         )
         return self._without(study, worker, enrolment, "done", text)
+
+    def _claim(self, study: Study, worker: str, kind: ItemKind) -> Assignment | None:
+        """The next assignment whose pictures are there; one whose picture is not is set aside, and the lead is told."""
+        assignments = self._studies.assignments
+        assignments.lost = frozenset(sha for sha in assignments.lost if not self._is_whole(sha))
+        while (given := assignments.claim(study.id, worker, kind)) is not None and (lost := self._lost(given.item)):
+            assignments.set_aside(study.id, worker, lost)
+        return given
+
+    def _lost(self, item: Item) -> list[str]:
+        """The pictures of an item that cannot be read."""
+        return [sha for sha in (item.image_sha, item.source_sha) if sha and not self._is_whole(sha)]
+
+    def _is_whole(self, sha: str) -> bool:
+        try:
+            self._picture(sha)
+        except UserError:
+            return False
+        return True
 
     def _with(
         self, place: tuple[Study, Enrolment], worker: str, assignment: Assignment, text: str = ""

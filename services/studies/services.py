@@ -49,6 +49,6 @@ class AnnotatorServices:
 
     def __init__(self, workspace: Workspace) -> None:
         studies, images = workspace.studies, workspace.images
-        self.annotation, self.sessions = AnnotationService(studies), AnnotatorSessions(studies)
-        self.pictures = Pictures(images.load, read=lambda sha: images.path(sha).read_bytes())
+        self.pictures = Pictures(images.load, read=images.read)
+        self.annotation, self.sessions = AnnotationService(studies, self.pictures.png), AnnotatorSessions(studies)
         self.refusals = Refusals(studies.note)

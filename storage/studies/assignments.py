@@ -11,6 +11,7 @@ import json
 import math
 import random
 import secrets
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -23,7 +24,7 @@ from core.studies import WORK, Answers, Item, ItemKind, Rules
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
-from storage.studies.rows import item_of, require_study, rules_of, touch
+from storage.studies.rows import append_log, item_of, require_study, rules_of, touch
 
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
@@ -51,6 +52,8 @@ class Assignments(Repository):
         super().__init__(database)
         self._given: dict[int, float] = {}
         """When this process gave an assignment out, by `time.monotonic`, which no set clock changes."""
+        self.lost: frozenset[str] = frozenset()
+        """Pictures that could not be read when somebody was to judge them: no item with one of them is given out."""
 
     @write
     def claim(self, db: Db, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
@@ -74,13 +77,16 @@ class Assignments(Repository):
             SELECT assignments.id FROM assignments JOIN study_items ON study_items.id = item
             WHERE assignments.study = :study AND worker = :worker AND state = 'expired' AND assignments.kind = :kind
                 AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
+                AND image NOT IN (SELECT value FROM json_each(:lost))
+                AND (source IS NULL OR source NOT IN (SELECT value FROM json_each(:lost)))
             ORDER BY number LIMIT 1
         """
-        for row in list(db.query(query, {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes})):
+        values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes}
+        for row in list(db.query(query, {**values, "lost": json.dumps(sorted(self.lost))})):
             change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
             db.execute(change, [time, expires, row["id"]])
             return self._noted(_by_id(db, row["id"]))
-        found = next_item(db, study_id, worker, kind, rules)
+        found = next_item(db, study_id, worker, kind, rules, self.lost)
         return None if found is None else self._noted(_give(db, study_id, worker, found, rules.seed, time, expires))
 
     @read
@@ -104,7 +110,7 @@ class Assignments(Repository):
         """
         for row in list(db.query(query, values)):
             return item_of(row)
-        found = next_item(db, study_id, worker, kind, rules, remember=False)
+        found = next_item(db, study_id, worker, kind, rules, self.lost, remember=False)
         if found is None:
             return None
         return item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [found["id"]])))
@@ -261,6 +267,27 @@ class Assignments(Repository):
     def release(self, db: Db, study_id: str, worker: str) -> None:
         """Give back what the worker holds, for a pause. They get it first when they go on, if it is still needed."""
         _release(db, study_id, worker)
+
+    @write
+    def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
+        """Take back what the worker holds, as these pictures of it cannot be read; nobody is given an item with one of
+        them until `lost` no longer names it."""
+        self.lost |= frozenset(lost)
+        _release(db, study_id, worker)
+        words = f"an item is set aside: {', '.join(sorted(lost))} is missing or damaged; restore it from a backup"
+        append_log(db, "picture lost", words, study_id, worker)
+        touch(db, study_id)
+
+    @read
+    def without_picture(self, db: Db, study_id: str) -> int:
+        """Number of items that are set aside."""
+        query = """
+            SELECT count(*) FROM study_items WHERE study = :study AND (
+                image IN (SELECT value FROM json_each(:lost)) OR source IN (SELECT value FROM json_each(:lost))
+            )
+        """
+        values = {"study": study_id, "lost": json.dumps(sorted(self.lost))}
+        return int(db.execute(query, values).fetchone()[0]) if self.lost else 0
 
     @read
     def can_undo(self, db: Db, study_id: str, worker: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from sqlite_utils import Database as Db
@@ -24,16 +24,30 @@ STRETCHES = (16, 128)
 """So many places of the worker's order are looked at, then so many; then all items that need a vote at once."""
 
 
-def next_item(db: Db, study_id: str, worker: str, kind: ItemKind, rules: Rules, remember: bool = True) -> Row | None:
-    """The row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote; None
-    when there is none. Items with a known answer have no number of votes that would be enough, and none shows what the
-    worker was told of in the training. Without `remember` nothing is written: for a look ahead.
+def next_item(
+    db: Db,
+    study_id: str,
+    worker: str,
+    kind: ItemKind,
+    rules: Rules,
+    lost: Collection[str] = (),
+    remember: bool = True,
+) -> Row | None:
+    """The row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote, with
+    none of the pictures `lost`; None when there is none. Items with a known answer have no number of votes that would
+    be enough, and none shows what the worker was told of in the training. Without `remember` nothing is written: for a
+    look ahead.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
     order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
+
+    def usable_of(places: Sequence[int] | None) -> dict[int, Row]:
+        found = _usable(db, study_id, worker, kind, rules.votes, places)
+        return {place: row for place, row in found.items() if row["image"] not in lost and row["source"] not in lost}
+
     if kind != "item":
         # There are few of them, and all are free until the worker has had them.
-        usable = _usable(db, study_id, worker, kind, rules.votes, None)
+        usable = usable_of(None)
         if kind != "training":
             seen_in_training = told_of(db, study_id, worker)
             usable = {
@@ -58,19 +72,19 @@ def next_item(db: Db, study_id: str, worker: str, kind: ItemKind, rules: Rules, 
     if drawn.random() < BEGUN_FIRST and reached < len(order):
         start = drawn.randrange(reached, len(order))
         places = order[start : start + STRETCHES[0]]
-        usable = _usable(db, study_id, worker, kind, rules.votes, places)
+        usable = usable_of(places)
         found = _first(places, {place: row for place, row in usable.items() if row["begun"]})
         if found is not None:
             return found
     for length in STRETCHES:
         places = order[reached : reached + length]
-        found = _first(places, _usable(db, study_id, worker, kind, rules.votes, places)) if places else None
+        found = _first(places, usable_of(places)) if places else None
         if found is not None:
             if remember:
                 _remember(db, study_id, worker, reached + places.index(found["place"]))
             return found
         reached += len(places)
-    found = _first(order, _usable(db, study_id, worker, kind, rules.votes, None))
+    found = _first(order, usable_of(None))
     if found is not None and remember:
         _remember(db, study_id, worker, order.index(found["place"]))
     return found

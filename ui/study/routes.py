@@ -86,7 +86,8 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
         history, panel = studies.rules_history(study.id), studies.panels.get(study.id)
         models, recipes = drafts.models(), drafts.recipes()
         people = analyses.of(study.id).report.further_people
-        return run_page(study, here, others, history, models, recipes, signed_in(request), panel, people)
+        lost = studies.assignments.without_picture(study.id)
+        return run_page(study, here, others, history, models, recipes, signed_in(request), panel, people, lost)
 
     @page_at(app, "/study/{study_id}/preview", ALL_STUDIES)
     def preview(request: Request, study_id: str) -> Response:
@@ -193,7 +194,8 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
     @app.get("/study/api/{study_id}/progress", include_in_schema=False)
     def progress(study_id: str, revision: str = "") -> Response:
         def show(study: Study, found: Analysis) -> Mapping[str, Any]:
-            return {"part-progress": progress_part(study, found.report.further_people)}
+            lost = studies.assignments.without_picture(study_id)
+            return {"part-progress": progress_part(study, found.report.further_people, lost)}
 
         return changed(study_id, revision, show)
 

@@ -33,15 +33,16 @@ def run_page(
     signed_in: bool,
     panel: Panel,
     further_people: int,
+    lost: int,
 ) -> str:
     """The whole document. `here` counts who is in the study, `others` are workers of other studies, the best first;
-    at least `further_people` more have to join before every image can get all its votes."""
+    at least `further_people` more have to join before every image can get all its votes, and `lost` are set aside."""
     content = render(
         "study/run.html",
         study=study,
         here=here,
         panel=panel,
-        progress=progress_part(study, further_people),
+        progress=progress_part(study, further_people, lost),
         # As Prolific fills it in; other sites have other signs for it.
         named=f"?{panel.parameter}={{{{%{panel.parameter}%}}}}" if panel.parameter else "",
         known=[(worker.id, _record(worker)) for worker in others[:SHOWN]],
@@ -62,8 +63,9 @@ def run_page(
     )
 
 
-def progress_part(study: Study, further_people: int) -> Html:
-    """How many votes are in, and how many more people they take."""
+def progress_part(study: Study, further_people: int, lost: int) -> Html:
+    """How many votes are in, how many more people they take, and how many images are set aside as they have `lost` a
+    picture."""
     share = study.votes / study.needed if study.needed else 0.0
     missing = max(0, study.needed - study.votes)
     none = "No vote counts yet." if study.workers else "Waiting for the first vote."
@@ -75,7 +77,9 @@ def progress_part(study: Study, further_people: int) -> Html:
     if study.state == "running" and not missing:
         now = "Every image has all its votes. Close the study, or ask for more."
     people = further_people_words(further_people) if further_people and study.state != "closed" else ""
-    return render("study/run_progress.html", study=study, share=share, missing=missing, now=now, people=people)
+    return render(
+        "study/run_progress.html", study=study, share=share, missing=missing, now=now, people=people, lost=lost
+    )
 
 
 def _record(worker: Worker) -> str:

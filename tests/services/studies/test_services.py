@@ -69,7 +69,7 @@ def test_a_study_goes_from_draft_to_decision_without_a_page(lead: Lead) -> None:
     made = lead.send("make-codes", study=study, codes=2)
     assert isinstance(made, NewCodes) and len({new.code for new in made.codes}) == 2
 
-    annotation = AnnotationService(lead.workspace.studies).commands()
+    annotation = AnnotationService(lead.workspace.studies, lead.workspace.images.read).commands()
     for place, new in enumerate(made.codes):
         step: AnnotationStep = annotation.send("consent", {"worker": new.worker, "study": study})
         while step.assignment is not None:

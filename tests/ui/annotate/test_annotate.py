@@ -8,6 +8,7 @@ import json
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,54 @@ def test_two_annotators_finish_a_study(studio: Studio, one: Annotator, other: An
     assert len(data.votes) == 6 and data.study.votes == data.study.needed == 6
     assert len({(vote.item, vote.worker) for vote in data.votes}) == 6
     assert one.worker != other.worker
+
+
+def lose(file: Path, how: str) -> None:
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:40])
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged"])
+@pytest.mark.parametrize("which", ["image", "source"])
+def test_an_item_that_has_lost_a_picture_is_set_aside_until_it_is_there_again(
+    studio: Studio, one: Annotator, other: Annotator, how: str, which: str
+) -> None:
+    items, studies = items_of(studio.workspace, 3), studio.workspace.studies
+    study_id, link = running(studio.workspace, items)
+    file = studio.workspace.images.path(items[1].image_sha if which == "image" else str(items[1].source_sha))
+    whole = file.read_bytes()
+    lose(file, how)
+    for annotator in (one, other):
+        step = finish(annotator.join(link))
+        assert (step["status"], annotator.next()["status"]) == ("waiting", "waiting")
+        assert "pictures of the last images cannot be shown right now" in str(step["text"])
+    assert len(studies.data(study_id).votes) == 4
+    (told,) = [entry.detail for entry in studies.log(study_id) if entry.event == "picture lost"]
+    assert file.stem in told and studies.assignments.without_picture(study_id) == 1
+
+    file.write_bytes(whole)
+    for annotator in (one, other):
+        assert finish(annotator)["status"] == "done"
+    assert len(studies.data(study_id).votes) == 6 and studies.assignments.without_picture(study_id) == 0
+
+
+def test_no_vote_is_taken_on_a_picture_that_never_came(studio: Studio, one: Annotator) -> None:
+    items = items_of(studio.workspace, 2)
+    study_id, link = running(studio.workspace, items)
+    step = one.join(link).next()
+    given = studio.workspace.studies.assignments.get(step["assignment"]["id"])
+    assert given is not None
+    lose(studio.workspace.images.path(given.item.image_sha), "damaged")
+    with browser_of(mounted(studio)) as later:  # the server has started again meanwhile
+        later.client.cookies = one.client.cookies
+        assert later.client.get(f"/annotate/image/{step['assignment']['image']}").status_code == 409
+        said = later.answer(step, status=409)
+        assert said["kind"] == "full" and "cannot be shown any more" in said["error"]
+        later.study = one.study
+        assert later.next()["assignment"]["id"] != step["assignment"]["id"], "and the worker goes on"
+    assert not studio.workspace.studies.data(study_id).votes
 
 
 def test_consent_comes_before_the_first_item(studio: Studio, one: Annotator) -> None:

@@ -139,6 +139,17 @@ def test_the_lead_is_told_when_more_annotators_are_needed(studio: Studio, client
     assert "more annotator" not in shown(client, f"/study/{study_id}/run")
 
 
+def test_the_lead_is_told_of_images_that_are_set_aside(studio: Studio, client: TestClient) -> None:
+    studies, sha = studio.workspace.studies, picture(studio.workspace, 1)
+    study_id = study_of(studio.workspace, [NewItem(sha, label="bird")], birds(votes=3, consensus=2))
+    revision = client.get(f"/study/api/{study_id}/progress").json()["revision"]
+    studies.assignments.set_aside(study_id, "nobody", [sha])
+    told = client.get(f"/study/api/{study_id}/progress", params={"revision": revision}).json()["parts"]
+    assert "1 image set aside: its file, or that of its source, is missing or damaged." in told["part-progress"]
+    assert "1 image set aside" in shown(client, f"/study/{study_id}/run")
+    assert sha in shown(client, f"/study/{study_id}/log")
+
+
 def test_a_study_whose_votes_do_not_count_waits_for_no_first_vote(studio: Studio, client: TestClient) -> None:
     study_id = bird_study(studio.workspace, [("yes",)])
     assert "Votes come in." in shown(client, f"/study/{study_id}/run")
