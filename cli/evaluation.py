@@ -291,7 +291,7 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument(
                 "--most", type=whole_number(1, MOST_RANKED), default=20, help="so many are listed, the first ones (20)"
             )
-    words = "how often the intervals of figures hold the truth, in worlds whose truth is known (a quarter of an hour)"
+    words = "how often the intervals of figures hold the truth, in worlds whose truth is known (some twenty minutes)"
     sub = commands.add_parser(COVERAGE, help=words, description=words)
     sub.add_argument(
         "--repetitions",
