@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from core.csv_tables import Cell, Kind, Row, csv_text, facts, plain
+from core.errors import UserError
 from core.studies import StudyData, asked, wording
 from core.study_report import StudyReport
 from core.version import version
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+LEFT_OUT = "left_out.csv"
 RECORDS = "records.json"
 """All that is kept of the study: what it is restored from."""
 _CSV, _JSON, _PARQUET = "text/csv; charset=utf-8", "application/json", "application/vnd.apache.parquet"
@@ -174,8 +176,16 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
             yield put(name, data)
         rows = tables.item_rows(study.data, image_of, source_of)
         yield put("items.csv", _csv(rows, tables.item_columns(study.data.study.rules)))
+        left_out: dict[str, str] = {}
         for name, sha in pictures.items():
-            yield put(name, study.workspace.images.path(sha).read_bytes())
+            try:
+                data = study.workspace.images.read(sha)
+            except UserError as error:
+                left_out[name] = str(error)
+                continue
+            yield put(name, data)
+        if left_out:
+            yield put(LEFT_OUT, _csv(({"file": name, "why": why} for name, why in left_out.items()), ("file", "why")))
         about = {
             "format": FORMAT,
             "kind": "DILLEMA Studio study",
@@ -184,7 +194,8 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
             **facts(study.data.study, "name state", study=study.data.study.id),
             "items": len(study.data.items),
             "votes": len(study.data.votes),
-            "pictures": pictures,
+            "pictures": {name: sha for name, sha in pictures.items() if name not in left_out},
+            "left_out": {name: sha for name, sha in pictures.items() if name in left_out},
             "files": list(made),
         }
         yield put(MANIFEST, _dumped(about))
@@ -293,6 +304,7 @@ study.json        the rules with their versions, exclusions, adjudications
 edited_values.csv how many of the values of each stage people changed in the runs behind the items
 log.csv           what happened, and what was refused
 methods.txt       the methods paragraph
+left_out.csv      only where there is one: pictures that were missing or damaged; all else is here
 manifest.json     every file above with its size and SHA-256; written last
 
 Where a spreadsheet would run a cell, or a part of one, as a formula, there is an apostrophe in front.

@@ -58,6 +58,16 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
     images = {}
     for name, sha in (named if _is_map(named) else {}).items():
         images[str(sha)] = workspace.images.add(read_image(checked(str(name), MAX_BYTES)).image)
+    left_out = manifest.get("left_out")
+    for name, sha in (left_out if _is_map(left_out) else {}).items():
+        try:
+            workspace.images.read(str(sha))
+        except UserError as error:
+            raise UserError(
+                f"The zip was exported without “{name[:80]}”, whose file was lost, and it is not here either: a study "
+                "cannot be restored without its pictures. Its votes are in answers.csv within the zip."
+            ) from error
+        images[str(sha)] = str(sha)
     study_id = workspace.studies.restore(records, images, _check)
     study = workspace.studies.get(study_id)
     messages = [f"“{study.name}” is back, with {study.items:,} images and {study.votes:,} votes that count."]

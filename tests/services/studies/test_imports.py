@@ -367,6 +367,30 @@ def test_the_zip_holds_everything_and_its_manifest_says_so(workspace: Workspace)
     assert workspace.studies.get(study_id).link.encode() not in whole
 
 
+def test_a_zip_names_the_pictures_that_are_lost_and_holds_all_else(workspace: Workspace, tmp_path: Path) -> None:
+    study_id = voted(workspace, BIRD, {"a": YES, "b": YES})
+    first, second, *_ = workspace.studies.items(study_id)
+    pictures = {f"images/{item.public}.png": workspace.images.load(item.image_sha) for item in (first, second)}
+    workspace.images.path(first.image_sha).unlink()
+    workspace.images.path(second.image_sha).write_bytes(b"other bytes")
+    data = b"".join(zipped(workspace, study_id)[1])
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    lost = {f"images/{item.public}.png": item.image_sha for item in (first, second)}
+    assert lost.keys().isdisjoint(archive.namelist())
+    assert sum(name.startswith("images/") for name in archive.namelist()) == 3
+    assert json.loads(archive.read("manifest.json"))["left_out"] == lost
+    told = pd.read_csv(io.BytesIO(archive.read("left_out.csv")))
+    assert set(told["file"]) == set(lost) and ["missing" in told["why"][0], "damaged" in told["why"][1]] == [True, True]
+    assert len(pd.read_csv(io.BytesIO(archive.read("answers.csv")))) == 10
+    with workspace_in(tmp_path / "other") as other:
+        for file in lost:
+            with pytest.raises(UserError, match=f"exported without “{re.escape(file)}”, whose file was lost"):
+                restore_study(other, data)
+            assert other.images.add(pictures[file]) == lost[file]
+        restore_study(other, data)
+        assert len(other.studies.items(study_id)) == 5
+
+
 def test_a_zip_comes_back_as_the_same_study(workspace: Workspace, tmp_path: Path) -> None:
     """Images with controls and provenance by the zip, votes by Turk's file: the figures are the same."""
     study_id = voted(workspace, BIRD, {"a": YES, "b": NO, "c": NO, "d": YES}, out="b")
