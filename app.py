@@ -8,20 +8,20 @@ import gc
 import getpass
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import UserError
+from core.locks import held_folder
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -290,8 +290,10 @@ def _keep_uploads_apart() -> None:
     if not Path(given).name.startswith(UPLOADS):
         if given:
             Path(given).mkdir(parents=True, exist_ok=True)
-        os.environ["GRADIO_TEMP_DIR"] = tempfile.mkdtemp(prefix=UPLOADS, dir=given or None)
-        atexit.register(shutil.rmtree, os.environ["GRADIO_TEMP_DIR"], ignore_errors=True)
+        folder = ExitStack()
+        parent = Path(given or tempfile.gettempdir())
+        os.environ["GRADIO_TEMP_DIR"] = str(folder.enter_context(held_folder(parent, UPLOADS)))
+        atexit.register(folder.close)
 
 
 def _leave_a_core(environment: MutableMapping[str, str] = os.environ, cores: int | None = None) -> None:

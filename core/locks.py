@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -12,6 +16,10 @@ from core.errors import UserError
 
 _NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
 """What a drive without locks answers, such as a network drive without its lock service."""
+
+
+_HELD = ".in-use"
+"""A file in a folder of `held_folder` that its process holds a lock on."""
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
@@ -42,3 +50,23 @@ def no_locks(path: Path) -> UserError:
     return UserError(
         f"The drive of {path} keeps no locks, without which two programs could spoil it: pick a folder on a local disk."
     )
+
+
+@contextmanager
+def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Make a folder for this process, named by `prefix` and a few random letters; it is removed at the end. What
+    killed processes left under the same prefix is removed first. Raises OSError.
+    """
+    for left in parent.glob(f"{prefix}*"):
+        with suppress(OSError, UserError), open(left / _HELD, "rb") as file:  # without the file nobody can tell
+            take_lock(file, left)
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        with open(folder / f"{_HELD}-soon", "wb") as file:
+            with suppress(UserError):  # a drive without locks: then nobody removes the folder but this process
+                take_lock(file, folder)
+                os.replace(file.name, folder / _HELD)  # named so once it is locked
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

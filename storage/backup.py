@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import sqlite3
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -24,7 +22,7 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.images import file_hash
-from core.locks import keeps_locks, no_locks
+from core.locks import held_folder, keeps_locks, no_locks
 from core.types import from_plain, to_plain
 from storage.engine.rows import now
 from storage.images import ImageFiles, file_name, sync_folder
@@ -200,10 +198,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
     """A folder on the same disk as the result, gone afterwards, whatever happens. Disk errors become UserErrors."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".storage-", dir=parent))
-        try:
+        with held_folder(parent, ".storage-") as scratch:
             yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         raise UserError(f"Nothing was written in {parent} ({error.strerror or error}); use another folder.") from error

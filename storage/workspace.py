@@ -28,7 +28,7 @@ from storage.curation.vectors import Vectors
 from storage.engine.database import Database
 from storage.engine.process_locks import Presence
 from storage.engine.rows import insert_row, now
-from storage.engine.scratch import new_scratch
+from storage.engine.scratch import left_behind, new_scratch
 from storage.evaluation.models_under_test import ModelsUnderTest
 from storage.evaluation.predictions import Predictions
 from storage.evaluation.retrainings import Retrainings
@@ -148,6 +148,10 @@ class Workspace:
         if not self.images.process:
             raise RuntimeError("the workspace is closed")
         return new_scratch(self.folder / name, self.images.process, self._presence.alive)
+
+    def left_behind(self, name: str) -> list[Path]:
+        """Return the folders that `scratch` has made in `name` for processes that are gone."""
+        return left_behind(self.folder / name, self._presence.alive)
 
     @property
     def trainings(self) -> Path:

@@ -6,6 +6,7 @@ compression, since pictures are compressed already. The same version in the same
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
@@ -33,6 +34,8 @@ WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not 
 """The formats that a test set can be written in."""
 FOLDER = "exports"
 """Below the workspace. No backup takes it, and nothing in it is missed."""
+_ABOUT = "export.json"
+"""What is exported, in the folder of an export: its format and version."""
 _LONGEST_STEM = 60
 _PIECE = 1 << 20
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -66,6 +69,7 @@ class SetExports:
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
         """How many wait for each export that nobody wants but who waits for it."""
+        self._tell_what_was_lost()
 
     def start(self, reference: str, layout: str, waits: bool = False) -> WorkView:
         """Begin an export of a released version; where the same is being made or is there, that one is given.
@@ -117,12 +121,25 @@ class SetExports:
             raise Missing("The file of this export is gone: export the version again.")
         return found
 
+    def _tell_what_was_lost(self) -> None:
+        """Exports of a studio that was killed have failed; what they left is removed."""
+
+        def lost(_: OnCount) -> None:
+            raise UserError("The studio ended before this export was fetched: export the version again.")
+
+        for left in self._workspace.left_behind(FOLDER):
+            with suppress(OSError, ValueError):  # killed before it said what it is
+                layout, version = json.loads((left / _ABOUT).read_text(encoding="utf-8"))
+                self._queue.start(layout, version, lost)
+            shutil.rmtree(left, ignore_errors=True)
+
     def _export(self, version: SetVersion, layout: str, on_count: OnCount) -> ReadyExport:
         name = f"{file_stem(version.set_name, 'test-set')}-v{version.place}-{layout}"
         home = self._workspace.folder / FOLDER
         place: Path | None = None
         try:
             place = self._workspace.scratch(FOLDER)
+            (place / _ABOUT).write_text(json.dumps([layout, version.id]), encoding="utf-8")
             held = _Halves(on_count)
             folder = export_version(self._workspace, version, place / name, layout, progress=held.images)
             file = place / f"{name}.zip"

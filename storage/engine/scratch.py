@@ -18,10 +18,14 @@ _OF_PROCESS = re.compile(r"(\d+)-[0-9a-f]{8}")
 def new_scratch(home: Path, process: int, alive: Callable[[int], bool]) -> Path:
     """Make a folder of this process in `home`, and remove those of processes that are gone. Raises OSError."""
     home.mkdir(parents=True, exist_ok=True)
-    for left in home.iterdir():
-        match = _OF_PROCESS.fullmatch(left.name)
-        if match and not alive(int(match[1])):
-            shutil.rmtree(left, ignore_errors=True)
+    for left in left_behind(home, alive):
+        shutil.rmtree(left, ignore_errors=True)
     folder = home / f"{process}-{secrets.token_hex(4)}"
     folder.mkdir(parents=True)  # somebody else may have removed the home with what they left
     return folder
+
+
+def left_behind(home: Path, alive: Callable[[int], bool]) -> list[Path]:
+    """Return the folders in `home` of processes that are gone."""
+    matches = [_OF_PROCESS.fullmatch(left.name) for left in home.iterdir()] if home.is_dir() else []
+    return [home / match[0] for match in matches if match and not alive(int(match[1]))]

@@ -11,6 +11,7 @@ from services.curation.import_source import new_room
 from services.test_sets import exports
 from services.test_sets.drafts import ReleaseTestSet, TestSetDrafts
 from storage.workspace import Workspace
+from tests.support.serving import until
 from tests.support.set_cases import run_of
 
 
@@ -47,3 +48,20 @@ def test_what_an_export_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
         ready = exports.SetExports(workspace, Changes())._export(version, "csv", lambda _done, _all: None)
         assert {path.name for path in (tmp_path / exports.FOLDER).iterdir()} == {ready.file.parent.name, "notes"}
         shutil.rmtree(ready.file.parent)
+
+
+def test_an_export_that_a_kill_has_ended_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    opened_before(tmp_path)
+    with Workspace(tmp_path) as workspace:
+        set_id = workspace.test_sets.create("Birds")
+        TestSetDrafts(workspace).add(set_id, run_of(workspace, 1, [10]))
+        version = TestSetDrafts(workspace).release(ReleaseTestSet(test_set=set_id))
+        ready = exports.SetExports(workspace)._export(version, "csv", lambda _done, _all: None)
+        ready.file.parent.rename(tmp_path / exports.FOLDER / "1-00000000")  # as if the first process had made it
+        left_in(tmp_path / exports.FOLDER)
+        again = exports.SetExports(workspace)
+        until(lambda: not again.of(version)[0].active)
+        (told,) = again.of(version)
+        assert (told.kind, told.state) == ("csv", "failed") and "export the version again" in told.error
+        assert [path.name for path in (tmp_path / exports.FOLDER).iterdir()] == ["notes"]
+        again.close()
