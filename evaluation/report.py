@@ -91,10 +91,10 @@ def _beyond(
     )
 
 
-def _weakest(edits: Sequence[SensitivityRow]) -> Iterator[str]:
+def _hurting(edits: Sequence[SensitivityRow]) -> Iterator[str]:
     hurts = [row.name for row in edits if row.hurts]
     if hurts:
-        yield f"It is weakest where the edit is of {listed(hurts[:2])}."
+        yield f"Edits of {listed(hurts[:2])} hurt it."
 
 
 def _weighed(found: Effectiveness | SegmentationEffect) -> str:
@@ -113,7 +113,7 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
     controlled = found.error_original_controlled, found.error_reconstructed, found.error_generated_controlled
     said.append(_beyond(found, controlled, "makes it wrong on", "is wrong on", "of"))
     said += _valid(validity, "all test cases are wrong and valid", "these faults are valid")
-    return " ".join([*said, *_weakest(edits)])
+    return " ".join([*said, *_hurting(edits)])
 
 
 def segmentation_answer(
@@ -134,7 +134,7 @@ def segmentation_answer(
     controlled = found.miou_original_controlled, found.miou_reconstructed, found.miou_generated_controlled
     said.append(_beyond(found, controlled, "brings it to", "reaches", "on"))
     said += _losses_said(losses, validity)
-    return " ".join([*said, *_weakest(edits)])
+    return " ".join([*said, *_hurting(edits)])
 
 
 def _losses_said(losses: LossEffect, validity: ValidityEffect | None) -> Iterator[str]:

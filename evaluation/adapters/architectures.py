@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -327,6 +328,14 @@ def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
     return header | size | {"mean": json.dumps(shown.mean), "std": json.dumps(shown.std)}
 
 
+def _is_torchscript(file: Path) -> bool:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return False
+
+
 def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
     import torch
     from safetensors import SafetensorError, safe_open
@@ -338,6 +347,11 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
         # Only tensors are unpickled: a file from elsewhere must not be able to run anything.
         held = torch.load(file, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, EOFError, ValueError) as error:
+        if _is_torchscript(file):
+            raise UserError(
+                f"{file.name} is a TorchScript file, which holds a program, and no program is run: export the model as "
+                "ONNX, or save its state dict."
+            ) from error
         raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged, or no such file.") from error
     except Exception as error:  # torch's own unpickling error, which refuses whatever is no tensor
         raise UserError(

@@ -247,6 +247,15 @@ def test_a_checkpoint_is_read_or_refused(
         assert {guess.label for guess in ModelUnderTest(model).predict(RED).top} == {"cat", "dog", "fox"}
 
 
+def test_a_torchscript_file_is_told_as_that(tmp_path: Path) -> None:
+    import torch
+
+    file = tmp_path / "model.pt"
+    torch.jit.script(torch.nn.Linear(2, 2)).save(file)
+    with pytest.raises(UserError, match="is a TorchScript file, which holds a program"):
+        ModelUnderTest(wanted("file", file=str(file), name="squeezenet1_1", classes="cat, dog, fox"))
+
+
 def test_a_pointer_of_git_lfs_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "lfs.safetensors").write_text(LFS)
     with pytest.raises(UserError, match="cannot be read as a checkpoint"):

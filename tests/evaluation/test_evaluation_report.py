@@ -55,7 +55,7 @@ def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
     after = np.where(wrong, 0.2, 0.9)
     changes = Changes(generated.source, after, np.full(len(after), 0.9), wrong)
     table = by_name(changes, [["weather"] if place % 2 else ["colour"] for place in range(len(after))])
-    assert "weakest where the edit is of" in answer("resnet50", found, validity, table)
+    assert "hurt it." in answer("resnet50", found, validity, table)
     text = markdown("resnet50", "driving|hard", found, validity, {"By edit type": table})
     assert text.startswith("# resnet50 on driving\\|hard\n") and "## What validity does to it" in text
     assert f"| error on generated images | {with_interval(found.error_generated)} |" in text
@@ -126,7 +126,7 @@ def test_a_segmenter_is_told_with_what_it_loses_and_the_same_numbers_everywhere(
     said = segmentation_answer("deeplab", effect, losses, validity, table)
     assert f"on {per_cent(losses.generated.value)} of {losses.cases} test cases, on reconstructions on 0.0 %" in said
     assert f"{per_cent(validity.by_strata.value)} of these test cases lose a class and are valid" in said
-    assert "weakest where the edit is of" in said
+    assert "hurt it." in said
     text = segmentation_markdown("deeplab", "driving", effect, losses, validity, {"By edit type": table})
     assert said in text and "| change of the share of right pixels | loses a class | p, corrected |" in text
     (row,) = [one for one in table if one.name == "weather"]
