@@ -74,15 +74,15 @@ class Assignments(Repository):
         if kind == "item" and _has_had_most(db, study_id, worker, rules):
             return None
         query = """
-            SELECT assignments.id FROM assignments JOIN study_items ON study_items.id = item
+            SELECT assignments.id, image, source FROM assignments JOIN study_items ON study_items.id = item
             WHERE assignments.study = :study AND worker = :worker AND state = 'expired' AND assignments.kind = :kind
                 AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
-                AND image NOT IN (SELECT value FROM json_each(:lost))
-                AND (source IS NULL OR source NOT IN (SELECT value FROM json_each(:lost)))
-            ORDER BY number LIMIT 1
+            ORDER BY number
         """
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes}
-        for row in list(db.query(query, {**values, "lost": json.dumps(sorted(self.lost))})):
+        for row in list(db.query(query, values)):
+            if row["image"] in self.lost or row["source"] in self.lost:
+                continue
             change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
             db.execute(change, [time, expires, row["id"]])
             return self._noted(_by_id(db, row["id"]))
