@@ -91,14 +91,15 @@ class Studio:
             self.previews,
         )
         self.predictions.register(commands, runs, settings)
-        self.tokens = ScriptTokens(workspace)
+        roots = DataRoots(data_roots)
+        self.tokens = ScriptTokens(workspace, roots)
         self.together = BulkRuns(runs, settings, self.states, execution)
         self.imports = ImportService(workspace, changes)
         self.meaning = Meaning(profile, models, workspace, jobs)
         self.near_duplicates = NearDuplicates(workspace, self.meaning)
         self.image_map = ImageMap(workspace, self.meaning)
         drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
-        self.batches = BatchRuns(workspace, changes, DataRoots(data_roots), drawn)
+        self.batches = BatchRuns(workspace, changes, roots, drawn)
         """Whole data sets on their way to test cases."""
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
         """What test sets say of models under test."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import Field
 
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, Token
+from services.batches.data_roots import DataRoots
 from services.commands import Command, does
 from services.edit_conflicts import LARGEST_ID
+from services.evaluation.model_choice import NamesModel
 from storage.workspace import Workspace
 
 
@@ -37,12 +40,21 @@ class NewToken:
 class ScriptTokens:
     """The tokens of a workspace, and the log of what is done with them. All methods may be called from any thread."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, data_roots: DataRoots) -> None:
+        self._workspace, self._data_roots = workspace, data_roots
         self._tokens, self._note = workspace.tokens, workspace.studies.note
         self.all = workspace.tokens.all
         """Return every token that was ever made, the latest first."""
         self.holds = workspace.tokens.holds
         """Return True while the token of a number may be used."""
+
+    def require_place(self, sent: Command) -> None:
+        """Check what a script names on this machine: a token may get lost, and whoever finds it learns nothing of
+        files elsewhere, not even which there are. What was uploaded or trained here may be named. Raises UserError.
+        """
+        file = sent.file.strip() if isinstance(sent, NamesModel) else ""
+        if file and not Path(self._workspace.model_file(file)).is_relative_to(self._workspace.model_files):
+            self._data_roots.require_model(file)
 
     def log(self, name: str, sent: Command) -> None:
         """Write into the log what a script did with the token of a name."""

@@ -1,4 +1,4 @@
-"""The folders below which a plan may read that a script sends.
+"""The folders below which a script may name files: in a plan that it sends, and of a model under test.
 
 A text that reaches the server may name any file of the machine it runs on. The study lead, at the page, may do that; a
 token may not, as it is a string that can get lost. So a plan by a script is taken only where whoever started the studio
@@ -71,20 +71,37 @@ class DataRoots:
             self._require(f"{CHECKPOINT} in make.settings", checkpoint)
         return plan.with_root(root)
 
+    def require_model(self, file: str) -> None:
+        """Check the path of a model that a script names. Raises UserError, with "file" as its field, where it is not
+        below one of the folders."""
+        if self._place(file) is None:
+            where = f"below {self._names()}" if self._folders else "nowhere on this machine"
+            raise UserError(
+                f"A script names files {where}, and {file!r:.200} is not there: choose the model on the page Evaluate, "
+                "or have the studio started with --data-roots that hold it.",
+                field="file",
+            )
+
     def _require(self, name: str, text: str) -> Path:
         """The place that a text names, without links. Raises UserError for one that is not below the folders."""
-        place: Path | None
+        place = self._place(text)
+        if place is None:
+            raise _refusal(
+                f"{name} is {text!r:.200}: a plan by a script reads only below {self._names()}. Plan it on the page "
+                "Batches, or have the studio started with --data-roots that hold it."
+            )
+        return place
+
+    def _place(self, text: str) -> Path | None:
+        """The place that a text names, without links; None for one that is not below the folders."""
         try:
             place = Path(text).resolve() if Path(text).is_absolute() else None
         except (OSError, RuntimeError, ValueError):  # no path, or links in a circle
-            place = None
-        if place is None or not any(place.is_relative_to(folder) for folder in self._folders):
-            there = ", ".join(map(str, self._folders))
-            raise _refusal(
-                f"{name} is {text!r:.200}: a plan by a script reads only below {there}. Plan it on the page Batches, "
-                "or have the studio started with --data-roots that hold it."
-            )
-        return place
+            return None
+        return place if place and any(place.is_relative_to(folder) for folder in self._folders) else None
+
+    def _names(self) -> str:
+        return ", ".join(map(str, self._folders))
 
 
 def _refusal(said: str) -> UserError:

@@ -295,6 +295,8 @@ def perform(
     sent = _of(command, given)
     if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
         raise NotAllowed(f"The token “{token.name}” only reads: “{sent.file}” is about people, and needs a full one.")
+    if token is not None:
+        tokens.require_place(sent)
     done = do(sent)
     if token is not None and not command.looks:
         tokens.log(token.name, sent)
@@ -326,6 +328,8 @@ async def perform_awaited(
     """The same as `perform`, of what takes time. A token may end meanwhile: then no answer is given."""
     token = let_in(command, request)
     sent = _of(command, given)
+    if token is not None:
+        tokens.require_place(sent)
     done = await do(sent, waiter)
     if token is not None:
         if not command.looks:

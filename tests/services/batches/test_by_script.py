@@ -174,6 +174,31 @@ def test_a_token_that_may_change_things_plans_and_begins_a_batch(data: Path, tmp
         assert "works: plan-batch" in notes
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["show_evaluation", "begin_predictions"])
+def test_a_token_names_a_model_only_below_the_folders(data: Path, tmp_path: Path, name: str) -> None:
+    """And learns of no file elsewhere whether it is there."""
+    (tmp_path / "secret.onnx").write_bytes(b"not a model")
+    with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password", data_roots=(data,)) as (url, studio):
+        full = shown(made_token(studio, "works").text)
+
+        def refused(file: Path | str) -> str:
+            said, field = told(call(url, name, headers=full, source="onnx", file=str(file)))
+            assert field == "file"
+            return said.replace(str(file), "FILE")
+
+        there = refused(tmp_path / "secret.onnx")
+        assert f"A script names files below {data}" in there
+        for file in (tmp_path / "missing.onnx", data / ".." / "secret.onnx", "secret.onnx", "/etc/passwd"):
+            assert refused(file) == there
+        kept = studio.workspace.model_files / ("0" * 24) / "model.onnx"
+        kept.parent.mkdir(parents=True)
+        kept.write_bytes(b"not a model")
+        for file in (data / "missing.onnx", kept):
+            said = call(url, name, headers=full, source="onnx", file=str(file)).text
+            assert "A script names files" not in said, said
+
+
 def test_a_long_planning_is_waited_for_once_more(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     through, plain = threading.Event(), service.data_set_of
 
