@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,12 +25,15 @@ from core.locks import keeps_locks, no_locks
 
 BUSY_SECONDS = 15.0
 """How long a write waits for another process's write. Writes take milliseconds, so waiting longer would not help."""
+LEAST_SECONDS = 0.05
+"""The same for a write that has waited in the queue meanwhile: those that wait for one lock wait for it together."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R", bound="Repository")
 WriteFunction = Callable[[sqlite_utils.Database], T]
-_Job = tuple[WriteFunction[Any], "Future[Any]"]
+_Job = tuple[WriteFunction[Any], "Future[Any]", float]
+"""The last is when it was asked for, by `time.monotonic`."""
 
 
 class Database:
@@ -94,7 +98,7 @@ class Database:
                 raise RuntimeError("the workspace is closed")
             if threading.current_thread() is self._writer:
                 raise RuntimeError("a write function must not start another write: it would wait for itself")
-            self._queue.put((function, result))
+            self._queue.put((function, result, time.monotonic()))
         return result.result()
 
     def read(self, function: WriteFunction[T]) -> T:
@@ -160,8 +164,10 @@ class Database:
             return
         opened.set_result(None)
         while (job := self._queue.get()) is not None:
-            function, result = job
+            function, result, asked = job
+            left = max(LEAST_SECONDS, asked + BUSY_SECONDS - time.monotonic())
             try:
+                db.conn.execute(f"PRAGMA busy_timeout = {int(1000 * left)}")
                 value = _in_transaction(db, function, before_commit)
             except sqlite3.Error as error:
                 result.set_exception(_explained(error, self.path))

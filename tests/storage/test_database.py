@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,14 +37,13 @@ def count(database: Database) -> int:
 
 def test_the_file_is_set_up_on_purpose(database: Database) -> None:
     def pragmas(db: sqlite_utils.Database) -> dict[str, object]:
-        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        names = ("journal_mode", "synchronous", "foreign_keys")
         return {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
 
     assert database.write(pragmas) == {
         "journal_mode": "wal",
         "synchronous": 2,
         "foreign_keys": 1,
-        "busy_timeout": 15000,
     }
 
 
@@ -139,6 +139,24 @@ def test_another_program_that_keeps_the_lock(database: Database, monkeypatch: py
     patient.write(lambda db: db.table("t").insert({}) and None)
     assert count(database) == 1
     patient.close()
+
+
+def test_writes_that_wait_for_one_lock_wait_for_it_together(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waited its own time after the one before: the fourth four times as long as the first."""
+    monkeypatch.setattr(database_module, "BUSY_SECONDS", 1.0)
+    other = sqlite_utils.Database(database.path)
+    other.conn.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        for write in [pool.submit(database.write, lambda db: db.table("t").insert({}) and None) for _ in range(8)]:
+            with pytest.raises(UserError, match="Nothing was saved"):
+                write.result()
+    assert time.monotonic() - began < 5, "eight seconds, one after the other"
+    other.conn.rollback()
+    database.write(lambda db: db.table("t").insert({}) and None)
+    assert count(database) == 1
 
 
 def test_eight_threads_write_and_nothing_is_lost(tmp_path: Path) -> None:
