@@ -166,6 +166,13 @@ class Shell:
                 self.run(command)
 
 
+def test_every_test_that_a_page_names_is_there() -> None:
+    named = {found for page in PAGES for found in re.findall(r"`(tests/\S+\.py)::(test_\w+)`", page.read_text("utf-8"))}
+    assert len(named) > 30
+    for file, name in sorted(named):
+        assert f"\ndef {name}(" in (ROOT / file).read_text("utf-8"), f"{file}::{name}"
+
+
 @pytest.fixture(scope="module")
 def drawn_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace of drawn scenes of both tasks, a good half reviewed. Tests work on copies."""
