@@ -146,9 +146,13 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
 
 
 def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
-    import gradio as gr
     from fastapi import FastAPI
     from fastapi.middleware import Middleware
+
+    from ui.gradio_stubs import no_stubs
+
+    with no_stubs():
+        import gradio as gr
 
     from core.version import version
     from services.pictures import StoredPictures

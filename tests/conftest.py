@@ -15,6 +15,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 import pipeline.recipes  # noqa: F401 - tells storage the types of stages' values, as every program of the studio does
+from ui.gradio_stubs import no_stubs
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -39,6 +40,13 @@ IN_MEMORY = Path("/dev/shm")
 if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > 4 << 30:
     # Two thousand tests with a database each wait a sixth of their time for a disk. No test is about power failure.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Import what tests import as the studio does."""
+    with no_stubs():
+        return (yield)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

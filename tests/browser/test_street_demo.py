@@ -108,6 +108,7 @@ def test_all_that_is_decided_of_a_town_fits_one_screen_of_a_laptop(desk: Desk) -
         page.click("#tool-open")
 
 
+@pytest.mark.soak
 def test_a_street_at_night_misleads_the_embedded_segmenter(desk: Desk) -> None:
     page = desk.at_gate(STREET)
     while lines(page).count():  # one of them may say the same already

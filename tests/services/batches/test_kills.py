@@ -29,7 +29,7 @@ from tests.support.batch_kills import (
 )
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
-SOURCES = 6
+SOURCES = 4
 
 
 @pytest.fixture(scope="module")

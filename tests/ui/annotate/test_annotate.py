@@ -99,8 +99,7 @@ def lose(file: Path, how: str) -> None:
         file.write_bytes(file.read_bytes()[:40])
 
 
-@pytest.mark.parametrize("how", ["missing", "damaged"])
-@pytest.mark.parametrize("which", ["image", "source"])
+@pytest.mark.parametrize(("how", "which"), [("missing", "image"), ("damaged", "source")])
 def test_an_item_that_has_lost_a_picture_is_set_aside_until_it_is_there_again(
     studio: Studio, one: Annotator, other: Annotator, how: str, which: str
 ) -> None:
