@@ -192,6 +192,7 @@ def test_what_kills_its_worker_three_times_is_set_aside_and_the_rest_is_done(tmp
     assert failure.examples[0].endswith("002.png")
 
 
+@pytest.mark.soak
 def test_what_no_worker_can_do_is_told_in_a_sentence(tmp_path: Path, two_nodes: str) -> None:
     plan = plan_of(tmp_path, 8)
     with on_ray(address=two_nodes):
