@@ -149,7 +149,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from fastapi import FastAPI
     from fastapi.middleware import Middleware
 
-    from ui.gradio_stubs import no_stubs
+    from ui.quick_gradio import no_server, no_stubs
 
     with no_stubs():
         import gradio as gr
@@ -187,9 +187,10 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
         exception_handlers=handlers,
     )
 
-    page = explore_page(explorer_of(studio))
     endpoints = endpoints_of(studio)
-    functions = add_endpoints(page, endpoints)
+    with no_server():
+        page = explore_page(explorer_of(studio))
+        functions = add_endpoints(page, endpoints)
     app.add_middleware(PlainHttp, functions=functions, has_call=partial(has_call, page))
     for_the_signed_in = stand_guard(app, LeadSignIn(studio.workspace, settings.password), settings.host)
     app.add_middleware(BelowRootPath, root_path=settings.root_path)  # the outermost, as the last that is added

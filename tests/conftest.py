@@ -15,7 +15,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 import pipeline.recipes  # noqa: F401 - tells storage the types of stages' values, as every program of the studio does
-from ui.gradio_stubs import no_stubs
+from ui.quick_gradio import no_stubs
 
 if TYPE_CHECKING:
     from xdist.remote import Producer

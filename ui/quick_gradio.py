@@ -1,4 +1,8 @@
-"""Gradio without the stubs that it writes for its components whenever it is imported: a third of the time of that."""
+"""Gradio without what costs a start most and serves nobody here.
+
+Whenever it is imported it writes stubs of its components, a third of the time that this takes; and it makes a server of
+each page alone, also where the page is mounted in an application.
+"""
 
 from __future__ import annotations
 
@@ -20,4 +24,13 @@ def no_stubs() -> Iterator[None]:
         return plain(thing)
 
     with patch.object(inspect, "getfile", getfile):
+        yield
+
+
+@contextmanager
+def no_server() -> Iterator[None]:
+    """Put pages together within, and mount them afterwards."""
+    from gradio.routes import App
+
+    with patch.object(App, "create_app"):
         yield
