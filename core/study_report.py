@@ -264,6 +264,11 @@ class Measure:
     """Votes an item, the mean over those items."""
 
 
+HIGH_PREVALENCE = 0.8
+"""From such a share of one answer on, 0 to 1, chance-corrected measures that use the margins (alpha, kappa) fall by
+construction (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
+
+
 @dataclass(frozen=True)
 class Agreement:
     """The measures that have to be read together."""
@@ -280,6 +285,13 @@ class Agreement:
     """That answer."""
     words: str
     """What the figures mean together, for a person who does not know them."""
+
+    @property
+    def pulled_down(self) -> bool:
+        """Whether one answer is so frequent that alpha and kappa are low by construction."""
+        if self.prevalence is None or self.alpha.value is None or self.ac1.value is None:
+            return False
+        return self.prevalence >= HIGH_PREVALENCE and self.ac1.value - self.alpha.value > 0.1
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from core.figures import percent
 from core.study_report import Agreement, Measure
@@ -15,9 +16,6 @@ from core.study_report import Agreement, Measure
 Ratings = Sequence[Sequence[str]]
 NO_PAIRS = "undefined: no item has two votes to compare"
 ALL_AGREE = "undefined: all votes agree"
-HIGH_PREVALENCE = 0.8
-"""From such a share of one answer on, chance-corrected measures that use the margins (alpha, kappa) fall by
-construction (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
 
 
 def raw(ratings: Ratings) -> Measure:
@@ -113,8 +111,8 @@ def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = Fal
     figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
     ordinal = alpha(ratings, answers) if ordered and answers else None
     frequent = prevalence(ratings)
-    words = _words(*figures[:3], ordinal, frequent)
-    return Agreement(*figures, ordinal, frequent[1] if frequent else None, frequent[0] if frequent else "", words)
+    found = Agreement(*figures, ordinal, frequent[1] if frequent else None, frequent[0] if frequent else "", "")
+    return replace(found, words=_words(found))
 
 
 def level(value: float) -> str:
@@ -170,18 +168,12 @@ def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, s
     return found
 
 
-def _words(
-    observed: Measure,
-    nominal: Measure,
-    first: Measure,
-    ordinal: Measure | None,
-    frequent: tuple[str, float] | None,
-) -> str:
-    if frequent is None:
+def _words(found: Agreement) -> str:
+    if found.prevalence is None:
         return "No vote counts yet."
+    observed, nominal, first, ordinal, answer = found.raw, found.alpha, found.ac1, found.ordinal, found.frequent
     if observed.value is None or first.value is None:
         return "No item has two votes yet, so nothing can be said of agreement."
-    answer, share = frequent
     sentence = f"Two votes on the same image are equal in {percent(observed.value)} of pairs"
     if nominal.value is None:
         return (
@@ -193,10 +185,10 @@ def _words(
             f"{sentence}. On a scale, near misses count for something: ordinal alpha is {ordinal.value:.2f}, "
             f"{level(ordinal.value)} agreement beyond chance."
         )
-    if share >= HIGH_PREVALENCE and first.value - nominal.value > 0.1:
+    if found.pulled_down:
         return (
-            f"{sentence}, and {percent(share)} of all votes are “{answer}”. With one answer so frequent, alpha and "
-            f"kappa are low by construction; AC1 ({level(first.value)} agreement beyond chance) allows for it. Report "
-            "them together."
+            f"{sentence}, and {percent(found.prevalence)} of all votes are “{answer}”. With one answer so frequent, "
+            f"alpha and kappa are low by construction; AC1 ({level(first.value)} agreement beyond chance) allows for "
+            "it. Report them together."
         )
     return f"{sentence}. Beyond chance, agreement is {level(nominal.value)} by alpha and {level(first.value)} by AC1."

@@ -99,7 +99,15 @@ def test_high_prevalence_breaks_alpha_and_kappa_but_not_ac1():
         krippendorff.alpha(reliability(HIGH_PREVALENCE, ("yes", "no")), level_of_measurement="nominal")
     )
     assert found.frequent == "yes" and found.prevalence == pytest.approx(0.9386)
-    assert "low by construction" in found.words and "AC1" in found.words
+    assert "low by construction" in found.words and "AC1" in found.words and found.pulled_down
+
+
+def test_an_answer_of_three_quarters_excuses_no_low_alpha():
+    chance = random.Random(1)
+    votes = [tuple("yes" if chance.random() < 0.74 else "no" for _ in range(3)) for _ in range(60)]
+    found = agreement(votes, ("yes", "no"))
+    assert known(found.alpha.value) < 0.2 and known(found.ac1.value) - known(found.alpha.value) > 0.1
+    assert not found.pulled_down and "low by construction" not in found.words
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -135,7 +135,7 @@ def _agreement(found: Agreement) -> Tile:
     if found.ordinal is not None:
         measures += f" · ordinal alpha {figure(found.ordinal.words)}"
     lines = [measures]
-    if found.prevalence is not None and found.alpha.value is not None and found.ac1.value - found.alpha.value > 0.1:
+    if found.pulled_down and found.prevalence is not None:
         lines.append(f"{percent(found.prevalence)} of votes are “{found.frequent}”: alpha is low by construction")
     return "agreement", "Agreement", f"AC1 {found.ac1.words}", lines
 
