@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from core.test_sets import SetVersion
 from services.changes import Changes
 from services.curation.import_source import new_room
 from services.test_sets import exports
@@ -28,6 +29,12 @@ def opened_before(folder: Path) -> None:
         assert workspace.images.process == 1
 
 
+def released(workspace: Workspace) -> SetVersion:
+    drafts, set_id = TestSetDrafts(workspace), workspace.test_sets.create("Birds")
+    drafts.add(set_id, run_of(workspace, 1, [10]))
+    return drafts.release(ReleaseTestSet(test_set=set_id))
+
+
 def test_what_an_import_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
     opened_before(tmp_path)
     with Workspace(tmp_path) as workspace, Workspace(tmp_path) as beside:
@@ -41,9 +48,7 @@ def test_what_an_import_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
 def test_what_an_export_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
     opened_before(tmp_path)
     with Workspace(tmp_path) as workspace:
-        set_id = workspace.test_sets.create("Birds")
-        TestSetDrafts(workspace).add(set_id, run_of(workspace, 1, [10]))
-        version = TestSetDrafts(workspace).release(ReleaseTestSet(test_set=set_id))
+        version = released(workspace)
         left_in(tmp_path / exports.FOLDER)
         ready = exports.SetExports(workspace, Changes())._export(version, "csv", lambda _done, _all: None)
         assert {path.name for path in (tmp_path / exports.FOLDER).iterdir()} == {ready.file.parent.name, "notes"}
@@ -53,9 +58,7 @@ def test_what_an_export_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
 def test_an_export_that_a_kill_has_ended_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     opened_before(tmp_path)
     with Workspace(tmp_path) as workspace:
-        set_id = workspace.test_sets.create("Birds")
-        TestSetDrafts(workspace).add(set_id, run_of(workspace, 1, [10]))
-        version = TestSetDrafts(workspace).release(ReleaseTestSet(test_set=set_id))
+        version = released(workspace)
         ready = exports.SetExports(workspace)._export(version, "csv", lambda _done, _all: None)
         ready.file.parent.rename(tmp_path / exports.FOLDER / "1-00000000")  # as if the first process had made it
         left_in(tmp_path / exports.FOLDER)
