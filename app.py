@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pipeline.profiles.profile import Profile
     from pipeline.seams import Models
     from services.studio import Studio
+    from storage.workspace import Workspace
     from ui.explore.page import Explorer
     from ui.scripts.endpoints import Services
 
@@ -121,12 +122,18 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
     workspace that cannot be used, a data root that is no folder, a root path below which the studio has pages of its
     own, and a host beyond this machine without a password. Loads no model.
     """
-    from demo import data_set
+    profile, models = _profile_and_models(settings, models)
+    workspace = _workspace(settings)
+    try:
+        return _whole(settings, profile, models, workspace, _annotators(workspace))
+    except BaseException:
+        workspace.close()
+        raise
+
+
+def _profile_and_models(settings: ServerSettings, models: Models | None = None) -> tuple[Profile, Models]:
     from pipeline.models import load_models
     from pipeline.profiles.profile import load_profile
-    from services.studio import Studio
-    from storage.workspace import Workspace
-    from ui.addresses import served_below
 
     profile = load_profile(settings.profile)
     if models is None:
@@ -135,17 +142,68 @@ def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastA
         models = loading
     _stay_here(profile)
     _keep_uploads_apart()
-    workspace = Workspace(settings.workspace).open()
-    try:
-        studio = Studio(profile, models, workspace, settings.data_roots, data_set)
-        with served_below(settings.root_path):
-            return _application(settings, studio), studio
-    except BaseException:
-        workspace.close()
-        raise
+    return profile, models
 
 
-def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
+def _workspace(settings: ServerSettings) -> Workspace:
+    from storage.workspace import Workspace
+
+    return Workspace(settings.workspace).open()
+
+
+def _annotators(workspace: Workspace) -> FastAPI:
+    from services.studies.services import AnnotatorServices
+    from ui.annotate.application import annotate_application
+
+    return annotate_application(AnnotatorServices(workspace))
+
+
+def _whole(
+    settings: ServerSettings, profile: Profile, models: Models, workspace: Workspace, annotators: FastAPI
+) -> tuple[FastAPI, Studio]:
+    """All that is served: seconds of importing."""
+    from demo import data_set
+    from services.studio import Studio
+    from ui.addresses import served_below
+
+    studio = Studio(profile, models, workspace, settings.data_roots, data_set)
+    with served_below(settings.root_path):
+        return _application(settings, studio, annotators), studio
+
+
+def _first(settings: ServerSettings, profile: Profile, workspace: Workspace, annotators: FastAPI) -> FastAPI:
+    """What is served until the whole is there: a second of importing."""
+    from fastapi import FastAPI
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    _guarded(app, settings, workspace)
+    _add_first(app, profile, annotators, "starting")
+    return app
+
+
+def _add_first(app: FastAPI, profile: Profile, annotators: FastAPI, status: str) -> None:
+    """/healthz and the annotators' pages."""
+    from core.version import version
+
+    @app.api_route("/healthz", methods=["GET", "HEAD"])
+    def healthz() -> dict[str, str]:
+        return {"status": status, "profile": profile.name, "version": version()}
+
+    app.mount("/annotate", annotators)
+
+
+def _guarded(app: FastAPI, settings: ServerSettings, workspace: Workspace) -> str:
+    """Let the guard stand before all that was added, and return the script for the head of pages."""
+    from services.sign_in import LeadSignIn
+    from ui.security.root_path import BelowRootPath
+    from ui.security.sign_in import stand_guard
+
+    script = stand_guard(app, LeadSignIn(workspace, settings.password), settings.host)
+    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # the outermost, as the last that is added
+    return script
+
+
+def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) -> FastAPI:
     from fastapi import FastAPI
     from fastapi.middleware import Middleware
 
@@ -154,11 +212,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     with no_stubs():
         import gradio as gr
 
-    from core.version import version
     from services.pictures import StoredPictures
-    from services.sign_in import LeadSignIn
-    from services.studies.services import AnnotatorServices
-    from ui.annotate.application import annotate_application
     from ui.batches.routes import add_batch_routes
     from ui.curate.routes import add_curate_routes
     from ui.evaluate.retraining_routes import add_retraining_routes
@@ -171,8 +225,7 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     from ui.scripts.plain_http import PlainHttp
     from ui.scripts.scripts_page import add_scripts_page
     from ui.scripts.uploads import uploads_forgotten
-    from ui.security.root_path import BelowRootPath, refuse_own_address
-    from ui.security.sign_in import stand_guard
+    from ui.security.root_path import refuse_own_address
     from ui.study.routes import add_study_routes
     from ui.theme import FAVICON, head, theme
 
@@ -192,13 +245,8 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
         page = explore_page(explorer_of(studio))
         functions = add_endpoints(page, endpoints)
     app.add_middleware(PlainHttp, functions=functions, has_call=partial(has_call, page))
-    for_the_signed_in = stand_guard(app, LeadSignIn(studio.workspace, settings.password), settings.host)
-    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # the outermost, as the last that is added
-
-    @app.api_route("/healthz", methods=["GET", "HEAD"])
-    def healthz() -> dict[str, str]:
-        return {"status": "ok", "profile": studio.profile.name, "version": version()}
-
+    for_the_signed_in = _guarded(app, settings, studio.workspace)
+    _add_first(app, studio.profile, annotators, "ok")
     workspace = studio.workspace
     add_routes(app, StoredPictures(workspace), studio.runs.samples, studio.exchange)
     add_drawing_routes(app, studio.control_images, studio.previews, studio.profile.settings.generation)
@@ -209,7 +257,6 @@ def _application(settings: ServerSettings, studio: Studio) -> FastAPI:
     add_evaluate_routes(app, studio.commands, studio.evaluations, studio.retrainings, workspace.thumbnails.webp)
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
-    app.mount("/annotate", annotate_application(AnnotatorServices(studio.workspace)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "SSR mode")  # which is off as it is
         mounted = gr.mount_gradio_app(
@@ -339,27 +386,55 @@ def serve(settings: ServerSettings) -> None:
         from pipeline.models.machine import share_cores
 
         share_cores()
-        app, studio = build(settings)
+        profile, models = _profile_and_models(settings)
+        workspace = _workspace(settings)
         shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
         address = f"http://{shown}:{settings.port}{settings.root_path}"
         try:
-            with studio.workspace.served(address):
-                _run(app, studio, listening, address)
+            with workspace.served(address):
+                _run(settings, profile, models, workspace, listening, address)
         finally:
-            studio.close()
-            studio.workspace.close()
+            workspace.close()
 
 
-def _run(app: FastAPI, studio: Studio, listening: socket.socket, address: str) -> None:
+def _run(
+    settings: ServerSettings,
+    profile: Profile,
+    models: Models,
+    workspace: Workspace,
+    listening: socket.socket,
+    address: str,
+) -> None:
+    """Annotators are served at once, and the whole studio when it was put together meanwhile."""
     import uvicorn
 
-    from pipeline.models.machine import without_gpu
     from ui.security.connections import BACKLOG, KEPT_SECONDS, Patience, room_for_connections
+    from ui.starting import Starting
 
-    most, warning = room_for_connections()
-    for remark in (warning, without_gpu(studio.profile)):
-        if remark:
+    studios: list[Studio] = []
+    annotators = _annotators(workspace)
+
+    def whole() -> FastAPI:
+        app, studio = _whole(settings, profile, models, workspace, annotators)
+        studios.append(studio)
+        from pipeline.models.machine import without_gpu
+
+        if remark := without_gpu(profile):
             print(remark, file=sys.stderr, flush=True)
+        print(f"DILLEMA Studio, profile {profile.name}: {address} (Ctrl-C ends it)", flush=True)
+        # A full collection would look through all of this again, and hold up every answer for a fifth of a second.
+        gc.collect()
+        gc.freeze()
+        studio.thumbnails.start()
+        return app
+
+    def stop() -> None:
+        server.should_exit = True
+
+    app = Starting(_first(settings, profile, workspace, annotators), whole, stop, settings.root_path)
+    most, warning = room_for_connections()
+    if warning:
+        print(warning, file=sys.stderr, flush=True)
     config = uvicorn.Config(
         app,
         http=Patience(most).protocol(),
@@ -369,15 +444,16 @@ def _run(app: FastAPI, studio: Studio, listening: socket.socket, address: str) -
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
-    print(f"DILLEMA Studio, profile {studio.profile.name}: {address} (Ctrl-C ends it)", flush=True)
-    # A full collection would look through all of this again, and hold up every answer for a fifth of a second.
-    gc.collect()
-    gc.freeze()
     # After its own shutdown uvicorn raises the signal again, which would end us before we have closed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    studio.thumbnails.start()
-    with suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
+    try:
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[listening])
+    finally:
+        for studio in studios:
+            studio.close()
+    if app.error is not None:
+        raise app.error
 
 
 def set_password(settings: ServerSettings) -> None:

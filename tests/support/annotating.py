@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import httpx
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
@@ -80,7 +81,7 @@ def running(
 class Annotator:
     """One annotator's browser, without the page."""
 
-    client: TestClient
+    client: TestClient | httpx.Client
     study: str = ""
     worker: str = ""
     code: str = ""

@@ -27,11 +27,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int) -> bool:
-    """Return true if /healthz of the studio on this port does."""
+def answers(port: int, whole: bool = True) -> bool:
+    """Return true if /healthz of the studio on this port does: once it is `whole`, or once annotators can vote."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as reply:
-            return bool(reply.status == 200)
+            return not (whole and b'"starting"' in reply.read())
     except OSError:
         return False
 
@@ -52,8 +52,8 @@ class ServerProcess:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
 
-    def start(self) -> ServerProcess:
-        """Start it and wait until it answers."""
+    def start(self, whole: bool = True) -> ServerProcess:
+        """Start it and wait until it answers, as `answers` says."""
         program = ["-c", self.code] if self.code else ["app.py"]
         command = [
             sys.executable,
@@ -69,7 +69,7 @@ class ServerProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         end = time.monotonic() + START_SECONDS
-        while not answers(self.port):
+        while not answers(self.port, whole):
             if self.process.poll() is not None or time.monotonic() > end:
                 raise AssertionError(f"the server did not start: {self.said()}")
             time.sleep(0.1)

@@ -12,23 +12,31 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
+import httpx
 import psutil
 import pytest
 import uvicorn
+from fastapi.testclient import TestClient
 
 import app
 from core.errors import UserError
 from core.version import version
 from pipeline.models.machine import Machine, share_cores
 from pipeline.profiles.profile import load_profile
+from tests.support.annotating import Annotator, running
 from tests.support.server_process import ROOT, ServerProcess, free_port
 from tests.support.serving import until
+from tests.support.workspaces import workspace_in
 
 PASSWORD = "a password of the lead"
 START_LIMIT = 8.0
-"""Seconds from the command to the first answer, on two slow cores."""
+"""Seconds of computing until all is served, on two slow cores."""
+FIRST_LIMIT = 3.0
+"""The same until annotators are."""
 
 
 def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -170,6 +178,53 @@ def test_a_start_is_quick_a_second_one_is_refused_and_sigterm_ends_it_cleanly(
     assert not list((tmp_path / "w" / "open").glob("*.lock")), "the workspace was not closed"
 
 
+HELD = """
+import sys, time, pathlib, app
+plain = app._whole
+def held(*given):
+    while not pathlib.Path({go!r}).exists():
+        time.sleep(0.01)
+    return plain(*given)
+app._whole = held
+sys.exit(app.main())
+"""
+"""The studio, which puts the rest of itself together once a file is there."""
+
+
+@pytest.mark.slow
+def test_annotators_are_served_while_the_rest_of_a_start_takes_its_time(tmp_path: Path) -> None:
+    with workspace_in(tmp_path / "w") as workspace:
+        study_id, link = running(workspace, 2)
+    server = ServerProcess(tmp_path / "w", tmp_path / "log", HELD.format(go=str(tmp_path / "go"))).start(whole=False)
+    asked = ThreadPoolExecutor(1)
+    try:
+        assert server.process is not None
+        times = psutil.Process(server.process.pid).cpu_times()
+        assert times.user + times.system < FIRST_LIMIT, "seconds of computing"
+        page = asked.submit(status, server.url)
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            assert client.get("healthz").json() == {"status": "starting", "profile": "demo", "version": version()}
+            worker = Annotator(client).join(link)
+            first = worker.next()
+            worker.answer(first)
+            assert not page.done() and "DILLEMA" not in server.said(), "the rest is there already"
+            (tmp_path / "go").touch()
+            assert page.result(240) == 200, "what was asked for meanwhile was dropped"
+            assert client.get("healthz").json()["status"] == "ok"
+            worker.answer(worker.next())
+    finally:
+        (tmp_path / "go").touch()
+        assert server.stop(signal.SIGTERM) == 0
+        asked.shutdown()
+    with workspace_in(tmp_path / "w") as workspace:
+        assert len(workspace.studies.data(study_id).votes) == 2
+
+
+def test_what_is_wrong_with_the_rest_of_a_start_ends_it(tmp_path: Path, start_here: Start) -> None:
+    given = ("--workspace", str(tmp_path / "w"), "--port", str(free_port()), "--root-path", "/study")
+    refused(start_here(*given), "The studio has pages of its own below /study: give another --root-path.")
+
+
 def status(url: str) -> int:
     """The status of an answer."""
     try:
@@ -189,6 +244,8 @@ def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told_and_ctrl_c_e
 
     def run(server: uvicorn.Server, sockets: object) -> None:
         kept_open.append(server.config.timeout_keep_alive)
+        with TestClient(cast(Any, server.config.app), "http://127.0.0.1") as client:
+            assert client.get("/config").status_code == 200  # once all is there
         signal.raise_signal(signal.SIGINT)  # uvicorn raises it again when it has ended because of it
 
     monkeypatch.setattr("uvicorn.Server.run", run)
