@@ -1,4 +1,5 @@
-"""A hundred annotators at once: how soon a vote is acknowledged, and that none is lost or kept twice.
+"""A hundred annotators at once: how soon a vote is acknowledged, also while seven pages of the lead follow the study,
+and that none is lost or kept twice.
 
 Simulated annotators against a server of its own, over HTTP as people do: each looks at pictures of 512 pixels, takes
 about four seconds for one, and votes. Server and annotators share the machine. `python -m benchmarks.study` runs this
@@ -15,12 +16,17 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 from PIL import Image
 
 from benchmarks.figures import Figure, reported
@@ -30,31 +36,65 @@ from storage.workspace import Workspace
 from tests.support.server_process import ROOT, ServerProcess
 
 ANNOTATORS, SECONDS, MINUTES = 100, 4.0, 10.0
-BOUND = 250.0
-"""Milliseconds within which 95 % of the votes are acknowledged."""
+BOUND, WATCHED_BOUND = 250.0, 100.0
+"""Milliseconds within which 95 % of the votes are acknowledged; the second while pages are open."""
+WATCHED_MINUTES = 1.0
+PAGES = (*("live?view=results",) * 3, *("live?view=workers",) * 2, *("progress?",) * 2)
+"""What open pages of the study ask for, each every four seconds."""
+PAGE_SECONDS = 4.0
 PICTURES, SIDE = 400, 512
 
 
 def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figure]:
-    """One figure. Raises AssertionError when a vote is lost, or there twice."""
+    """Two figures. Raises AssertionError when a vote is lost, or there twice."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         # A fifth more than they can get through, so that nobody is done before the time is over.
-        items = int(1.2 * annotators * 60 * minutes / SECONDS / 5) + 5 * annotators
+        items = int(1.2 * annotators * 60 * (minutes + WATCHED_MINUTES) / SECONDS / 5) + 10 * annotators
         study_id, link = prepared(folder / "workspace", items)
         server = ServerProcess(folder / "workspace", folder / "log").start()
+        journals = [folder / "votes.jsonl", folder / "watched.jsonl"]
         try:
-            seconds = annotated(server.url, link, folder / "votes.jsonl", minutes, annotators)
+            alone = annotated(server.url, link, journals[0], minutes, annotators)
+            with pages_open(server.url, study_id) as looks:
+                watched = annotated(server.url, link, journals[1], WATCHED_MINUTES, annotators)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{server.said()[-4000:]}") from error
         finally:
             server.stop()
-        look_at(folder / "workspace", study_id, folder / "votes.jsonl")
+        look_at(folder / "workspace", study_id, [vote for journal in journals for vote in votes_in(journal)])
     words = (
-        f"a vote acknowledged, {annotators} annotators at once for {minutes:g} minutes, {len(seconds):,} votes "
-        f"({len(seconds) / 60 / minutes:.0f} a second), none lost, none doubled"
+        f"a vote acknowledged, {annotators} annotators at once for {minutes:g} minutes, {len(alone):,} votes "
+        f"({len(alone) / 60 / minutes:.0f} a second), none lost, none doubled"
     )
-    return [Figure(words, tuple(1000 * each for each in seconds), BOUND, share=0.95)]
+    more = f"the same with {len(PAGES)} pages of the study open, {sum(looks)} looks, {len(watched):,} votes"
+    return [
+        Figure(words, tuple(1000 * each for each in alone), BOUND, share=0.95),
+        Figure(more, tuple(1000 * each for each in watched), WATCHED_BOUND, share=0.95),
+    ]
+
+
+@contextmanager
+def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
+    """The lead's pages follow the study as their script does; how many looks each of them had."""
+    over, looks = threading.Event(), [0] * len(PAGES)
+
+    def follow(number: int, path: str) -> None:
+        revision = ""
+        with httpx.Client(base_url=f"{url}study/api/{study_id}/", timeout=60) as client:
+            while not over.wait(PAGE_SECONDS):
+                said = client.get(f"{path}&revision={revision}").raise_for_status().json()
+                revision = said.get("revision", revision)
+                looks[number] += 1
+
+    with ThreadPoolExecutor(len(PAGES)) as pages:
+        following = [pages.submit(follow, *one) for one in enumerate(PAGES)]
+        try:
+            yield looks
+        finally:
+            over.set()
+    for one in following:
+        one.result()
 
 
 def prepared(folder: Path, items: int) -> tuple[str, str]:
@@ -97,9 +137,8 @@ def votes_in(journal: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in io.StringIO(journal.read_text(encoding="utf-8"))]
 
 
-def look_at(folder: Path, study_id: str, journal: Path) -> None:
+def look_at(folder: Path, study_id: str, acknowledged: Sequence[Mapping[str, Any]]) -> None:
     """Raises AssertionError unless all that was acknowledged is there, once."""
-    acknowledged = votes_in(journal)
     with Workspace(folder) as workspace:
         data = workspace.studies.data(study_id)
         for vote in acknowledged:
@@ -109,7 +148,7 @@ def look_at(folder: Path, study_id: str, journal: Path) -> None:
     assert len({vote["assignment"] for vote in acknowledged}) == len(acknowledged), "a vote was acknowledged twice"
     assert len({(vote.item, vote.worker) for vote in data.votes}) == len(data.votes), "a worker voted twice on an item"
     # Those that were on their way when the time was over may have been saved without a reply.
-    assert len(acknowledged) <= len(data.votes) <= len(acknowledged) + ANNOTATORS
+    assert len(acknowledged) <= len(data.votes) <= len(acknowledged) + 2 * ANNOTATORS
     votes = Counter(vote.item for vote in data.votes if vote.kind == "item")
     assert max(votes.values()) <= data.study.rules.votes, "an item has too many votes"
 

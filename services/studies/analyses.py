@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from core.studies import Adjudication, StudyData
 from core.study_report import StudyReport
@@ -17,12 +18,12 @@ from study.results import analyse
 
 KEPT = 8
 """Studies whose analysis is in memory."""
-QUICK_SECONDS = 0.5
+QUICK_SECONDS = 0.1
 """An analysis that takes less is made anew whenever something has changed."""
-SHARE, LONGEST_SECONDS = 0.2, 20.0
+SHARE, LONGEST_SECONDS = 0.05, 20.0
 """One that takes longer is made anew so rarely that it takes such a share of the time, and shows an older state
-meanwhile, but never for longer: with 25,000 votes that come in all the time a page would else wait seconds at every
-look."""
+meanwhile, but never for longer. While one is made votes are acknowledged later, so this is the share of votes that may
+wait."""
 Stamp = tuple[object, object]
 """What must never be shown late (whether the study runs), and what may; equal as long as nothing has changed."""
 
@@ -39,6 +40,8 @@ class Analysis:
     """When, on the monotonic clock."""
     seconds: float
     """Of computing that it took, not counting what else the machine did."""
+    shown: dict[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    """What pages have made of it, by their names: drawn once for all who look."""
 
     @property
     def methods(self) -> str:
@@ -96,7 +99,7 @@ class Analyses:
                 else case
                 for case in kept.report.disagreements
             )
-            self._keep(study_id, replace(kept, report=replace(kept.report, disagreements=cases)))
+            self._keep(study_id, replace(kept, report=replace(kept.report, disagreements=cases), shown={}))
 
     @staticmethod
     def _still_good(kept: Analysis, stamp: Stamp) -> bool:

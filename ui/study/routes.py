@@ -187,7 +187,11 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
     @app.get("/study/api/{study_id}/live", include_in_schema=False)
     def live(study_id: str, view: str = "results", revision: str = "") -> Response:
         def show(_: Study, found: Analysis) -> Mapping[str, Any]:
-            return sent(workers_parts(found) if view == "workers" else parts(found.report, found.data, found.methods))
+            name = "workers" if view == "workers" else "results"
+            if name not in found.shown:
+                made = workers_parts(found) if name == "workers" else parts(found.report, found.data, found.methods)
+                found.shown[name] = sent(made)
+            return found.shown[name]
 
         return changed(study_id, revision, show)
 

@@ -25,6 +25,7 @@ from services.studio import Studio
 from storage.workspace import Workspace
 from tests.support.study_data import ROAD, driving
 from tests.support.voted import CREW, MOSTLY, NO, SPLIT, YES, bird_study, birds, cast, picture, study_of
+from ui.study import routes
 from ui.study.routes import add_study_routes
 
 pytestmark = pytest.mark.slow
@@ -310,6 +311,34 @@ def test_an_unchanged_study_is_neither_analysed_nor_rendered(
     with Workspace(studio.workspace.folder) as another:
         another.studies.resume(study_id)
     assert ask("live", revision=held["live"])["state"] == "running", "another process's doing"
+
+
+def test_many_pages_that_look_at_one_state_have_it_drawn_once(
+    studio: Studio, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study_id = bird_study(studio.workspace, [YES, SPLIT, ()])
+    drawn = list[str]()
+
+    def counted(name: str) -> Any:
+        plain: Any = getattr(routes, name)
+
+        def draw(*given: Any) -> Any:
+            drawn.append(name)
+            return plain(*given)
+
+        return draw
+
+    for name in ("parts", "workers_parts"):
+        monkeypatch.setattr(routes, name, counted(name))
+    views = {
+        view: [client.get(f"/study/api/{study_id}/live?view={view}").json() for _ in range(3)]
+        for view in ("results", "workers")
+    }
+    assert drawn == ["parts", "workers_parts"] and views["results"][0]["parts"] != views["workers"][0]["parts"]
+    assert all(one["parts"] == each[0]["parts"] for each in views.values() for one in each)
+    last = studio.workspace.studies.items(study_id)[2]
+    studio.workspace.studies.import_votes(study_id, [cast(last, "ada", {"valid": "no"}, 60)])
+    assert client.get(f"/study/api/{study_id}/live").json()["parts"] != views["results"][0]["parts"]
 
 
 def test_a_page_that_is_shown_an_older_state_asks_again(studio: Studio, client: TestClient) -> None:
