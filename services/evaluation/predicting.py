@@ -24,6 +24,7 @@ from core.words import count_of
 from evaluation.answers import pairs_of_pixels
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.evaluation.subjects import Cases
+from services.runs.model_loading import ModelLoading
 from services.runs.predictions import Load, Predictor, load_model, model_key
 from storage.evaluation.models_under_test import PIXELS, NewPixelCount, StoredModel
 from storage.evaluation.predictions import NewPrediction, new_predictions
@@ -35,6 +36,7 @@ COUNTED_AT_ONCE = 256
 PATIENCE = 20.0
 """Seconds that the picture of a model's input waits for another model to be loaded."""
 Save = Callable[[Sequence[NewPrediction]], object]
+OnWait = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Predicting:
         """`require_known` refuses servers that images must not be sent to."""
         self._workspace, self._require_known = workspace, require_known
         self.load: Load = load_model
+        self._loading = ModelLoading[Predictor]()
         self._held: tuple[str, Predictor] | None = None
         self._lock = threading.Lock()
         self._broken: dict[str, str] = {}
@@ -84,11 +87,13 @@ class Predicting:
         """Return the model with what is assumed of it, also where version 0.1 wrote it down without that."""
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
-    def identify(self, wanted: UnderTestSettings) -> StoredModel:
-        """The model that these settings mean now, loaded and written down. Raises UserError when that cannot be."""
+    def identify(self, wanted: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
+        """The model that these settings mean now, loaded and written down. Raises UserError when that cannot be, and
+        what `on_wait` raises, which is called again and again meanwhile.
+        """
         self._require_known(wanted)
         with self._lock:
-            return self._loaded(wanted)[1]
+            return self._loaded(wanted, on_wait)[1]
 
     def input_picture(self, wanted: UnderTestSettings, sha: str) -> Image.Image:
         """An image as the model gets it. Raises UserError while the model is at work, or where it cannot be shown."""
@@ -114,7 +119,7 @@ class Predicting:
         pictures = cases.pictures
         on_count(0, len(pictures))
         with self._lock:
-            model, stored = self._loaded(wanted)
+            model, stored = self._loaded(wanted, lambda: on_count(0, len(pictures)))
             known = self._workspace.models_under_test.latest(stored.key)
             waiting = [sha for sha in pictures if sha not in known]
             for sha in waiting:  # a file may have been put right since
@@ -143,7 +148,8 @@ class Predicting:
         if waiting:
             with self._lock:
                 save = self._workspace.predictions.extend
-                self._read(self.load(checker), key, save, waiting, lambda number: on_count(done + number, len(wanted)))
+                model = self._load(checker, lambda: on_count(done, len(wanted)))
+                self._read(model, key, save, waiting, lambda number: on_count(done + number, len(wanted)))
         self.count_pixels(key, cases, on_count)
 
     def count_pixels(self, key: str, cases: Cases, on_count: OnCount) -> None:
@@ -212,12 +218,15 @@ class Predicting:
 
         return opened
 
-    def _loaded(self, wanted: UnderTestSettings) -> tuple[Predictor, StoredModel]:
+    def _load(self, wanted: UnderTestSettings, on_wait: OnWait) -> Predictor:
+        return self._loading.load(model_key(wanted), wanted.title, lambda: self.load(wanted), on_wait)
+
+    def _loaded(self, wanted: UnderTestSettings, on_wait: OnWait = list) -> tuple[Predictor, StoredModel]:
         asked = model_key(wanted)
         # A server may have another model by now, which only it can tell: it is asked each time.
         if self._held is None or self._held[0] != asked or wanted.source == "http":
             self._held = None
-            self._held = (asked, self.load(wanted))
+            self._held = (asked, self._load(wanted, on_wait))
         model = self._held[1]
         record = self._workspace.models_under_test.record
         stored = record(asked, model.identity, wanted.title, wanted.model_dump(mode="json"))

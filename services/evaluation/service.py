@@ -199,7 +199,7 @@ class EvaluationService:
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
-            return self.predicting.identify(asked.model).identity.digest
+            return self.predicting.identify(asked.model, lambda: on_count(0, 0)).identity.digest
 
         return self.work.begin(LOOKING, about(asked), work)
 
@@ -209,7 +209,8 @@ class EvaluationService:
 
         def work(on_count: OnCount) -> Any:
             cases = self.cases(asked.subject)
-            misfit = self.misfit(cases, self.predicting.identify(asked.model))
+            model = self.predicting.identify(asked.model, lambda: on_count(0, len(cases.pictures)))
+            misfit = self.misfit(cases, model)
             if misfit:
                 raise UserError(misfit)
             return self.read(asked.model, cases, on_count)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from PIL import Image
 
-from core.errors import UserError
+from core.errors import Cancelled, UserError
 from core.masks import MASK_KEPT, resized
 from core.model_identity import ModelIdentity
 from core.predictions import ClassFigures, PredictedBatch, Prediction, decode_map
@@ -31,6 +31,7 @@ from services.evaluation.model_files import found_here
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.jobs import JobQueue
 from services.runs.life_cycle import RunService
+from services.runs.model_loading import ModelLoading
 from services.runs.settings import RunSettings
 from storage.evaluation.models_under_test import StoredModel
 from storage.evaluation.predictions import new_predictions
@@ -124,6 +125,7 @@ class PredictionService:
         self._profile, self._workspace, self._jobs = profile, workspace, jobs
         self.load = load or load_model
         self._models: dict[str, _Loaded] = {}
+        self._loading = ModelLoading[Predictor]()
         self._masks = RunMasks(workspace)
         self._known: dict[tuple[str, str], Prediction] = {}
         """By image and what the predictions of a model are stored under."""
@@ -323,6 +325,8 @@ class PredictionService:
             measure(self._workspace, self._masks, loaded.key, sha)
             with self._lock:
                 self._known[sha, loaded.key] = prediction
+        except Cancelled:  # a person's job goes first: the page that waits for the prediction asks again
+            pass
         except UserError as error:
             with self._lock:
                 self._problems[model] = str(error)
@@ -350,13 +354,18 @@ class PredictionService:
         for name in [name for name in self._models if name == model or stays not in (name, model)]:
             del self._models[name]
         self.require_known(chosen)
-        made, stored = self.load(chosen), None
+        made = self._loading.load(model, chosen.title, lambda: self.load(chosen), self._give_way)
+        stored = None
         if model != stays:
             plain = chosen.model_dump(mode="json")
             stored = self._workspace.models_under_test.record(model, made.identity, chosen.title, plain)
         key = stored.key if stored is not None else self.key_of(chosen)
         self._models[model] = _Loaded(made, key, stored)
         return self._models[model]
+
+    def _give_way(self) -> None:
+        if self._jobs.closing or not self._jobs.idle():
+            raise Cancelled
 
     def require_known(self, chosen: UnderTestSettings) -> None:
         """Raises UserError for a server that the profile does not name: settings may come from strangers."""

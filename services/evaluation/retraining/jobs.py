@@ -229,7 +229,8 @@ class Retrainings:
 
     def retrain(self, asked: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
         """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
-        cases, stored = self._require(asked), self._evaluations.predicting.identify(asked.asked.model)
+        cases = self._require(asked)
+        stored = self._evaluations.predicting.identify(asked.asked.model, lambda: on_step(LOOKING, 0, 0))
         misfit = self._evaluations.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)

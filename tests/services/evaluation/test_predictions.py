@@ -26,6 +26,7 @@ from services.evaluation.service import EvaluationService
 from services.evaluation.stored_predictions import _PixelCounts
 from services.evaluation.subjects import Images, read_cases
 from services.evaluation.types import EvaluationQuestion, Subject
+from services.runs import model_loading
 from services.runs.predictions import Predictor, model_key
 from services.studio import Studio
 from storage.evaluation.models_under_test import PIXELS
@@ -152,6 +153,36 @@ def test_cancel_by_command_stops_the_work(studio: Studio) -> None:
     assert studio.commands.send(ShowPredictions.name, {"work": sent["work"]})["state"] == "cancelled"
     (listed,) = studio.commands.send("list-models-under-test", {})["models"]
     assert 0 < listed["predicted"] < 48
+
+
+def test_a_model_whose_loading_never_ends_is_cancelled_and_waited_for_again(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(studio.workspace, 2)
+    begun, let = threading.Event(), threading.Event()
+    loaded = counting(studio.evaluations)
+    load = studio.evaluations.predicting.load
+
+    def endless(wanted: UnderTestSettings) -> Predictor:
+        begun.set()
+        assert let.wait(300)
+        return load(wanted)
+
+    studio.evaluations.predicting.load = endless
+    sent = studio.commands.send(BeginPredictions.name, {})
+    assert begun.wait(60)
+    studio.commands.send("cancel-predictions", {"work": sent["work"]})
+    assert studio.evaluations.work.wait(sent["work"], 60).state == "cancelled"
+    with monkeypatch.context() as impatient:
+        impatient.setattr(model_loading, "LOAD_SECONDS", 0.0)
+        late = studio.evaluations.work.wait(studio.commands.send(BeginPredictions.name, {})["work"], 60)
+    assert late.state == "failed" and late.error == (
+        f"{CLASSIFIER.title} was not loaded within 0 minutes: the drive of its file may not answer. Copy the file to "
+        "another drive, or take another model."
+    )
+    let.set()
+    again = studio.evaluations.work.wait(studio.commands.send(BeginPredictions.name, {})["work"], 60)
+    assert again.state == "done" and len(loaded) == 1, "what was begun is used"
 
 
 def test_a_broken_image_is_passed_over_and_told(workspace: Workspace, service: EvaluationService) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from pipeline.profiles.profile import CheckSettings, Profile, load_profile
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EvaluationQuestion, Subject
 from services.jobs import JobQueue
-from services.runs.predictions import ModelComparison, PredictionService, model_key
+from services.runs.predictions import ModelComparison, PredictionService, Predictor, model_key
 from services.studio import Studio
 from tests.support.cases import made_case
 from tests.support.model_cases import CLASSES, MEAN, STD, onnx_file, onnx_that_says_all, transformers_folder
@@ -109,6 +110,25 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     yield made
     made.jobs.close()
     made.workspace.close()
+
+
+def test_a_model_that_takes_long_to_load_holds_up_no_job(bench: Bench) -> None:
+    begun, let, plain = threading.Event(), threading.Event(), bench.predictions.load
+
+    def endless(wanted: UnderTestSettings) -> Predictor:
+        begun.set()
+        assert let.wait(300)
+        return plain(wanted)
+
+    bench.predictions.load = endless
+    bench.add(20)
+    assert bench.predictions.compare(bench.run(), NAMED).waiting and begun.wait(60)
+    job = bench.jobs.submit(bench.run_id, ("caption",), lambda _: None)
+    done = bench.jobs.wait(job, 60)
+    assert done is not None and done.state == "done", "it waits for the model"
+    assert bench.predictions.compare(bench.run(), NAMED).waiting
+    let.set()
+    assert bench.compare().source is not None and bench.loads == 1
 
 
 def test_source_and_results_are_read_once_and_failures_are_found(bench: Bench) -> None:

@@ -1,0 +1,57 @@
+"""Loading models under test in threads of their own, so that a file that never ends holds up nobody else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Generic, TypeVar
+
+from core.errors import UserError
+from core.words import count_of
+
+T = TypeVar("T")
+LOAD_SECONDS = 300.0
+"""How long somebody waits for a model. Two gigabytes from a slow disk take a minute."""
+LOOK_SECONDS = 0.25
+"""How long a person who cancels waits at most."""
+
+
+class ModelLoading(Generic[T]):
+    """The models that are being loaded. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._coming: dict[str, Future[T]] = {}
+        self._lock = threading.Lock()
+
+    def load(self, key: str, title: str, make: Callable[[], T], on_wait: Callable[[], object]) -> T:
+        """Return what `make` does, which is called once for all who ask for the same `key` at a time.
+
+        `on_wait` is called again and again meanwhile: what it raises ends the waiting. The loading itself cannot be
+        ended, and is waited for again by who asks next. Raises UserError after `LOAD_SECONDS`, and what `make` raises.
+        """
+        with self._lock:
+            coming = self._coming.get(key)
+            if coming is None:
+                self._coming = {name: one for name, one in self._coming.items() if not one.done()}
+                coming = self._coming[key] = Future()
+                threading.Thread(target=_load, args=(coming, make), name="load a model", daemon=True).start()
+        end = time.monotonic() + LOAD_SECONDS
+        while not wait([coming], LOOK_SECONDS).done:
+            on_wait()
+            if time.monotonic() > end:
+                raise UserError(
+                    f"{title} was not loaded within {count_of(round(LOAD_SECONDS / 60), 'minute')}: the drive of its "
+                    "file may not answer. Copy the file to another drive, or take another model."
+                )
+        with self._lock:
+            self._coming.pop(key, None)
+        return coming.result()
+
+
+def _load(coming: Future[T], make: Callable[[], T]) -> None:
+    try:
+        coming.set_result(make())
+    except Exception as error:  # noqa: BLE001 - raised again in the thread that waits for it
+        coming.set_exception(error)
