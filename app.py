@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import UserError
+from core.errors import DiskTrouble, UserError
 from core.locks import held_folder
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     from ui.explore.drawing_routes import add_drawing_routes
     from ui.explore.loading import SaysWhatIsMissing
     from ui.explore.page import LARGEST_UPLOAD, explore_page
-    from ui.routes import add_routes, unknown_address
+    from ui.routes import add_routes, disk_trouble, unknown_address
     from ui.scripts.endpoints import add_endpoints, has_call
     from ui.scripts.plain_http import PlainHttp
     from ui.scripts.scripts_page import add_scripts_page
@@ -230,7 +230,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     from ui.theme import FAVICON, head, theme
 
     title = "DILLEMA Studio"
-    handlers: dict[int | type[Exception], Any] = {404: unknown_address}
+    handlers: dict[int | type[Exception], Any] = {404: unknown_address, DiskTrouble: disk_trouble}
     app = FastAPI(
         title=title,
         docs_url=None,

@@ -12,6 +12,12 @@ class UserError(Exception):
         """Name of the command's field that is wrong, such as "label", or ""."""
 
 
+class DiskTrouble(UserError):
+    """The disk or the database of the workspace refuses. The message names a place of this machine: for its owner."""
+
+    FOR_OTHERS = "The studio cannot read or save anything now. Whoever runs it has to look at its disk: then try again."
+
+
 class UnreadableReply(UserError):
     """No attempt of a language model gave a reply that parses. Carries the last reply, so that a person can go on."""
 

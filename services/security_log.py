@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from core.errors import UserError
 from services.limits import address_key
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class Refusals:
     def _write(self, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
         try:
             self._note(event, detail, study_id, worker)
+        except UserError as error:  # such as a full disk, at each of many tries
+            log.warning("a refusal could not be written down: %s", error)
         except Exception:
             log.exception("a refusal could not be written down")
 

@@ -119,6 +119,8 @@ def _copy_database(source: Path, target: Path) -> None:
         for place in (source, target):
             if not keeps_locks(place.parent):
                 raise no_locks(place) from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+            raise UserError(f"Nothing was written in {target.parents[1]}: its disk is full.") from error
         raise UserError(f"{source} cannot be read ({error}); name the folder of a workspace.") from error
 
 

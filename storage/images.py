@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from PIL import Image, UnidentifiedImageError
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
-from core.errors import UserError
+from core.errors import DiskTrouble, UserError
 from core.images import MODES, StoredImage, png_of
 from storage.engine.database import Database
 from storage.engine.rows import now
@@ -58,8 +59,9 @@ class ImageFiles:
             if settled:
                 sync_folder(self.folder)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise UserError(
+            with suppress(OSError):  # a disk that can only be read by now does not let it go either
+                temporary.unlink(missing_ok=True)
+            raise DiskTrouble(
                 f"The image was not saved in {self.folder} ({error.strerror or error}); make room there and try again."
             ) from error
         return StoredImage(sha, image.width, image.height, image.mode, len(data))
@@ -86,7 +88,7 @@ class ImageFiles:
         except UnidentifiedImageError as error:
             raise UserError(f"The image {sha} is not what it should be: it was changed meanwhile.") from error
         except OSError as error:
-            raise UserError(
+            raise DiskTrouble(
                 f"The image was not saved in {self.folder} ({error.strerror or error}); make room there and try again."
             ) from error
         return StoredImage(sha, header.width, header.height, header.mode, len(data))

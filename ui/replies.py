@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from core.errors import UserError
+from core.errors import DiskTrouble, UserError
 from services.changes import Revisions
 from ui.frame import not_there, signed_in
 from ui.security.request_limits import answered, failed, refusal, require_own_page
@@ -59,6 +59,8 @@ def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Resp
     """Reply with a page, or with one that says why there is none and leads `back`: words and address."""
     try:
         made = make()
+    except DiskTrouble:
+        raise
     except UserError as error:
         return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
     return made if isinstance(made, Response) else HTMLResponse(made, headers=FRESH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from mimetypes import guess_type
@@ -12,16 +13,18 @@ from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from core.errors import UserError
+from core.errors import DiskTrouble, UserError
 from services.pictures import StoredPictures
 from services.runs.accepted import MOST_RUNS
 from services.runs.exchange import Exchange
 from services.runs.samples import Sample, sample_named
 from ui.frame import not_there, signed_in
 from ui.replies import attached
+from ui.security.guard import SIGN_IN, SIGN_OUT
 from ui.theme import ASSETS, BUNDLES, bundle
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+log = logging.getLogger(__name__)
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 _ASK_AGAIN = {"Cache-Control": "no-cache"}
 
@@ -32,6 +35,15 @@ async def unknown_address(request: Request, error: Exception) -> Response:
         words = "There is no page at this address."
         return HTMLResponse(not_there(words, signed_in(request), ("Explore", "/")), status_code=404)
     return JSONResponse({"detail": getattr(error, "detail", "Not Found")}, status_code=404)
+
+
+async def disk_trouble(request: Request, error: Exception) -> Response:
+    """What answers where the disk or the database refuses. Who may not have signed in hears of no place."""
+    log.warning("%s: %s", request.url.path, error)
+    words = DiskTrouble.FOR_OTHERS if request.url.path in (SIGN_IN, SIGN_OUT) else str(error)
+    if "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(not_there(words, signed_in(request), ("Explore", "/")), status_code=503)
+    return JSONResponse({"error": words}, status_code=503)
 
 
 def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ...], exchange: Exchange) -> None:

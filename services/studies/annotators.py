@@ -21,7 +21,7 @@ from typing import Annotated
 from PIL import Image
 from pydantic import BeforeValidator, Field
 
-from core.errors import UserError
+from core.errors import DiskTrouble, UserError
 from core.images import png_of
 from core.latest import Latest
 from core.panel import Panel, checked_participant
@@ -171,6 +171,8 @@ class AnnotatorSessions:
             self._joins.check(key)
             try:
                 study_id, worker, code = self._studies.workers.join(sent.link, browser)
+            except DiskTrouble:
+                raise
             except UserError as error:
                 self._links.failed(key, sent.link)
                 raise NotSignedIn(str(error)) from error

@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlite_utils
 
-from core.errors import UserError
+from core.errors import DiskTrouble, UserError
 from core.locks import keeps_locks, no_locks
 
 BUSY_SECONDS = 15.0
@@ -259,20 +259,22 @@ def _in_transaction(db: sqlite_utils.Database, function: WriteFunction[T], befor
 
 
 def _explained(error: sqlite3.Error, path: Path) -> Exception:
-    """A UserError for what a person can do something about; anything else stays as it is, a programmer's mistake."""
+    """A DiskTrouble for what a person can do something about; anything else stays as it is, a programmer's mistake."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the high bits only refine the low byte
     if code == sqlite3.SQLITE_NOTADB:
-        return UserError(f"{path} is not a workspace database; move it away, or pick another workspace folder.")
+        return DiskTrouble(f"{path} is not a workspace database; move it away, or pick another workspace folder.")
     if code == sqlite3.SQLITE_CORRUPT:
-        return UserError(f"{path} is damaged ({error}); restore a backup, or pick another workspace folder.")
+        return DiskTrouble(f"{path} is damaged ({error}); restore a backup, or pick another workspace folder.")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return UserError(f"{path} cannot be written ({error}); allow it, or pick another workspace folder.")
+        return DiskTrouble(f"{path} cannot be written ({error}); allow it, or pick another workspace folder.")
     if code == sqlite3.SQLITE_FULL:
-        return UserError(f"Nothing was saved: the disk of {path} is full; make room and try again.")
+        return DiskTrouble(f"Nothing was saved: the disk of {path} is full; make room and try again.")
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and not keeps_locks(path.parent):
         return no_locks(path)
     if code == sqlite3.SQLITE_IOERR:
-        return UserError(f"The disk of {path} failed ({error}); check it and try again.")
+        return DiskTrouble(f"The disk of {path} failed ({error}); check it and try again.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return UserError(f"Nothing was saved: another program has kept {path} locked for long; close it and try again.")
+        return DiskTrouble(
+            f"Nothing was saved: another program has kept {path} locked for long; close it and try again."
+        )
     return error

@@ -6,6 +6,7 @@ what does not exist, and every refusal is written down.
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
-from core.errors import UserError
+from core.errors import DiskTrouble, UserError
 from core.stored_studies import VoteRefused
 from services.commands import Malformed
 from services.limits import TooMany
@@ -36,6 +37,7 @@ from ui.security.guard import Application, Message, Receive, Scope, Send
 from ui.security.request_limits import BadRequest, posted
 from ui.theme import ASSETS
 
+log = logging.getLogger(__name__)
 COOKIE = "annotator"
 """Holds the token of a worker's session."""
 BROWSER = "annotator-browser"
@@ -191,6 +193,9 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
 
     @app.exception_handler(UserError)
     def mistake(request: Request, error: UserError) -> Response:
+        if isinstance(error, DiskTrouble):
+            log.warning("%s", error)
+            return JSONResponse({"error": DiskTrouble.FOR_OTHERS}, status_code=503)
         if isinstance(error, BadRequest):
             return refuse(request, error.status, str(error))
         if isinstance(error, NotYours) or (isinstance(error, VoteRefused) and error.kind == "not yours"):

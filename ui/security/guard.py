@@ -10,6 +10,7 @@ have a name of its own point here (DNS rebinding) and use the studio.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -21,6 +22,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
+from core.errors import DiskTrouble
 from core.tokens import MARK
 from services.security_log import Refusals
 
@@ -34,6 +36,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 COOKIE = "lead"
 """Holds the token of a lead's session."""
 ANNOTATE = "/annotate/"
+log = logging.getLogger(__name__)
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
 _UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
@@ -129,10 +132,15 @@ class Guard:
             return
         connection = HTTPConnection(scope)  # of "http" and "websocket"; raises for anything else
         # Annotators are many, and what they send has nothing to do with a lead: no look at the sessions for it here.
-        lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
-        shown = _shown(connection)
-        token = self._script(shown) if shown else None
-        response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
+        lead, token, shown = False, None, _shown(connection)
+        try:
+            lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
+            token = self._script(shown) if shown else None
+        except DiskTrouble as error:  # then nobody can be told from anybody
+            log.warning("%s: %s", scope["path"], error)
+            response: Response | None = PlainTextResponse(DiskTrouble.FOR_OTHERS, status_code=503)
+        else:
+            response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
         if response is None:
             # What shows a token has its rights, whatever cookie it carries beside it.
             scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead and token is None, "token": token}}
